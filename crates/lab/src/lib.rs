@@ -1,0 +1,42 @@
+//! The test bench of fathom: networks on this machine whose latency is known.
+//!
+//! [`Namespace`]s hold the hosts, [`Link`]s join them and delay, lose, reorder, duplicate, damage or queue packets as told, each with a
+//! record of what it did to which packet and when: the truth that a measurement is compared with. [`Topology`] is the usual arrangement
+//! of both, [`traffic`] makes packets to measure. Everything is held by this process and by nothing else, so that it is gone when the process is,
+//! even killed. It needs root (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`), `/dev/net/tun` and the `ip` command; [`obstacle`] says what is missing. It is not a
+//! simulator: real kernels exchange real packets in real time.
+//!
+//! # Examples
+//! ```no_run
+//! use std::time::Duration;
+//! use fathom_lab::{Direction, LinkConfig, Topology, Way, traffic::tools};
+//!
+//! let slow = LinkConfig {
+//!     forward: Direction::delayed(Duration::from_millis(20)).loss(0.01),
+//!     backward: Direction::delayed(Duration::from_millis(20)),
+//!     seed: 1,
+//! };
+//! let lab = Topology::builder().wan(slow).build()?;
+//! let times = tools::ping(&lab.client, Topology::SERVER_V4, 100, Duration::from_millis(10))?;
+//! assert_eq!(times.len() as u64, 100 - lab.wan.totals(Way::Forward).lost);
+//! # Ok::<(), fathom_lab::Error>(())
+//! ```
+
+mod error;
+mod link;
+mod namespace;
+mod process;
+mod random;
+mod topology;
+pub mod traffic;
+mod worker;
+
+pub use error::{Error, Result};
+pub use link::{
+    Action, Direction, Fate, Layer, Link, LinkBuilder, LinkConfig, LinkEnd, PacketFate,
+    PacketHeader, PacketKind, Rule, Schedule, TcpFlags, Totals, Transport, Way,
+};
+pub use namespace::{Namespace, obstacle};
+pub use process::{Process, wait_until};
+pub use topology::{Topology, TopologyBuilder};
+pub use worker::{Stop, Worker};

@@ -1,0 +1,39 @@
+//! Compiles the algorithms for user space, and (feature `live`) the BPF programs with their skeleton.
+
+fn main() {
+    println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-changed=src");
+    cc::Build::new()
+        .file("src/native/native.c")
+        .warnings(true)
+        .extra_warnings(true)
+        .opt_level(2)
+        .compile("fathom_native");
+    #[cfg(feature = "live")]
+    build_programs();
+}
+
+#[cfg(feature = "live")]
+fn build_programs() {
+    use std::{env, path::PathBuf};
+
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
+    let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    let headers = format!("-I/usr/include/{machine}-linux-gnu");
+    for program in ["packet_path"] {
+        libbpf_cargo::SkeletonBuilder::new()
+            .source(format!("bpf/{program}.bpf.c"))
+            .clang_args([
+                headers.as_str(),
+                "-mcpu=v3",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-function",
+                "-Wno-unused-parameter",
+            ])
+            .obj(out.join(format!("{program}.bpf.o")))
+            .build()
+            .unwrap_or_else(|error| panic!("cannot compile bpf/{program}.bpf.c: {error:?}"));
+    }
+}

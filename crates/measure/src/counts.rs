@@ -1,0 +1,73 @@
+//! What happened to packets, samples and flows, by name.
+
+use crate::native::{self, PACKET_VERDICT_COUNT, RTT_COUNTER_COUNT};
+use fathom_record::{Time, record};
+
+record! {
+    /// How often something happened that is not a measurement: packets left out, samples lost, flows evicted.
+    #[record = "rtt_count"]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RttCount {
+        /// When it was read.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// What is counted, since the start.
+        #[field(bare)]
+        pub name: &'static str,
+        /// How often.
+        pub count: u64,
+    }
+}
+
+/// Everything that is counted besides samples; nothing is lost without a count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub(crate) verdicts: [u64; PACKET_VERDICT_COUNT as usize],
+    pub(crate) counters: [u64; RTT_COUNTER_COUNT as usize],
+    pub(crate) evicted: u64,
+}
+
+impl Counts {
+    /// Frames seen, whatever became of them.
+    pub fn frames(&self) -> u64 {
+        self.verdicts.iter().sum()
+    }
+
+    /// Samples that came out.
+    pub fn samples(&self) -> u64 {
+        self.counters[native::RTT_COUNT_SAMPLES as usize]
+    }
+
+    /// All counts that are not zero, by name, but frames and samples.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let verdicts = native::verdict_names()
+            .into_iter()
+            .zip(self.verdicts)
+            .skip(1);
+        let counters = native::counter_names().into_iter().zip(self.counters);
+        let samples = native::counter_names()[native::RTT_COUNT_SAMPLES as usize];
+        verdicts
+            .chain(counters)
+            .chain([("flows evicted: table full", self.evicted)])
+            .filter(move |&(name, count)| count != 0 && name != samples)
+    }
+
+    /// The same as records.
+    pub fn records(&self, time: Time) -> impl Iterator<Item = RttCount> + use<> {
+        self.named()
+            .map(move |(name, count)| RttCount { time, name, count })
+    }
+}
+
+impl std::ops::AddAssign<&Counts> for Counts {
+    fn add_assign(&mut self, other: &Counts) {
+        let add = |own: &mut [u64], other: &[u64]| {
+            for (own, other) in own.iter_mut().zip(other) {
+                *own += other;
+            }
+        };
+        add(&mut self.verdicts, &other.verdicts);
+        add(&mut self.counters, &other.counters);
+        self.evicted += other.evicted;
+    }
+}

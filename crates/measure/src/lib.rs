@@ -1,0 +1,32 @@
+//! What fathom measures: the packet algorithms, written once as pure C over pointers, and the two ways of running them, in the kernel
+//! (feature `live`) and over capture files. It prints nothing and knows no command line.
+//!
+//! ```no_run
+//! use fathom_measure::rtt::{Engine, Report, Settings};
+//! use fathom_measure::Replay;
+//!
+//! let mut engine = Engine::new(&Settings::files(), 1)?;
+//! let mut replay = Replay::open("capture.pcap")?;
+//! let mut print = |report| {
+//!     if let Report::Sample(sample) = report {
+//!         println!("{} {} ns", sample.flow, sample.rtt_ns.0);
+//!     }
+//! };
+//! while replay.run(&mut engine, 1000, &mut print).is_none() {}
+//! # Ok::<(), fathom_measure::Error>(())
+//! ```
+
+mod counts;
+mod error;
+#[cfg(feature = "live")]
+pub mod live;
+mod native;
+mod replay;
+pub mod rtt;
+mod selection;
+
+pub use counts::{Counts, RttCount};
+pub use error::Error;
+pub use replay::{Ended, Replay};
+pub use rtt::Aggregator;
+pub use selection::Selection;

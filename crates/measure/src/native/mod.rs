@@ -1,0 +1,224 @@
+//! The C algorithms, and the structs they share with the kernel, as Rust sees them.
+
+#[expect(
+    non_camel_case_types,
+    unreachable_pub,
+    unsafe_code,
+    clippy::pedantic,
+    clippy::all,
+    reason = "generated from native.h, where everything is documented"
+)]
+#[allow(dead_code, reason = "the headers declare more than user space needs")]
+#[rustfmt::skip]
+mod bindings;
+
+pub(crate) use bindings::{
+    PACKET_LINK_COOKED, PACKET_LINK_COOKED_V2, PACKET_LINK_ETHERNET, PACKET_LINK_IP,
+    PACKET_LINK_NULL, PACKET_LINK_PPP, PACKET_LINK_UNKNOWN, PACKET_MEASURABLE,
+    PACKET_VERDICT_COUNT, RTT_ACTION_CLOSED, RTT_ACTION_FORGET, RTT_ACTION_OPEN,
+    RTT_COUNT_FILTERED, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED,
+    RTT_COUNT_REQUESTS_DISPLACED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE,
+    RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT,
+    RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
+    RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, flow_address, flow_key, packet, rtt_bucket,
+    rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_output, rtt_pending, rtt_traffic, selection,
+    selection_network,
+};
+
+use std::ffi::{CStr, c_char};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// A frame of a capture, or of a test.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    /// `PACKET_LINK_*`.
+    pub(crate) link: u32,
+    pub(crate) interface: u32,
+    pub(crate) length: u32,
+    pub(crate) data: &'a [u8],
+}
+
+/// Reads a frame into `packet`; returns a `PACKET_*` verdict.
+#[expect(unsafe_code, reason = "calls the shared C parser")]
+pub(crate) fn parse(frame: &Frame<'_>, has_tunnels: bool, packet: &mut packet) -> u32 {
+    packet.key.interface = frame.interface;
+    // SAFETY: the parser reads only within the given length.
+    unsafe {
+        bindings::fathom_packet_parse(
+            frame.data.as_ptr(),
+            frame.data.len() as u32,
+            frame.length,
+            frame.link,
+            i32::from(has_tunnels),
+            packet,
+        )
+    }
+}
+
+#[expect(unsafe_code, reason = "calls shared C without side effects")]
+pub(crate) fn admits(selection: &selection, key: &flow_key) -> bool {
+    // SAFETY: both are valid for reads, and nothing is kept.
+    unsafe { bindings::fathom_selection_admits(selection, key) != 0 }
+}
+
+#[expect(unsafe_code, reason = "calls shared C without side effects")]
+pub(crate) fn hash(key: &flow_key, seed: u64) -> u64 {
+    // SAFETY: the key is valid for reads, and nothing is kept.
+    unsafe { bindings::fathom_flow_hash(key, seed) }
+}
+
+#[expect(unsafe_code, reason = "calls shared C without side effects")]
+pub(crate) fn uses_flow(packet: &packet) -> bool {
+    // SAFETY: the packet is valid for reads, and nothing is kept.
+    unsafe { bindings::fathom_rtt_uses_flow(packet) != 0 }
+}
+
+#[expect(unsafe_code, reason = "calls shared C without side effects")]
+pub(crate) fn uses_bucket(packet: &packet, has_flow: bool, config: &rtt_config) -> bool {
+    // SAFETY: both are valid for reads, and nothing is kept.
+    unsafe { bindings::fathom_rtt_uses_bucket(packet, i32::from(has_flow), config) != 0 }
+}
+
+#[expect(unsafe_code, reason = "calls shared C without side effects")]
+pub(crate) fn bucket_hash(packet: &packet, seed: u64) -> u64 {
+    // SAFETY: the packet is valid for reads, and nothing is kept.
+    unsafe { bindings::fathom_rtt_bucket_hash(packet, seed) }
+}
+
+/// A flow's state with the ring behind it.
+pub(crate) struct FlowState<'a> {
+    pub(crate) flow: &'a mut rtt_flow,
+    pub(crate) slots: &'a mut [rtt_pending],
+}
+
+impl FlowState<'_> {
+    /// Slots of one direction.
+    fn size(&self) -> u32 {
+        (self.slots.len() / 2) as u32
+    }
+}
+
+/// Takes a packet into the algorithm; `output` tells what comes of it.
+#[expect(unsafe_code, reason = "calls the shared C algorithm")]
+pub(crate) fn on_packet(
+    state: Option<FlowState<'_>>,
+    bucket: Option<(&mut rtt_bucket, u64)>,
+    packet: &packet,
+    now: u64,
+    config: &rtt_config,
+    output: &mut rtt_output,
+) {
+    let (flow, slots, size) =
+        state.map_or((std::ptr::null_mut(), std::ptr::null_mut(), 0), |state| {
+            let size = state.size();
+            (
+                std::ptr::from_mut(state.flow),
+                state.slots.as_mut_ptr(),
+                size,
+            )
+        });
+    let (bucket, hash) = bucket.map_or((std::ptr::null_mut(), 0), |(bucket, hash)| {
+        (std::ptr::from_mut(bucket), hash)
+    });
+    // SAFETY: pointers are null or valid and distinct, the slots are twice `size`, and nothing is kept.
+    unsafe {
+        bindings::fathom_rtt_on_packet(
+            flow, slots, size, bucket, hash, packet, now, config, output,
+        );
+    }
+}
+
+/// Starts a zeroed flow with its first packet, as `output.actions` asked for.
+#[expect(unsafe_code, reason = "calls the shared C algorithm")]
+pub(crate) fn open(
+    state: &mut FlowState<'_>,
+    packet: &packet,
+    now: u64,
+    config: &rtt_config,
+    output: &mut rtt_output,
+) {
+    let size = state.size();
+    // SAFETY: all pointers are valid and distinct, the slots are twice `size`, and nothing is kept.
+    unsafe {
+        bindings::fathom_rtt_open(
+            state.flow,
+            state.slots.as_mut_ptr(),
+            size,
+            packet,
+            now,
+            config,
+            output,
+        );
+    }
+}
+
+/// What is pending, in rings of twice the size.
+#[expect(unsafe_code, reason = "calls shared C")]
+pub(crate) fn grown(flow: &rtt_flow, slots: &[rtt_pending]) -> Box<[rtt_pending]> {
+    let mut larger = vec![rtt_pending::default(); slots.len() * 2].into_boxed_slice();
+    // SAFETY: `slots` holds two rings of half its length, `larger` two of twice that.
+    unsafe {
+        bindings::fathom_rtt_grow(
+            flow,
+            slots.as_ptr(),
+            (slots.len() / 2) as u32,
+            larger.as_mut_ptr(),
+        );
+    }
+    larger
+}
+
+/// An address as outputs show it: IPv4 in its own form.
+pub(crate) fn address(address: &flow_address) -> IpAddr {
+    let mut octets = [0; 16];
+    octets[..8].copy_from_slice(&address.words[0].to_ne_bytes());
+    octets[8..].copy_from_slice(&address.words[1].to_ne_bytes());
+    Ipv6Addr::from(octets).to_canonical()
+}
+
+/// The reverse of [`address`].
+pub(crate) fn flow_address_of(address: IpAddr) -> flow_address {
+    let octets = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    flow_address {
+        words: words_of(octets),
+    }
+}
+
+/// 16 bytes as they lie in memory, in two words.
+pub(crate) fn words_of(octets: [u8; 16]) -> [u64; 2] {
+    let (halves, _) = octets.as_chunks::<8>();
+    [u64::from_ne_bytes(halves[0]), u64::from_ne_bytes(halves[1])]
+}
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $function:ident: $table:ident[$count:ident];)+) => {$(
+        $(#[$doc])*
+        pub(crate) fn $function() -> [&'static str; $count as usize] {
+            #[expect(unsafe_code, reason = "reads a constant table of the shared C")]
+            // SAFETY: the table is constant, and each entry a string literal.
+            unsafe { bindings::$table.map(|text| literal(text)) }
+        }
+    )+};
+}
+
+names! {
+    /// Why packets are not measured, by verdict.
+    verdict_names: fathom_packet_verdict_names[PACKET_VERDICT_COUNT];
+    /// Methods of `rtt`.
+    method_names: fathom_rtt_method_names[RTT_METHOD_COUNT];
+    /// Why flows open and close.
+    reason_names: fathom_rtt_reason_names[RTT_REASON_COUNT];
+    /// What is counted.
+    counter_names: fathom_rtt_counter_names[RTT_COUNTER_COUNT];
+    /// Where packets are seen.
+    hook_names: fathom_rtt_hook_names[RTT_HOOK_COUNT];
+}
+
+#[expect(unsafe_code, reason = "reads a string literal of the shared C")]
+unsafe fn literal(text: *const c_char) -> &'static str {
+    // SAFETY: the caller passes a string literal, which lives for ever and ends with a zero.
+    unsafe { CStr::from_ptr(text) }.to_str().unwrap_or_default()
+}

@@ -1,0 +1,153 @@
+//! From the events of the C side to records.
+
+use fathom_record::{FlowKey, Nanoseconds, Protocol, Record, Time};
+
+use super::{Method, Observed, RttFlow, RttSample};
+use crate::native;
+
+/// Something to report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// A round trip.
+    Sample(RttSample),
+    /// A flow opened or closed.
+    Flow(RttFlow),
+}
+
+impl Report {
+    /// As any output takes it.
+    pub fn as_record(&self) -> &dyn Record {
+        match self {
+            Self::Sample(sample) => sample,
+            Self::Flow(flow) => flow,
+        }
+    }
+}
+
+/// Knows interfaces by number, as the capture point does.
+pub(crate) trait Interfaces {
+    /// The name of the interface, or what stands for it.
+    fn name(&self, interface: u32) -> &'static str;
+}
+
+/// The flow of packets in `direction`.
+pub(crate) fn flow_of(key: &native::flow_key, direction: u8) -> FlowKey {
+    let flow = FlowKey {
+        protocol: Protocol(key.protocol() as u8),
+        source: native::address(&key.low),
+        source_port: key.low_port,
+        destination: native::address(&key.high),
+        destination_port: key.high_port,
+    };
+    if direction == 0 {
+        flow
+    } else {
+        flow.reversed()
+    }
+}
+
+/// Outer and inner tag.
+pub(crate) fn tags(vlan: u32) -> (Option<u16>, Option<u16>) {
+    match (vlan >> 12, vlan & 0xfff) {
+        (0, 0) => (None, None),
+        (0, only) => (Some(only as u16), None),
+        (outer, inner) => (Some(outer as u16), Some(inner as u16)),
+    }
+}
+
+fn some_unless_zero(number: u32) -> Option<u32> {
+    (number != 0).then_some(number)
+}
+
+/// `time_offset` is added to the times of the events to make them count from 1970, in nanoseconds.
+pub(crate) fn decode(
+    event: &native::rtt_event,
+    traffic: Option<&[native::rtt_traffic; 2]>,
+    interfaces: &impl Interfaces,
+    time_offset: u64,
+) -> Report {
+    let time = Time(event.time.wrapping_add(time_offset));
+    let direction = event.sample.direction & 1;
+    let flow = flow_of(&event.key, direction);
+    let (vlan, inner_vlan) = tags(event.key.vlan());
+    let tunnel = some_unless_zero(event.key.tunnel);
+    let interface = interfaces.name(event.key.interface);
+    let Some(traffic) = traffic else {
+        let has = |flag: u32| (u32::from(event.sample.flags) & flag != 0).then_some(true);
+        return Report::Sample(RttSample {
+            time,
+            flow,
+            method: Method::from_number(event.sample.method),
+            rtt_ns: Nanoseconds(event.sample.rtt),
+            min_rtt_ns: (event.sample.minimum != 0).then_some(Nanoseconds(event.sample.minimum)),
+            is_retransmitted: has(native::RTT_SAMPLE_RETRANSMITTED),
+            is_loop: has(native::RTT_SAMPLE_IS_LOOP),
+            vlan,
+            inner_vlan,
+            tunnel,
+            interface,
+            observed: Observed(event.hook),
+        });
+    };
+    let own = &traffic[usize::from(direction)];
+    let reverse = &traffic[usize::from(direction ^ 1)];
+    Report::Flow(RttFlow {
+        time,
+        flow,
+        event: if u32::from(event.type_) == native::RTT_EVENT_OPEN {
+            "open"
+        } else {
+            "close"
+        },
+        reason: native::reason_names()
+            .get(usize::from(event.reason))
+            .copied()
+            .unwrap_or_default(),
+        packets: own.packets,
+        bytes: own.bytes,
+        retransmitted: own.retransmitted,
+        out_of_order: own.out_of_order,
+        congestion_experienced: own.congestion_experienced,
+        reverse_packets: reverse.packets,
+        reverse_bytes: reverse.bytes,
+        reverse_retransmitted: reverse.retransmitted,
+        reverse_out_of_order: reverse.out_of_order,
+        reverse_congestion_experienced: reverse.congestion_experienced,
+        vlan,
+        inner_vlan,
+        tunnel,
+        interface,
+    })
+}
+
+/// What one end has sent so far.
+pub(crate) fn traffic_of(half: &native::rtt_half) -> native::rtt_traffic {
+    native::rtt_traffic {
+        packets: half.packets,
+        bytes: half.bytes,
+        retransmitted: half.retransmitted,
+        out_of_order: half.out_of_order,
+        congestion_experienced: half.congestion_experienced,
+        padding: 0,
+    }
+}
+
+/// The end of a flow, told in the direction of low to high.
+pub(crate) fn closed(
+    key: &native::flow_key,
+    flow: &native::rtt_flow,
+    reason: u32,
+    time: u64,
+    interfaces: &impl Interfaces,
+    time_offset: u64,
+) -> Report {
+    let event = native::rtt_event {
+        key: *key,
+        time,
+        type_: native::RTT_EVENT_CLOSE as u8,
+        reason: reason as u8,
+        ..native::rtt_event::default()
+    };
+    let traffic = [traffic_of(&flow.half[0]), traffic_of(&flow.half[1])];
+    decode(&event, Some(&traffic), interfaces, time_offset)
+}

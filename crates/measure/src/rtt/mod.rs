@@ -1,0 +1,17 @@
+//! Passive round-trip times: existing packets matched with what answers them. See `README.md` beside this file.
+
+mod aggregate;
+mod engine;
+mod event;
+mod record;
+mod settings;
+mod table;
+
+pub use aggregate::{Aggregation, Aggregator, GroupBy};
+pub use engine::Engine;
+pub(crate) use event::Interfaces;
+#[cfg(feature = "live")]
+pub(crate) use event::{closed, decode};
+pub use event::Report;
+pub use record::{Observed, RttAggregate, RttFlow, RttSample};
+pub use settings::{Method, MethodSet, Settings};

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The packets of a direction that wait for an answer: a short ring, ordered by identifier, and who may enter it. */
+#ifndef FATHOM_RTT_PENDING_H
+#define FATHOM_RTT_PENDING_H
+
+#include "rtt.h"
+
+/*
+ * Packets that are measured at each opportunity. The answer to one may be withheld (a delayed acknowledgement echoes the
+ * first of two segments, a stretched one the first of many): the next ones of the burst then give the sample.
+ */
+#define RTT_BURST 3
+
+/* The slots of a flow, both directions, and their number in each. */
+struct rtt_ring {
+	struct rtt_pending *slots;
+	__u32 size; /* a power of two */
+};
+
+static __always_inline struct rtt_pending *rtt_slot(struct rtt_ring ring, __u8 direction, __u32 position)
+{
+	return &ring.slots[(direction & 1) * ring.size + (position & (ring.size - 1))];
+}
+
+/* Makes room by giving up what no answer will come for. Without it, a silent peer would stop the measurement. */
+static __always_inline int rtt_has_room(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u64 now,
+					const struct rtt_config *config, struct rtt_output *output)
+{
+	if (half->newest - half->oldest < ring.size)
+		return 1;
+	if (now - rtt_slot(ring, direction, half->oldest)->time < config->expiry)
+		return 0;
+	half->oldest++;
+	output->expired++;
+	return 1;
+}
+
+/*
+ * Offers a packet for measurement. Chosen by the time of sending, never by what came of the ones before; a full ring
+ * skips the packet, so that what is pending always gets its chance: the ring clocks itself when round trips grow long.
+ */
+static __always_inline void rtt_offer(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id,
+				      __u32 span, __u64 now, const struct rtt_config *config, struct rtt_output *output)
+{
+	struct rtt_pending *pending;
+
+	if (half->flags & RTT_HALF_IS_NEAR)
+		return;
+	if (!half->burst_left && now < half->next_sample)
+		return;
+	if (!rtt_has_room(half, ring, direction, now, config, output))
+		return;
+	if (!half->burst_left) {
+		__u64 pause = config->sample_interval;
+
+		if (config->per_rtt && half->smoothed / config->per_rtt > pause)
+			pause = half->smoothed / config->per_rtt;
+		half->next_sample = now + pause;
+		half->burst++;
+		half->burst_left = pause ? RTT_BURST : 1;
+	}
+	half->burst_left--;
+	pending = rtt_slot(ring, direction, half->newest);
+	pending->time = now;
+	pending->id = id;
+	pending->span = span;
+	pending->burst = half->burst;
+	half->newest++;
+}
+
+/* What is left of a burst that has given its sample. */
+static __always_inline void rtt_end_burst(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 burst)
+{
+	__u32 i;
+
+	if ((half->burst & 0xfff) == burst)
+		half->burst_left = 0;
+	for (i = 0; i < RTT_BURST && half->oldest != half->newest; i++) {
+		if (rtt_slot(ring, direction, half->oldest)->burst != burst)
+			break;
+		half->oldest++;
+	}
+}
+
+/*
+ * Takes out all that `id` answers. Returns the time of the packet it answers exactly, or that it falls into (one buffer
+ * may be a train of segments, of which the receiver acknowledges a part); 0 if there is none. What is skipped over has
+ * no answer of its own any more: freed at once, without a sample.
+ */
+static __always_inline __u64 rtt_match(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id)
+{
+	__u32 i;
+
+	for (i = 0; i < ring.size && half->oldest != half->newest; i++) {
+		struct rtt_pending *pending = rtt_slot(ring, direction, half->oldest);
+		__s32 past = id - pending->id;
+
+		if (past < 0 && (__u32)-past >= pending->span)
+			return 0;
+		half->oldest++;
+		if (past <= 0) {
+			__u64 time = pending->time;
+
+			rtt_end_burst(half, ring, direction, pending->burst);
+			return time;
+		}
+	}
+	return 0;
+}
+
+/* Drops what reaches beyond `seq`: its acknowledgement may now be caused by another packet. */
+static __always_inline void rtt_collapse(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 seq)
+{
+	__u32 i;
+
+	for (i = 0; i < ring.size && half->oldest != half->newest; i++) {
+		if (!rtt_after(rtt_slot(ring, direction, half->newest - 1)->id, seq))
+			return;
+		half->newest--;
+	}
+}
+
+#endif

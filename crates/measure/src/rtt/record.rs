@@ -1,0 +1,191 @@
+//! The records of the measurement.
+
+use fathom_record::{AsValue, FlowKey, Nanoseconds, Network, Time, Type, Unit, Value, record};
+
+use super::Method;
+use crate::native;
+
+/// Where the packet was seen that ended a measurement. It says what the round trip includes: egress is before the local queue, ingress
+/// after generic receive offload, XDP before it, and a capture after the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Observed(pub(crate) u8);
+
+impl Observed {
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        native::hook_names()
+            .get(usize::from(self.0))
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
+impl AsValue for Observed {
+    const KIND: Type = Type::Text;
+
+    fn as_value(&self) -> Value<'_> {
+        Value::Text(self.name())
+    }
+}
+
+record! {
+    /// A round trip between the capture point and the destination of the flow.
+    #[record = "rtt"]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RttSample {
+        /// When the answer passed the capture point.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The flow of the packet that was answered.
+        pub flow: FlowKey,
+        /// How the packet and its answer were matched.
+        #[field(bare)]
+        pub method: Method,
+        /// From the packet to its answer.
+        pub rtt_ns: Nanoseconds,
+        /// The least round trip of this flow and direction so far; absent for single requests.
+        #[field(label = "min")]
+        pub min_rtt_ns: Option<Nanoseconds>,
+        /// True when the request had been sent again; the time then counts from the first.
+        pub is_retransmitted: Option<bool>,
+        /// True when only one direction was seen: the round trip is then the whole loop from end to end.
+        pub is_loop: Option<bool>,
+        /// The VLAN tag, the outer one if there are two.
+        #[field(ipfix = 58)]
+        pub vlan: Option<u16>,
+        /// The inner VLAN tag.
+        pub inner_vlan: Option<u16>,
+        /// The network identifier or key of the tunnel around the flow.
+        pub tunnel: Option<u32>,
+        /// The interface or capture file.
+        #[field(bare)]
+        pub interface: &'static str,
+        /// Where in the machine the answer was seen: ingress, egress, xdp, or capture.
+        #[field(bare)]
+        pub observed: Observed,
+    }
+}
+
+record! {
+    /// A flow that opened or closed.
+    #[record = "rtt_flow"]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RttFlow {
+        /// When it opened or closed.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The flow, in the direction of the packet that opened or closed it.
+        pub flow: FlowKey,
+        /// `open` or `close`.
+        #[field(bare)]
+        pub event: &'static str,
+        /// Why.
+        #[field(bare)]
+        pub reason: &'static str,
+        /// Packets in this direction.
+        #[field(unit = Unit::Packets, ipfix = 86)]
+        pub packets: u64,
+        /// IP bytes in this direction.
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85)]
+        pub bytes: u64,
+        /// Packets sent again in this direction.
+        #[field(unit = Unit::Packets)]
+        pub retransmitted: u32,
+        /// Packets overtaken in this direction.
+        #[field(unit = Unit::Packets)]
+        pub out_of_order: u32,
+        /// Packets in this direction that a router marked as having met congestion (RFC 3168).
+        #[field(unit = Unit::Packets, label = "ce")]
+        pub congestion_experienced: u32,
+        /// Packets in the other direction.
+        #[field(unit = Unit::Packets)]
+        pub reverse_packets: u64,
+        /// IP bytes in the other direction.
+        #[field(unit = Unit::Bytes, label = "reverse_bytes")]
+        pub reverse_bytes: u64,
+        /// Packets sent again in the other direction.
+        #[field(unit = Unit::Packets)]
+        pub reverse_retransmitted: u32,
+        /// Packets overtaken in the other direction.
+        #[field(unit = Unit::Packets)]
+        pub reverse_out_of_order: u32,
+        /// Packets in the other direction that a router marked as having met congestion.
+        #[field(unit = Unit::Packets, label = "reverse_ce")]
+        pub reverse_congestion_experienced: u32,
+        /// The VLAN tag, the outer one if there are two.
+        #[field(ipfix = 58)]
+        pub vlan: Option<u16>,
+        /// The inner VLAN tag.
+        pub inner_vlan: Option<u16>,
+        /// The network identifier or key of the tunnel around the flow.
+        pub tunnel: Option<u32>,
+        /// The interface or capture file.
+        #[field(bare)]
+        pub interface: &'static str,
+    }
+}
+
+record! {
+    /// The round trips of an interval towards one flow's destination, network, VLAN or interface.
+    #[record = "rtt_aggregate"]
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct RttAggregate {
+        /// The end of the interval.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// Its length.
+        #[field(label = "over")]
+        pub interval_ns: Nanoseconds,
+        /// The flow, when grouped by flow; the round trips are those towards its destination.
+        pub flow: Option<FlowKey>,
+        /// The network of the destinations, when grouped by network.
+        #[field(bare)]
+        pub network: Option<Network>,
+        /// The VLAN tag, the outer one if there are two, when grouped by VLAN or flow.
+        #[field(ipfix = 58)]
+        pub vlan: Option<u16>,
+        /// The inner VLAN tag.
+        pub inner_vlan: Option<u16>,
+        /// Samples.
+        pub count: u64,
+        /// The least round trip.
+        #[field(label = "min")]
+        pub min_rtt_ns: Option<Nanoseconds>,
+        /// The mean round trip.
+        #[field(label = "mean")]
+        pub mean_rtt_ns: Option<Nanoseconds>,
+        /// The median, within 1.6 %.
+        #[field(label = "p50")]
+        pub p50_rtt_ns: Option<Nanoseconds>,
+        /// The 90th percentile, within 1.6 %.
+        #[field(label = "p90")]
+        pub p90_rtt_ns: Option<Nanoseconds>,
+        /// The 95th percentile, within 1.6 %.
+        #[field(label = "p95")]
+        pub p95_rtt_ns: Option<Nanoseconds>,
+        /// The 99th percentile, within 1.6 %.
+        #[field(label = "p99")]
+        pub p99_rtt_ns: Option<Nanoseconds>,
+        /// The greatest round trip.
+        #[field(label = "max")]
+        pub max_rtt_ns: Option<Nanoseconds>,
+        /// Packets towards there, of the flows that have state (TCP and QUIC).
+        #[field(unit = Unit::Packets, ipfix = 2)]
+        pub packets: u64,
+        /// Their IP bytes.
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 1)]
+        pub bytes: u64,
+        /// Of them, packets sent again.
+        #[field(unit = Unit::Packets)]
+        pub retransmitted: u64,
+        /// Of them, packets overtaken.
+        #[field(unit = Unit::Packets)]
+        pub out_of_order: u64,
+        /// Of them, packets that a router marked as having met congestion (RFC 3168).
+        #[field(unit = Unit::Packets, label = "ce")]
+        pub congestion_experienced: u64,
+        /// The interface or capture file.
+        #[field(bare)]
+        pub interface: &'static str,
+    }
+}

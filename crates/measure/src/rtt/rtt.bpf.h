@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Passive round-trip times in the kernel: the maps, and the glue between them and the algorithm of process.h. */
+#ifndef FATHOM_RTT_BPF_H
+#define FATHOM_RTT_BPF_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "process.h"
+#include "../../bpf/selection.h"
+
+/* In sections of their own: user space finds them by name, without knowing the layout of the others. */
+const volatile struct rtt_config rtt_config SEC(".rodata.rtt_config") = {};
+const volatile struct selection selection SEC(".rodata.selection") = {};
+
+/* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
+#define RTT_WAKE_UP 262144
+
+struct rtt_counts {
+	__u64 verdicts[PACKET_VERDICT_COUNT];
+	__u64 counters[RTT_COUNTER_COUNT];
+};
+
+/*
+ * Connections, both directions in one entry; written by every packet. When it is full the least recently used goes, which
+ * user space counts as opened minus deleted minus present. The value has room for the slots of rtt_config, so its size
+ * and the number of entries are set at load.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct flow_key);
+	__uint(value_size, sizeof(struct rtt_flow));
+} rtt_flows SEC(".maps");
+
+/* A zeroed value for rtt_flows, too large for the stack; never written. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__uint(value_size, sizeof(struct rtt_flow));
+} rtt_empty_flow SEC(".maps");
+
+/*
+ * SYNs, queries, echo requests that wait for their answer; written by them. A full bucket gives up its oldest, which is
+ * counted. 64 bytes a bucket of 4: the default of 4096 waits for 16384 requests at once, in 256 KB.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct rtt_bucket);
+} rtt_requests SEC(".maps");
+
+/* The addresses of this machine; written by user space. Looked up once a flow. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, struct flow_address);
+	__type(value, __u8);
+} rtt_local_addresses SEC(".maps");
+
+/* What happened to packets, by name; one entry, written by every packet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rtt_counts);
+} rtt_counts SEC(".maps");
+
+/* Samples and flow events on their way to user space. What does not fit is lost and counted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1048576);
+} rtt_events SEC(".maps");
+
+static __always_inline void rtt_submit(void *event)
+{
+	__u64 waiting = bpf_ringbuf_query(&rtt_events, BPF_RB_AVAIL_DATA);
+
+	bpf_ringbuf_submit(event, waiting >= RTT_WAKE_UP ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline int rtt_is_local(const struct flow_address *address)
+{
+	return !rtt_config.has_near_side && bpf_map_lookup_elem(&rtt_local_addresses, address);
+}
+
+/* One packet on its way through. */
+struct rtt_pass {
+	const struct packet *packet;
+	struct rtt_counts *counts;
+	__u64 now; /* ns; 0: nothing here needs the clock */
+	__u64 hash;
+	struct rtt_output output;
+	__u8 hook; /* enum rtt_hook */
+};
+
+/* A sample whose flow has no state, and so no mark which side is near. */
+static __always_inline int rtt_is_near(const struct packet *packet, const struct rtt_sample *sample)
+{
+	const struct flow_address *destination = sample->direction ? &packet->key.low : &packet->key.high;
+	const struct flow_address *source = sample->direction ? &packet->key.high : &packet->key.low;
+
+	return sample->minimum == 0 && rtt_is_local(destination) && !rtt_is_local(source);
+}
+
+static __always_inline void rtt_emit_sample(struct rtt_pass *pass, const struct rtt_sample *sample)
+{
+	struct rtt_event *event;
+
+	if (rtt_is_near(pass->packet, sample))
+		return;
+	event = bpf_ringbuf_reserve(&rtt_events, sizeof(*event), 0);
+	if (!event) {
+		pass->counts->counters[RTT_COUNT_SAMPLES_LOST]++;
+		return;
+	}
+	*event = (struct rtt_event){ .key = pass->packet->key, .time = pass->now, .sample = *sample, .hook = pass->hook };
+	pass->counts->counters[RTT_COUNT_SAMPLES]++;
+	rtt_submit(event);
+}
+
+static __always_inline void rtt_copy_traffic(struct rtt_traffic *traffic, const struct rtt_half *half)
+{
+	*traffic = (struct rtt_traffic){
+		.packets = half->packets,
+		.bytes = half->bytes,
+		.retransmitted = half->retransmitted,
+		.out_of_order = half->out_of_order,
+		.congestion_experienced = half->congestion_experienced,
+	};
+}
+
+static __noinline void rtt_emit_flow(struct rtt_pass *pass, const struct rtt_flow *flow, __u8 type, __u8 reason)
+{
+	struct rtt_flow_event *event = bpf_ringbuf_reserve(&rtt_events, sizeof(*event), 0);
+
+	if (!event) {
+		pass->counts->counters[RTT_COUNT_EVENTS_LOST]++;
+		return;
+	}
+	event->event = (struct rtt_event){
+		.key = pass->packet->key, .time = pass->now, .type = type, .reason = reason, .hook = pass->hook
+	};
+	event->event.sample.direction = pass->packet->direction;
+	rtt_copy_traffic(&event->traffic[0], &flow->half[0]);
+	rtt_copy_traffic(&event->traffic[1], &flow->half[1]);
+	rtt_submit(event);
+}
+
+static __always_inline void rtt_mark_near(struct rtt_flow *flow, const struct flow_key *key)
+{
+	int is_low_local = rtt_is_local(&key->low);
+	int is_high_local = rtt_is_local(&key->high);
+
+	if (is_high_local && !is_low_local)
+		flow->half[0].flags |= RTT_HALF_IS_NEAR;
+	if (is_low_local && !is_high_local)
+		flow->half[1].flags |= RTT_HALF_IS_NEAR;
+}
+
+static __always_inline struct rtt_ring rtt_ring_of(struct rtt_flow *flow)
+{
+	return (struct rtt_ring){ .slots = (void *)(flow + 1), .size = rtt_config.slots };
+}
+
+static __noinline void rtt_make_flow(struct rtt_pass *pass)
+{
+	const struct flow_key *key = &pass->packet->key;
+	__u32 zero = 0;
+	void *empty = bpf_map_lookup_elem(&rtt_empty_flow, &zero);
+	struct rtt_flow *flow;
+
+	if (!empty)
+		return;
+	if (bpf_map_update_elem(&rtt_flows, key, empty, BPF_NOEXIST)) {
+		pass->counts->counters[RTT_COUNT_FLOWS_REFUSED]++;
+		return;
+	}
+	flow = bpf_map_lookup_elem(&rtt_flows, key);
+	if (!flow)
+		return;
+	pass->counts->counters[RTT_COUNT_FLOWS_OPENED]++;
+	rtt_mark_near(flow, key);
+	rtt_open(flow, rtt_ring_of(flow), pass->packet, pass->now, (const struct rtt_config *)&rtt_config,
+		 &pass->output);
+	if (rtt_config.has_events)
+		rtt_emit_flow(pass, flow, RTT_EVENT_OPEN, pass->output.reason);
+}
+
+/* A connection was on these addresses and ports before. */
+static __noinline void rtt_forget_flow(struct rtt_pass *pass)
+{
+	struct rtt_flow *flow = bpf_map_lookup_elem(&rtt_flows, &pass->packet->key);
+
+	if (!flow)
+		return;
+	if (rtt_config.has_events && !(flow->flags & RTT_FLOW_IS_CLOSED))
+		rtt_emit_flow(pass, flow, RTT_EVENT_CLOSE, RTT_REASON_REPLACED);
+	if (!bpf_map_delete_elem(&rtt_flows, &pass->packet->key))
+		pass->counts->counters[RTT_COUNT_FLOWS_DELETED]++;
+}
+
+static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow)
+{
+	struct rtt_output *output = &pass->output;
+
+	if (output->actions & RTT_ACTION_FORGET)
+		rtt_forget_flow(pass);
+	if (output->actions & RTT_ACTION_OPEN)
+		rtt_make_flow(pass);
+	if (output->sample_count)
+		rtt_emit_sample(pass, &output->samples[0]);
+	if (output->sample_count > 1)
+		rtt_emit_sample(pass, &output->samples[1]);
+	if (flow && rtt_config.has_events && output->actions & RTT_ACTION_CLOSED)
+		rtt_emit_flow(pass, flow, RTT_EVENT_CLOSE, output->reason);
+	pass->counts->counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;
+	pass->counts->counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
+}
+
+/* A parsed packet. `now` is 0 but in tests, which bring their own time. */
+static __always_inline void rtt_path(const struct packet *packet, enum rtt_hook hook, __u64 now,
+				     struct rtt_counts *counts)
+{
+	const struct rtt_config *config = (const struct rtt_config *)&rtt_config;
+	struct rtt_pass pass = { .packet = packet, .counts = counts, .now = now, .hook = hook };
+	struct rtt_bucket *bucket = 0;
+	struct rtt_flow *flow = 0;
+
+	if (rtt_uses_flow(packet))
+		flow = bpf_map_lookup_elem(&rtt_flows, &packet->key);
+	if (rtt_uses_bucket(packet, !!flow, config)) {
+		__u32 index;
+
+		pass.hash = rtt_bucket_hash(packet, config->seed);
+		index = pass.hash & config->bucket_mask;
+		bucket = bpf_map_lookup_elem(&rtt_requests, &index);
+	}
+	if (!now && rtt_needs_clock(flow, !!bucket, packet, config))
+		pass.now = bpf_ktime_get_ns();
+	if (flow)
+		rtt_on_packet(flow, rtt_ring_of(flow), bucket, pass.hash, packet, pass.now, config, &pass.output);
+	else
+		rtt_on_packet(0, (struct rtt_ring){}, bucket, pass.hash, packet, pass.now, config, &pass.output);
+	rtt_act(&pass, flow);
+}
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Passive round-trip times: what is kept for a flow, and what comes out. Pure, shared with user space; the algorithm is
+ * in tcp.h, spin.h and request.h, and process.h puts them together. README.md beside this file says why it is so.
+ */
+#ifndef FATHOM_RTT_H
+#define FATHOM_RTT_H
+
+#include "../../bpf/packet.h"
+
+#define RTT_MILLISECOND 1000000ULL
+
+/* The texts are what users see, and what `--method` takes. */
+#define RTT_METHODS(X)                                                        \
+	X(TIMESTAMP, "timestamp")                                             \
+	X(SEQUENCE, "sequence")                                               \
+	X(HANDSHAKE, "handshake")                                             \
+	X(ECHO, "echo")                                                       \
+	X(SPIN, "spin")                                                       \
+	X(DNS, "dns")
+
+enum rtt_method {
+#define X(name, text) RTT_##name,
+	RTT_METHODS(X)
+#undef X
+	RTT_METHOD_COUNT,
+};
+
+/* Why a flow was opened or closed. */
+#define RTT_REASONS(X)                                                        \
+	X(HANDSHAKE, "handshake")                                             \
+	X(FIRST_PACKET, "first packet")                                       \
+	X(FIN, "FIN")                                                         \
+	X(RST, "RST")                                                         \
+	X(REPLACED, "new handshake")                                          \
+	X(TIMEOUT, "timeout")                                                 \
+	X(EVICTED, "evicted")                                                 \
+	X(END, "end of measurement")
+
+enum rtt_reason {
+#define X(name, text) RTT_REASON_##name,
+	RTT_REASONS(X)
+#undef X
+	RTT_REASON_COUNT,
+};
+
+/* Set before the programs are loaded, constant from then on. */
+struct rtt_config {
+	__u64 sample_interval; /* ns between the packets of a direction that are measured; 0: every one */
+	__u64 expiry; /* ns after which an unanswered identifier is given up */
+	__u64 seed; /* of our own hash tables */
+	__u32 per_rtt; /* at most so many samples a smoothed round trip; 0: no limit */
+	__u32 methods; /* set of 1 << enum rtt_method */
+	__u32 slots; /* identifiers that may be pending in a direction, a power of two */
+	__u32 bucket_mask; /* request buckets - 1, a power of two - 1 */
+	__u8 has_near_side; /* measure towards local addresses too */
+	__u8 has_tunnels; /* look into tunnels */
+	__u8 has_events; /* report flows that open and close */
+	__u8 padding[5];
+};
+FATHOM_ASSERT_SIZE(struct rtt_config, 48);
+
+/* A packet that waits for its answer. */
+struct rtt_pending {
+	__u64 time; /* ns */
+	__u32 id; /* TSval, or the sequence number after its last byte */
+	__u32 span : 20; /* sequence numbers it covers */
+	__u32 burst : 12;
+};
+FATHOM_ASSERT_SIZE(struct rtt_pending, 16);
+
+enum rtt_half_flag {
+	RTT_HALF_HAS_TSVAL = 1 << 0,
+	RTT_HALF_HAS_SEQ = 1 << 1,
+	RTT_HALF_FIN = 1 << 2,
+	RTT_HALF_IS_NEAR = 1 << 3, /* its packets go to this machine: not measured */
+	RTT_HALF_SPIN = 1 << 4, /* value of the spin bit */
+	RTT_HALF_HAS_SPIN = 1 << 5,
+};
+
+/*
+ * What one end sent, and the packets of it that wait for an answer. Written by the packets of its own direction, but for
+ * `oldest`, `acked`, `window` and the RTT figures, which belong to the packets of the other: two CPUs that see the two
+ * directions do not write the same fields.
+ */
+struct rtt_half {
+	__u64 packets;
+	__u64 bytes; /* of IP */
+	__u64 next_sample; /* ns; no packet before is measured */
+	__u64 advanced; /* ns; when the last new data passed; spin: the last edge */
+	__u64 smoothed; /* ns; RFC 6298 section 2 with alpha 1/8; 0: no sample yet */
+	__u64 minimum; /* ns */
+	__u32 retransmitted; /* packets */
+	__u32 out_of_order; /* packets */
+	__u32 congestion_experienced; /* packets marked CE */
+	__u32 tsval; /* newest seen */
+	__u32 next_seq; /* after the highest byte seen */
+	__u32 acked; /* highest acknowledgement of it */
+	__u32 oldest; /* the ring of pending: free-running, [oldest, newest) */
+	__u32 newest;
+	__u16 window; /* in the last acknowledgement of it */
+	__u16 burst; /* number of the present one */
+	__u8 burst_left; /* packets it may still take */
+	__u8 flags; /* enum rtt_half_flag */
+	__u8 padding[2];
+};
+FATHOM_ASSERT_SIZE(struct rtt_half, 6 * 8 + 8 * 4 + 8);
+
+enum rtt_flow_flag {
+	RTT_FLOW_HAS_TIMESTAMPS = 1 << 0,
+	RTT_FLOW_IS_CLOSED = 1 << 1, /* FIN both ways, or RST */
+	RTT_FLOW_KNOWS_CLIENT = 1 << 2, /* QUIC: client_direction is valid */
+	RTT_FLOW_AWAITS_CLIENT = 1 << 3, /* QUIC: the server's first packet waits for the client's answer */
+	RTT_FLOW_DOES_NOT_SPIN = 1 << 4, /* constant or random values */
+};
+
+/* Behind it in memory: `slots` pending of direction 0, then as many of direction 1. */
+struct rtt_flow {
+	struct rtt_half half[2]; /* by the direction of the packets */
+	__u64 opened; /* ns */
+	__u64 last_seen; /* ns; of the last packet that needed the clock */
+	__u64 spin_loop; /* ns; smoothed time between two edges of a direction */
+	__u16 spin_edges;
+	__u16 spin_violations; /* edges that do not fit the rule: the server reflects, the client inverts */
+	__u8 spin_score; /* edges in good order, of late */
+	__u8 spin_rejected; /* edges too close to the one before, in a row */
+	__u8 client_direction; /* QUIC: of the client's packets */
+	__u8 flags; /* enum rtt_flow_flag */
+};
+FATHOM_ASSERT_SIZE(struct rtt_flow, 2 * 88 + 3 * 8 + 8);
+
+/* A request whose flow has no state of its own: a SYN, a query, an echo request, a QUIC Initial. */
+struct rtt_request {
+	__u64 time : 63; /* ns */
+	__u64 is_spent : 1; /* answered, or ambiguous since it was retransmitted: never a sample */
+	__u32 fingerprint; /* 0: empty */
+	__u32 detail; /* SYN-ACK: its TSval; query: times it was retransmitted */
+};
+
+#define RTT_BUCKET_REQUESTS 4
+
+/* One cache line. */
+struct rtt_bucket {
+	struct rtt_request requests[RTT_BUCKET_REQUESTS];
+};
+FATHOM_ASSERT_SIZE(struct rtt_bucket, 64);
+
+/* What is counted of our own doings; the texts are what users see. */
+#define RTT_COUNTERS(X)                                                       \
+	X(PACKETS, "packets")                                                 \
+	X(FILTERED, "packets left out by the selection")                      \
+	X(SAMPLES, "samples")                                                 \
+	X(SAMPLES_LOST, "samples lost: ring buffer full")                     \
+	X(EVENTS_LOST, "flow events lost: ring buffer full")                  \
+	X(FLOWS_OPENED, "flows opened")                                       \
+	X(FLOWS_DELETED, "flows deleted")                                       \
+	X(FLOWS_REFUSED, "flows refused: table full")                         \
+	X(PENDING_EXPIRED, "packets given up: no answer in time")             \
+	X(REQUESTS_DISPLACED, "requests displaced by newer ones")
+
+enum rtt_counter {
+#define X(name, text) RTT_COUNT_##name,
+	RTT_COUNTERS(X)
+#undef X
+	RTT_COUNTER_COUNT,
+};
+
+enum rtt_sample_flag {
+	RTT_SAMPLE_RETRANSMITTED = 1 << 0, /* the request had been sent again: measured from the first */
+	RTT_SAMPLE_IS_LOOP = 1 << 1, /* spin seen in one direction only: the whole loop, end to end */
+};
+
+struct rtt_sample {
+	__u64 rtt; /* ns */
+	__u64 minimum; /* ns; of this direction of the flow so far; 0: the flow has no state */
+	__u8 method; /* enum rtt_method */
+	__u8 direction; /* of the measured packet; the RTT is towards where it went */
+	__u8 flags; /* enum rtt_sample_flag */
+	__u8 padding[5];
+};
+FATHOM_ASSERT_SIZE(struct rtt_sample, 24);
+
+#define RTT_SAMPLES_MAX 2
+
+enum rtt_action {
+	RTT_ACTION_OPEN = 1 << 0, /* make a flow and hand it to rtt_open */
+	RTT_ACTION_FORGET = 1 << 1, /* the flow of this key, if any, is another connection's */
+	RTT_ACTION_CLOSED = 1 << 2, /* the flow has just closed */
+};
+
+/* What a packet gives. */
+struct rtt_output {
+	struct rtt_sample samples[RTT_SAMPLES_MAX];
+	__u32 sample_count;
+	__u32 actions; /* set of enum rtt_action */
+	__u32 reason; /* enum rtt_reason, of OPEN or CLOSED */
+	__u32 expired; /* pending given up */
+	__u32 displaced; /* requests displaced */
+	__u32 tsval; /* with OPEN after a handshake: the SYN-ACK's */
+	__u8 has_tsval;
+	__u8 padding[7];
+};
+
+enum rtt_event_type {
+	RTT_EVENT_SAMPLE,
+	RTT_EVENT_OPEN,
+	RTT_EVENT_CLOSE,
+};
+
+/* Where the measured packet was seen. */
+#define RTT_HOOKS(X)                                                          \
+	X(CAPTURE, "capture")                                                 \
+	X(INGRESS, "ingress")                                                 \
+	X(EGRESS, "egress")                                                   \
+	X(XDP, "xdp")
+
+enum rtt_hook {
+#define X(name, text) RTT_HOOK_##name,
+	RTT_HOOKS(X)
+#undef X
+	RTT_HOOK_COUNT,
+};
+
+/* What goes from the kernel to user space: this, and for OPEN and CLOSE the totals behind it. */
+struct rtt_event {
+	struct flow_key key;
+	__u64 time; /* ns */
+	struct rtt_sample sample; /* OPEN, CLOSE: only the direction, of the first packet */
+	__u8 type; /* enum rtt_event_type */
+	__u8 reason; /* enum rtt_reason, of OPEN and CLOSE */
+	__u8 hook; /* enum rtt_hook, of the packet that ended the measurement */
+	__u8 padding[5];
+};
+FATHOM_ASSERT_SIZE(struct rtt_event, 48 + 8 + 24 + 8);
+
+struct rtt_traffic {
+	__u64 packets;
+	__u64 bytes; /* of IP */
+	__u32 retransmitted; /* packets */
+	__u32 out_of_order; /* packets */
+	__u32 congestion_experienced; /* packets */
+	__u32 padding;
+};
+FATHOM_ASSERT_SIZE(struct rtt_traffic, 32);
+
+struct rtt_flow_event {
+	struct rtt_event event;
+	struct rtt_traffic traffic[2]; /* by direction */
+};
+
+static __always_inline int rtt_has_method(const struct rtt_config *config, enum rtt_method method)
+{
+	return config->methods >> method & 1;
+}
+
+/* Is `a` after `b`, with wrap-around? */
+static __always_inline int rtt_after(__u32 a, __u32 b)
+{
+	return (__s32)(a - b) > 0;
+}
+
+static __always_inline void rtt_put_sample(struct rtt_output *output, enum rtt_method method, __u8 direction, __u8 flags,
+					   __u64 rtt, __u64 minimum)
+{
+	/* The mask is for the verifier, which does not see that no packet gives a third. */
+	struct rtt_sample *sample = &output->samples[output->sample_count & (RTT_SAMPLES_MAX - 1)];
+
+	sample->rtt = rtt;
+	sample->minimum = minimum;
+	sample->method = method;
+	sample->direction = direction;
+	sample->flags = flags;
+	output->sample_count++;
+}
+
+/* Takes a round trip into the figures of the direction that was measured. */
+static __always_inline void rtt_update(struct rtt_half *half, __u64 rtt)
+{
+	if (!half->smoothed) {
+		half->smoothed = rtt;
+		half->minimum = rtt;
+		return;
+	}
+	half->smoothed = half->smoothed - half->smoothed / 8 + rtt / 8;
+	if (rtt < half->minimum)
+		half->minimum = rtt;
+}
+
+#endif

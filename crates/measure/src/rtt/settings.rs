@@ -1,0 +1,196 @@
+//! What is asked of the measurement.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::Error;
+use crate::native;
+use crate::selection::Selection;
+use fathom_record::{AsValue, Type, Value};
+
+/// A way of matching packets with their answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Method {
+    /// TCP timestamps: the first packet with a TSval against the first that echoes it (RFC 7323).
+    Timestamp,
+    /// TCP data against the acknowledgement of exactly it, for connections without timestamps.
+    Sequence,
+    /// SYN to SYN-ACK to ACK; for QUIC the client's first Initial to the server's first packet to the client's next.
+    Handshake,
+    /// ICMP and `ICMPv6` echo.
+    Echo,
+    /// Edges of the QUIC latency spin bit (RFC 9000, section 17.4).
+    Spin,
+    /// DNS query to response, over UDP and TCP.
+    Dns,
+}
+
+impl Method {
+    /// All methods.
+    pub const ALL: [Self; 6] = [
+        Self::Timestamp,
+        Self::Sequence,
+        Self::Handshake,
+        Self::Echo,
+        Self::Spin,
+        Self::Dns,
+    ];
+
+    /// The name in records and on the command line.
+    pub fn name(self) -> &'static str {
+        native::method_names()[self as usize]
+    }
+
+    /// From the number that the C side uses.
+    pub(crate) fn from_number(number: u8) -> Self {
+        *Self::ALL
+            .get(usize::from(number))
+            .unwrap_or(&Self::Timestamp)
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL
+            .into_iter()
+            .find(|method| method.name() == text)
+            .ok_or_else(|| Error::Method {
+                text: text.to_owned(),
+                known: native::method_names().join(", "),
+            })
+    }
+}
+
+impl AsValue for Method {
+    const KIND: Type = Type::Text;
+
+    fn as_value(&self) -> Value<'_> {
+        Value::Text(self.name())
+    }
+}
+
+/// A set of methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MethodSet(u32);
+
+impl MethodSet {
+    /// Every method.
+    pub const ALL: Self = Self((1 << Method::ALL.len()) - 1);
+
+    /// The bits as the C side has them.
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+impl FromIterator<Method> for MethodSet {
+    fn from_iter<I: IntoIterator<Item = Method>>(methods: I) -> Self {
+        Self(
+            methods
+                .into_iter()
+                .fold(0, |bits, method| bits | 1 << method as u32),
+        )
+    }
+}
+
+/// What is asked of the measurement.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The methods to use. A connection whose packets carry timestamps is measured by them if they are in the set, else by sequence.
+    pub methods: MethodSet,
+    /// Between the packets of one direction of a flow that are measured; zero: every one that can be.
+    pub sample_interval: Duration,
+    /// At most so many samples a smoothed round trip in each direction; 0: no limit.
+    pub per_rtt: u32,
+    /// Flows that have state at the same time, at most. When full, the least recently used goes.
+    pub flows: u32,
+    /// Packets of one direction that may wait for their answers at the same time: a power of two. In the kernel a flow holds so many from the
+    /// start; over files it holds what it needs, up to this.
+    pub slots: u32,
+    /// Measure towards addresses of this machine too.
+    pub has_near_side: bool,
+    /// Look into tunnels: the flow is the innermost.
+    pub has_tunnels: bool,
+    /// Report flows that open and close.
+    pub has_events: bool,
+    /// Which flows are measured.
+    pub selection: Selection,
+}
+
+impl Settings {
+    /// Packets that wait longer for their answer are given up.
+    pub const EXPIRY: Duration = Duration::from_secs(10);
+
+    /// For a live interface: ten samples a second of each direction.
+    pub fn live() -> Self {
+        Self {
+            methods: MethodSet::ALL,
+            sample_interval: Duration::from_millis(100),
+            per_rtt: 4,
+            flows: 65_536,
+            slots: 4,
+            has_near_side: false,
+            has_tunnels: true,
+            has_events: false,
+            selection: Selection::default(),
+        }
+    }
+
+    /// For capture files: every sample there is.
+    pub fn files() -> Self {
+        Self {
+            sample_interval: Duration::ZERO,
+            per_rtt: 0,
+            flows: 1_048_576,
+            slots: 8192,
+            ..Self::live()
+        }
+    }
+
+    /// As the C side takes them.
+    pub(crate) fn to_native(&self, seed: u64, buckets: u32) -> native::rtt_config {
+        native::rtt_config {
+            sample_interval: nanoseconds(self.sample_interval),
+            expiry: nanoseconds(Self::EXPIRY),
+            seed,
+            per_rtt: self.per_rtt,
+            methods: self.methods.bits(),
+            slots: self.slots,
+            bucket_mask: buckets - 1,
+            has_near_side: u8::from(self.has_near_side),
+            has_tunnels: u8::from(self.has_tunnels),
+            has_events: u8::from(self.has_events),
+            ..native::rtt_config::default()
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_have_the_numbers_of_the_c_side() {
+        for (number, method) in Method::ALL.into_iter().enumerate() {
+            assert_eq!(method as usize, number);
+            assert_eq!(method.name().parse::<Method>().unwrap(), method);
+            assert_eq!(Method::from_number(number as u8), method);
+        }
+        assert_eq!(Method::Dns.name(), "dns");
+        assert!("tsval".parse::<Method>().is_err());
+    }
+}

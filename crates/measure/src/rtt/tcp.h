@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* TCP connections: timestamps where both ends use them, else data against acknowledgements. */
+#ifndef FATHOM_RTT_TCP_H
+#define FATHOM_RTT_TCP_H
+
+#include "pending.h"
+
+/* Without timestamps, a segment that comes so soon behind newer data was overtaken, not sent again. */
+#define RTT_REORDERING (3 * RTT_MILLISECOND)
+
+static __always_inline int rtt_uses_timestamps(const struct rtt_flow *flow, const struct rtt_config *config)
+{
+	return flow->flags & RTT_FLOW_HAS_TIMESTAMPS && rtt_has_method(config, RTT_TIMESTAMP);
+}
+
+/* Sequence numbers that the segment takes: its payload, and one each for SYN and FIN. */
+static __always_inline __u32 rtt_tcp_span(const struct packet *packet)
+{
+	return packet->payload + !!(packet->tcp_flags & TCP_SYN) + !!(packet->tcp_flags & TCP_FIN);
+}
+
+/* Is this the first packet with a newer TSval? */
+static __always_inline int rtt_is_new_tsval(const struct rtt_half *half, const struct packet *packet)
+{
+	return packet->flags & PACKET_HAS_TIMESTAMP &&
+	       (!(half->flags & RTT_HALF_HAS_TSVAL) || rtt_after(packet->tsval, half->tsval));
+}
+
+/* Will this packet need to know the time? The clock costs as much as all the rest. */
+static __always_inline int rtt_tcp_needs_clock(const struct rtt_flow *flow, const struct packet *packet,
+					       const struct rtt_config *config)
+{
+	const struct rtt_half *own = &flow->half[packet->direction & 1];
+	const struct rtt_half *peer = &flow->half[!packet->direction];
+
+	if (peer->oldest != peer->newest || packet->tcp_flags & (TCP_FIN | TCP_RST))
+		return 1;
+	if (rtt_uses_timestamps(flow, config))
+		return rtt_is_new_tsval(own, packet);
+	return packet->payload != 0;
+}
+
+/* A segment with data that is not beyond all seen before: sent again, or overtaken on its way. */
+static __always_inline void rtt_count_late(struct rtt_half *own, const struct packet *packet, __u32 span, __u64 now)
+{
+	__u64 reordering = own->smoothed ? own->smoothed / 2 : RTT_REORDERING;
+	int is_overtaken;
+
+	if (span <= 1 && own->next_seq - packet->seq == 1 && !(packet->tcp_flags & TCP_FIN))
+		return; /* keep-alive: the byte before, again and again */
+	if (packet->flags & PACKET_HAS_TIMESTAMP)
+		is_overtaken = !rtt_after(packet->tsval, own->tsval);
+	else
+		is_overtaken = now - own->advanced < (reordering < RTT_REORDERING ? reordering : RTT_REORDERING);
+	if (is_overtaken)
+		own->out_of_order += packet->segments;
+	else
+		own->retransmitted += packet->segments;
+}
+
+enum rtt_order {
+	RTT_ORDER_NO_DATA,
+	RTT_ORDER_UNKNOWN, /* the first data seen: may be a retransmission */
+	RTT_ORDER_NEW,
+	RTT_ORDER_LATE,
+};
+
+/* Follows the sequence numbers of the sender. */
+static __always_inline enum rtt_order rtt_advance(struct rtt_half *own, const struct packet *packet, __u64 now)
+{
+	__u32 span = rtt_tcp_span(packet);
+	__u32 end = packet->seq + span;
+	enum rtt_order order = RTT_ORDER_NEW;
+
+	if (!span)
+		return RTT_ORDER_NO_DATA;
+	if (!(own->flags & RTT_HALF_HAS_SEQ)) {
+		own->flags |= RTT_HALF_HAS_SEQ;
+		own->next_seq = end;
+		order = RTT_ORDER_UNKNOWN;
+	} else if (rtt_after(own->next_seq, packet->seq)) {
+		rtt_count_late(own, packet, span, now);
+		order = RTT_ORDER_LATE;
+	}
+	if (order != RTT_ORDER_LATE || rtt_after(end, own->next_seq)) {
+		own->next_seq = end;
+		if (now)
+			own->advanced = now;
+	}
+	return order;
+}
+
+static __always_inline void rtt_tcp_sample(struct rtt_half *peer, enum rtt_method method, __u8 direction, __u64 time,
+					   __u64 now, struct rtt_output *output)
+{
+	if (!time || now < time)
+		return;
+	rtt_update(peer, now - time);
+	rtt_put_sample(output, method, direction, 0, now - time, peer->minimum);
+}
+
+/*
+ * Timestamps: the first packet with a new TSval against the first with that TSecr (RFC 7323; Strowes 2013). A pure
+ * acknowledgement is not measured, since nothing answers it, but it uses its TSval up: measuring a later packet with the
+ * same TSval could be off by a tick of the sender's clock. So is the first TSval of a flow picked up in mid-stream.
+ */
+static __always_inline void rtt_on_timestamp(struct rtt_flow *flow, struct rtt_ring ring, const struct packet *packet,
+					     __u64 now, const struct rtt_config *config, struct rtt_output *output)
+{
+	__u8 direction = packet->direction & 1;
+	struct rtt_half *own = &flow->half[direction];
+	struct rtt_half *peer = &flow->half[!direction];
+
+	if (!(packet->flags & PACKET_HAS_TIMESTAMP))
+		return;
+	if (peer->oldest != peer->newest && packet->tcp_flags & TCP_ACK)
+		rtt_tcp_sample(peer, RTT_TIMESTAMP, !direction, rtt_match(peer, ring, !direction, packet->tsecr), now,
+			       output);
+	if (!rtt_is_new_tsval(own, packet))
+		return;
+	if (own->flags & RTT_HALF_HAS_TSVAL && rtt_tcp_span(packet))
+		rtt_offer(own, ring, direction, packet->tsval, 0, now, config, output);
+	own->flags |= RTT_HALF_HAS_TSVAL;
+	own->tsval = packet->tsval;
+}
+
+/*
+ * Acknowledgements that say something arrived out of order. With SACK the newest block tells which: that segment gets
+ * its sample now, and all below it none (RFC 2018 section 4). Without, a duplicate tells only that there is a hole.
+ */
+static __always_inline void rtt_on_acknowledgement(struct rtt_half *peer, struct rtt_ring ring,
+						   const struct packet *packet, __u64 now, struct rtt_output *output)
+{
+	__u8 direction = !packet->direction;
+	int is_duplicate = packet->ack == peer->acked && packet->window == peer->window && !rtt_tcp_span(packet);
+	__u64 time = 0;
+
+	if (peer->oldest == peer->newest)
+		return;
+	if (packet->flags & PACKET_HAS_SACK && rtt_after(packet->sack_right, packet->ack))
+		time = rtt_match(peer, ring, direction, packet->sack_right);
+	else if (is_duplicate && !(packet->flags & PACKET_HAS_SACK))
+		peer->oldest = peer->newest;
+	else
+		time = rtt_match(peer, ring, direction, packet->ack);
+	rtt_tcp_sample(peer, RTT_SEQUENCE, direction, time, now, output);
+}
+
+/*
+ * Sequence numbers: data against the acknowledgement of exactly it. A segment that was sent again or overtaken makes
+ * everything beyond it ambiguous (Karn): the range of what may be measured collapses onto what follows (Dart, section 3).
+ */
+static __always_inline void rtt_on_sequence(struct rtt_flow *flow, struct rtt_ring ring, const struct packet *packet,
+					    enum rtt_order order, __u64 now, const struct rtt_config *config,
+					    struct rtt_output *output)
+{
+	__u8 direction = packet->direction & 1;
+	struct rtt_half *own = &flow->half[direction];
+
+	if (packet->tcp_flags & TCP_ACK)
+		rtt_on_acknowledgement(&flow->half[!direction], ring, packet, now, output);
+	if (order == RTT_ORDER_NEW)
+		rtt_offer(own, ring, direction, own->next_seq, rtt_tcp_span(packet), now, config, output);
+	else if (order == RTT_ORDER_LATE)
+		rtt_collapse(own, ring, direction, packet->seq);
+}
+
+static __always_inline void rtt_on_close(struct rtt_flow *flow, const struct packet *packet, struct rtt_output *output)
+{
+	__u8 direction = packet->direction & 1;
+
+	if (packet->tcp_flags & TCP_FIN)
+		flow->half[direction].flags |= RTT_HALF_FIN;
+	if (flow->flags & RTT_FLOW_IS_CLOSED)
+		return;
+	if (packet->tcp_flags & TCP_RST)
+		output->reason = RTT_REASON_RST;
+	else if (flow->half[0].flags & flow->half[1].flags & RTT_HALF_FIN)
+		output->reason = RTT_REASON_FIN;
+	else
+		return;
+	flow->flags |= RTT_FLOW_IS_CLOSED;
+	output->actions |= RTT_ACTION_CLOSED;
+}
+
+static __always_inline void rtt_on_tcp(struct rtt_flow *flow, struct rtt_ring ring, const struct packet *packet,
+				       __u64 now, const struct rtt_config *config, struct rtt_output *output)
+{
+	struct rtt_half *own = &flow->half[packet->direction & 1];
+	struct rtt_half *peer = &flow->half[!packet->direction];
+	enum rtt_order order = rtt_advance(own, packet, now);
+
+	if (rtt_uses_timestamps(flow, config))
+		rtt_on_timestamp(flow, ring, packet, now, config, output);
+	else if (rtt_has_method(config, RTT_SEQUENCE))
+		rtt_on_sequence(flow, ring, packet, order, now, config, output);
+	if (packet->tcp_flags & TCP_ACK) {
+		peer->acked = packet->ack;
+		peer->window = packet->window;
+	}
+	if (packet->tcp_flags & (TCP_FIN | TCP_RST))
+		rtt_on_close(flow, packet, output);
+}
+
+/* A new flow starts with what its first packet, and the handshake before it, tell. */
+static __always_inline void rtt_open_tcp(struct rtt_flow *flow, const struct packet *packet,
+					 const struct rtt_output *output)
+{
+	struct rtt_half *own = &flow->half[packet->direction & 1];
+	struct rtt_half *peer = &flow->half[!packet->direction];
+
+	if (packet->flags & PACKET_HAS_TIMESTAMP)
+		flow->flags |= RTT_FLOW_HAS_TIMESTAMPS;
+	if (output->reason != RTT_REASON_HANDSHAKE)
+		return;
+	own->flags |= RTT_HALF_HAS_SEQ;
+	own->next_seq = packet->seq;
+	peer->flags |= RTT_HALF_HAS_SEQ;
+	peer->next_seq = packet->ack;
+	peer->acked = packet->ack;
+	if (output->has_tsval) {
+		peer->flags |= RTT_HALF_HAS_TSVAL;
+		peer->tsval = output->tsval;
+	}
+}
+
+#endif

@@ -1,0 +1,25 @@
+//! The programs against this kernel.
+#![cfg(feature = "live")]
+
+use fathom_measure::live;
+use fathom_measure::rtt::Settings;
+
+#[test]
+fn the_kernel_takes_the_programs() {
+    if !is_root() {
+        println!("skipped: loading BPF programs needs root");
+        return;
+    }
+    for settings in [
+        Settings::live(),
+        Settings { sample_interval: std::time::Duration::ZERO, slots: 16, has_events: true, has_near_side: true, ..Settings::live() },
+    ] {
+        live::probe(&settings).unwrap();
+    }
+}
+
+#[expect(unsafe_code, reason = "std does not tell the user id")]
+fn is_root() -> bool {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}

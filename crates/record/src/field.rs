@@ -1,0 +1,225 @@
+//! The description of records, from which every output derives.
+
+use crate::Value;
+
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Not a quantity: names, identifiers, addresses, points in time.
+    None,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// Packets.
+    Packets,
+    /// A count of whatever the field's name says.
+    Count,
+}
+
+/// The kind of value a field holds in every record that has it; see the variant of [`Value`] with the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// [`Value::Unsigned`].
+    Unsigned,
+    /// [`Value::Float`].
+    Float,
+    /// [`Value::Boolean`].
+    Boolean,
+    /// [`Value::Text`].
+    Text,
+    /// [`Value::Time`].
+    Time,
+    /// [`Value::Duration`].
+    Duration,
+    /// [`Value::Address`].
+    Address,
+    /// [`Value::Port`].
+    Port,
+    /// [`Value::Protocol`].
+    Protocol,
+    /// [`Value::Network`].
+    Network,
+}
+
+/// How a field appears in text for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TextForm {
+    /// Label, then value: `rtt 20.11 ms`.
+    Labelled,
+    /// The value alone, where it explains itself: `eth0`.
+    Bare,
+    /// Left out: for machines only.
+    Absent,
+}
+
+/// An IPFIX information element (RFC 7011, section 3.2; numbers from the IANA "IPFIX Information Elements" registry).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ipfix {
+    /// The private enterprise number that defines the element, `None` for IANA's own.
+    pub enterprise: Option<u32>,
+    /// The element's number. A field that holds addresses of both families names the IPv4 element; see [`Ipfix::for_ipv6`].
+    pub element: u16,
+}
+
+impl Ipfix {
+    /// The element that carries the IPv6 form of what this one carries as IPv4; itself for elements without such a twin.
+    #[must_use]
+    pub const fn for_ipv6(self) -> Self {
+        let element = match (self.enterprise, self.element) {
+            (None, SOURCE_IPV4_ADDRESS) => SOURCE_IPV6_ADDRESS,
+            (None, DESTINATION_IPV4_ADDRESS) => DESTINATION_IPV6_ADDRESS,
+            (_, element) => element,
+        };
+        Self { element, ..self }
+    }
+}
+
+pub(crate) const PROTOCOL_IDENTIFIER: u16 = 4;
+pub(crate) const SOURCE_TRANSPORT_PORT: u16 = 7;
+pub(crate) const SOURCE_IPV4_ADDRESS: u16 = 8;
+pub(crate) const DESTINATION_TRANSPORT_PORT: u16 = 11;
+pub(crate) const DESTINATION_IPV4_ADDRESS: u16 = 12;
+const SOURCE_IPV6_ADDRESS: u16 = 27;
+const DESTINATION_IPV6_ADDRESS: u16 = 28;
+
+/// One field of a kind of record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// The name in JSON, CSV and SQL, with the unit of a raw number in it: `rtt_ns`.
+    pub name: &'static str,
+    /// The short name for people, where the unit stands beside the number: `rtt`.
+    pub label: &'static str,
+    /// What the number counts.
+    pub unit: Unit,
+    /// What values there are.
+    pub kind: Type,
+    /// How text for people shows it.
+    pub text: TextForm,
+    /// The IPFIX element that carries it, if there is one.
+    pub ipfix: Option<Ipfix>,
+    /// One sentence on what it is.
+    pub about: &'static str,
+}
+
+impl Field {
+    /// A labelled field without an IPFIX element; the label is the name without its `_ns` or `_bytes`. The methods below are the
+    /// settings of `#[field(...)]` in [`record!`](crate::record).
+    pub const fn new(name: &'static str, kind: Type, unit: Unit, about: &'static str) -> Self {
+        let label = without_suffix(without_suffix(name, "_ns"), "_bytes");
+        Self {
+            name,
+            label,
+            unit,
+            kind,
+            text: TextForm::Labelled,
+            ipfix: None,
+            about,
+        }
+    }
+
+    /// With this label instead of the one made from the name.
+    #[must_use]
+    pub const fn label(self, label: &'static str) -> Self {
+        Self { label, ..self }
+    }
+
+    /// With this unit instead of the one its type implies.
+    #[must_use]
+    pub const fn unit(self, unit: Unit) -> Self {
+        Self { unit, ..self }
+    }
+
+    /// Shown to people as a value without label.
+    #[must_use]
+    pub const fn bare(self) -> Self {
+        Self {
+            text: TextForm::Bare,
+            ..self
+        }
+    }
+
+    /// Not shown to people.
+    #[must_use]
+    pub const fn absent(self) -> Self {
+        Self {
+            text: TextForm::Absent,
+            ..self
+        }
+    }
+
+    /// Carried by this element of the IANA registry.
+    #[must_use]
+    pub const fn ipfix(self, element: u16) -> Self {
+        Self {
+            ipfix: Some(Ipfix {
+                enterprise: None,
+                element,
+            }),
+            ..self
+        }
+    }
+
+    /// Carried by an element of an enterprise: its private enterprise number, then the element.
+    #[must_use]
+    pub const fn enterprise_ipfix(self, (enterprise, element): (u32, u16)) -> Self {
+        Self {
+            ipfix: Some(Ipfix {
+                enterprise: Some(enterprise),
+                element,
+            }),
+            ..self
+        }
+    }
+}
+
+const fn without_suffix(name: &'static str, suffix: &str) -> &'static str {
+    if name.len() <= suffix.len() {
+        return name;
+    }
+    let (stem, end) = name.split_at(name.len() - suffix.len());
+    if same(end, suffix) { stem } else { name }
+}
+
+/// String equality, which the language does not yet offer while compiling.
+pub(crate) const fn same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < one.len() {
+        if one[index] != other[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+/// All there is to know about one kind of record before seeing any.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// The name of the kind: the `"kind"` of JSON, the table of SQL.
+    pub kind: &'static str,
+    /// One sentence on what such a record says.
+    pub about: &'static str,
+    /// The fields in the order outputs show them. A record about a moment has its time first.
+    pub fields: &'static [Field],
+}
+
+impl Schema {
+    /// Where the field of this name stands in `fields`.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|field| field.name == name)
+    }
+}
+
+/// Something measured, ready for any output. Declared with [`record!`](crate::record).
+pub trait Record {
+    /// The description, the same one (by address) for every record of the kind.
+    fn schema(&self) -> &'static Schema;
+
+    /// The value of the field at `index` of the schema; [`Value::Missing`] past the last one.
+    fn value(&self, index: usize) -> Value<'_>;
+}

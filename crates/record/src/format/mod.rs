@@ -1,0 +1,74 @@
+//! Records as lines of text, JSON and CSV.
+//!
+//! The writers know no measurement by name: all they print derives from [`Schema`](crate::Schema). They prepare what is constant of
+//! a kind of record at its first one, and allocate nothing for those that follow.
+
+mod address;
+mod clock;
+mod csv;
+mod duration;
+mod json;
+mod line;
+mod prepared;
+mod text;
+
+use std::str::FromStr;
+
+pub use csv::CsvWriter;
+pub use duration::display_duration;
+pub use json::JsonWriter;
+pub use text::TextWriter;
+
+use crate::{Error, Record};
+
+/// Something that turns records into bytes.
+pub trait Sink {
+    /// Appends one record to `out`, as whole lines.
+    fn write(&mut self, record: &dyn Record, out: &mut Vec<u8>);
+}
+
+/// The formats there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Lines for people; see [`TextWriter`].
+    Text,
+    /// An object a line; see [`JsonWriter`].
+    Json,
+    /// Comma-separated values; see [`CsvWriter`].
+    Csv,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Text, Self::Json, Self::Csv];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Csv => "csv",
+        }
+    }
+
+    /// A new writer of this format.
+    pub fn sink(self) -> Box<dyn Sink + Send> {
+        match self {
+            Self::Text => Box::new(TextWriter::default()),
+            Self::Json => Box::new(JsonWriter::default()),
+            Self::Csv => Box::new(CsvWriter::default()),
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    /// Reads a [`Format::name`]; [`Error::Format`] for anything else.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let named = Self::ALL.into_iter().find(|format| format.name() == text);
+        named.ok_or_else(|| Error::Format {
+            text: text.to_owned(),
+        })
+    }
+}
