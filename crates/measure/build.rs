@@ -7,7 +7,7 @@ fn main() {
         .file("src/native/native.c")
         .warnings(true)
         .extra_warnings(true)
-        .opt_level(2)
+        .opt_level(3)
         .compile("fathom_native");
     #[cfg(feature = "live")]
     build_programs();

@@ -40,11 +40,10 @@ impl Counts {
 
     /// All counts that are not zero, by name, but frames and samples.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        let verdicts = native::verdict_names()
-            .into_iter()
+        let verdicts = native::verdict_names().iter().copied()
             .zip(self.verdicts)
             .skip(1);
-        let counters = native::counter_names().into_iter().zip(self.counters);
+        let counters = native::counter_names().iter().copied().zip(self.counters);
         let samples = native::counter_names()[native::RTT_COUNT_SAMPLES as usize];
         verdicts
             .chain(counters)

@@ -1,6 +1,7 @@
 //! Measuring over capture files.
 
 use std::collections::HashSet;
+use std::io::Read;
 use std::sync::{LazyLock, Mutex};
 
 use fathom_capture::{LinkType, Packet, Reader};
@@ -39,15 +40,31 @@ impl Replay {
         let name = std::path::Path::new(file)
             .file_name()
             .and_then(|name| name.to_str());
-        let file = interned(name.unwrap_or(file));
-        Ok(Self {
+        Ok(Self::over(reader, name.unwrap_or(file)))
+    }
+
+    /// Reads a capture from any source; `name` stands for it in messages and records.
+    ///
+    /// # Errors
+    /// [`Error::Capture`] when it is no capture at all.
+    pub fn from_reader(name: &str, source: impl Read + Send + 'static) -> Result<Self, Error> {
+        let reader = Reader::new(source).map_err(|source| Error::Capture {
+            file: name.to_owned(),
+            source,
+        })?;
+        Ok(Self::over(reader, name))
+    }
+
+    fn over(reader: Reader, name: &str) -> Self {
+        let file = interned(name);
+        Self {
             reader,
             names: Names {
                 file,
                 interfaces: Vec::new(),
             },
             file,
-        })
+        }
     }
 
     /// Bytes of the file that have been read, compressed as they are.

@@ -20,6 +20,15 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// `None` if it selects everything; see [`Selection::to_native`].
+    pub(crate) fn to_native_unless_empty(&self) -> Result<Option<selection>, Error> {
+        let is_empty = self.networks.is_empty()
+            && self.excluded.is_empty()
+            && self.ports.is_empty()
+            && self.protocols.is_empty();
+        if is_empty { Ok(None) } else { self.to_native().map(Some) }
+    }
+
     /// As the C side takes it.
     ///
     /// # Errors

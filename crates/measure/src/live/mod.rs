@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
 use crate::native::{self, flow_address, flow_key, rtt_event, rtt_flow, rtt_flow_event};
-use crate::rtt::{Aggregator, Interfaces, Report, Settings, decode};
+use crate::rtt::{Aggregator, Interfaces, Report, Settings, Transition, decode};
 use crate::{Counts, Error};
 use attach::Attached;
 pub use interfaces::interface_names;
@@ -174,8 +174,8 @@ impl Live {
             self.present -= 1;
             self.programs.deleted += 1;
             if self.has_events && !is_closed {
-                let why = native::RTT_REASON_TIMEOUT;
-                report(crate::rtt::closed(&key, &flow, why, now, &self.names, offset));
+                let closing = Transition::close(native::RTT_REASON_TIMEOUT, now);
+                report(closing.report(&key, &flow, &self.names, offset));
             }
         }
         self.learn_addresses()

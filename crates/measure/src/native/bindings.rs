@@ -1018,15 +1018,50 @@ const _: () = {
         "Offset of field: selection::protocol_count",
     ][::core::mem::offset_of!(selection, protocol_count) - 1076usize];
 };
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct fathom_reading {
+    pub packet: packet,
+    pub hash: __u64,
+    pub verdict: __u32,
+    pub is_selected: __u8,
+    pub uses_flow: __u8,
+    pub padding: [__u8; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of fathom_reading"][::core::mem::size_of::<fathom_reading>() - 112usize];
+    ["Alignment of fathom_reading"][::core::mem::align_of::<fathom_reading>() - 8usize];
+    [
+        "Offset of field: fathom_reading::packet",
+    ][::core::mem::offset_of!(fathom_reading, packet) - 0usize];
+    [
+        "Offset of field: fathom_reading::hash",
+    ][::core::mem::offset_of!(fathom_reading, hash) - 96usize];
+    [
+        "Offset of field: fathom_reading::verdict",
+    ][::core::mem::offset_of!(fathom_reading, verdict) - 104usize];
+    [
+        "Offset of field: fathom_reading::is_selected",
+    ][::core::mem::offset_of!(fathom_reading, is_selected) - 108usize];
+    [
+        "Offset of field: fathom_reading::uses_flow",
+    ][::core::mem::offset_of!(fathom_reading, uses_flow) - 109usize];
+    [
+        "Offset of field: fathom_reading::padding",
+    ][::core::mem::offset_of!(fathom_reading, padding) - 110usize];
+};
 unsafe extern "C" {
-    pub fn fathom_packet_parse(
+    pub fn fathom_read(
         data: *const __u8,
         captured: __u32,
         length: __u32,
         link: __u32,
-        has_tunnels: ::core::ffi::c_int,
-        packet: *mut packet,
-    ) -> __u32;
+        interface: __u32,
+        selection: *const selection,
+        config: *const rtt_config,
+        reading: *mut fathom_reading,
+    );
 }
 unsafe extern "C" {
     pub fn fathom_selection_admits(
@@ -1038,25 +1073,11 @@ unsafe extern "C" {
     pub fn fathom_flow_hash(key: *const flow_key, seed: __u64) -> __u64;
 }
 unsafe extern "C" {
-    pub fn fathom_rtt_uses_flow(packet: *const packet) -> ::core::ffi::c_int;
-}
-unsafe extern "C" {
-    pub fn fathom_rtt_uses_bucket(
-        packet: *const packet,
-        has_flow: ::core::ffi::c_int,
-        config: *const rtt_config,
-    ) -> ::core::ffi::c_int;
-}
-unsafe extern "C" {
-    pub fn fathom_rtt_bucket_hash(packet: *const packet, seed: __u64) -> __u64;
-}
-unsafe extern "C" {
     pub fn fathom_rtt_on_packet(
         flow: *mut rtt_flow,
         slots: *mut rtt_pending,
         size: __u32,
-        bucket: *mut rtt_bucket,
-        hash: __u64,
+        buckets: *mut rtt_bucket,
         packet: *const packet,
         now: __u64,
         config: *const rtt_config,

@@ -20,13 +20,14 @@ pub(crate) use bindings::{
     RTT_COUNT_REQUESTS_DISPLACED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE,
     RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT,
     RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
-    RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, flow_address, flow_key, packet, rtt_bucket,
+    RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet, rtt_bucket,
     rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_output, rtt_pending, rtt_traffic, selection,
     selection_network,
 };
 
 use std::ffi::{CStr, c_char};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::LazyLock;
 
 /// A frame of a capture, or of a test.
 #[derive(Debug, Clone, Copy)]
@@ -38,51 +39,43 @@ pub(crate) struct Frame<'a> {
     pub(crate) data: &'a [u8],
 }
 
-/// Reads a frame into `packet`; returns a `PACKET_*` verdict.
+/// Reads a frame.
 #[expect(unsafe_code, reason = "calls the shared C parser")]
-pub(crate) fn parse(frame: &Frame<'_>, has_tunnels: bool, packet: &mut packet) -> u32 {
-    packet.key.interface = frame.interface;
-    // SAFETY: the parser reads only within the given length.
+pub(crate) fn read(
+    frame: &Frame<'_>,
+    selection: Option<&selection>,
+    config: &rtt_config,
+    reading: &mut fathom_reading,
+) {
+    // SAFETY: the parser reads only within the given length, the other pointers are valid or null, and nothing is kept.
     unsafe {
-        bindings::fathom_packet_parse(
+        bindings::fathom_read(
             frame.data.as_ptr(),
             frame.data.len() as u32,
             frame.length,
             frame.link,
-            i32::from(has_tunnels),
-            packet,
-        )
+            frame.interface,
+            selection.map_or(std::ptr::null(), std::ptr::from_ref),
+            config,
+            reading,
+        );
     }
 }
 
+/// Is this flow selected?
+#[cfg(test)]
 #[expect(unsafe_code, reason = "calls shared C without side effects")]
 pub(crate) fn admits(selection: &selection, key: &flow_key) -> bool {
     // SAFETY: both are valid for reads, and nothing is kept.
     unsafe { bindings::fathom_selection_admits(selection, key) != 0 }
 }
 
+/// For tables of our own.
+#[cfg(test)]
 #[expect(unsafe_code, reason = "calls shared C without side effects")]
 pub(crate) fn hash(key: &flow_key, seed: u64) -> u64 {
     // SAFETY: the key is valid for reads, and nothing is kept.
     unsafe { bindings::fathom_flow_hash(key, seed) }
-}
-
-#[expect(unsafe_code, reason = "calls shared C without side effects")]
-pub(crate) fn uses_flow(packet: &packet) -> bool {
-    // SAFETY: the packet is valid for reads, and nothing is kept.
-    unsafe { bindings::fathom_rtt_uses_flow(packet) != 0 }
-}
-
-#[expect(unsafe_code, reason = "calls shared C without side effects")]
-pub(crate) fn uses_bucket(packet: &packet, has_flow: bool, config: &rtt_config) -> bool {
-    // SAFETY: both are valid for reads, and nothing is kept.
-    unsafe { bindings::fathom_rtt_uses_bucket(packet, i32::from(has_flow), config) != 0 }
-}
-
-#[expect(unsafe_code, reason = "calls shared C without side effects")]
-pub(crate) fn bucket_hash(packet: &packet, seed: u64) -> u64 {
-    // SAFETY: the packet is valid for reads, and nothing is kept.
-    unsafe { bindings::fathom_rtt_bucket_hash(packet, seed) }
 }
 
 /// A flow's state with the ring behind it.
@@ -98,33 +91,26 @@ impl FlowState<'_> {
     }
 }
 
-/// Takes a packet into the algorithm; `output` tells what comes of it.
+/// Takes a packet into the algorithm; `output` tells what comes of it. There are as many buckets as `config` says.
 #[expect(unsafe_code, reason = "calls the shared C algorithm")]
 pub(crate) fn on_packet(
     state: Option<FlowState<'_>>,
-    bucket: Option<(&mut rtt_bucket, u64)>,
+    buckets: &mut [rtt_bucket],
     packet: &packet,
     now: u64,
     config: &rtt_config,
     output: &mut rtt_output,
 ) {
-    let (flow, slots, size) =
-        state.map_or((std::ptr::null_mut(), std::ptr::null_mut(), 0), |state| {
-            let size = state.size();
-            (
-                std::ptr::from_mut(state.flow),
-                state.slots.as_mut_ptr(),
-                size,
-            )
-        });
-    let (bucket, hash) = bucket.map_or((std::ptr::null_mut(), 0), |(bucket, hash)| {
-        (std::ptr::from_mut(bucket), hash)
-    });
-    // SAFETY: pointers are null or valid and distinct, the slots are twice `size`, and nothing is kept.
+    assert!(buckets.len() > config.bucket_mask as usize);
+    let mut state = state;
+    let size = state.as_ref().map_or(0, FlowState::size);
+    let flow = state.as_mut().map_or(std::ptr::null_mut(), |state| std::ptr::from_mut(state.flow));
+    let slots = state.map_or(std::ptr::null_mut(), |state| state.slots.as_mut_ptr());
+    let buckets = buckets.as_mut_ptr();
+    // SAFETY: pointers are null or valid and distinct, the slots are twice `size`, the index of a bucket is at most the mask, and nothing is
+    // kept.
     unsafe {
-        bindings::fathom_rtt_on_packet(
-            flow, slots, size, bucket, hash, packet, now, config, output,
-        );
+        bindings::fathom_rtt_on_packet(flow, slots, size, buckets, packet, now, config, output);
     }
 }
 
@@ -196,10 +182,13 @@ pub(crate) fn words_of(octets: [u8; 16]) -> [u64; 2] {
 macro_rules! names {
     ($($(#[$doc:meta])* $function:ident: $table:ident[$count:ident];)+) => {$(
         $(#[$doc])*
-        pub(crate) fn $function() -> [&'static str; $count as usize] {
-            #[expect(unsafe_code, reason = "reads a constant table of the shared C")]
-            // SAFETY: the table is constant, and each entry a string literal.
-            unsafe { bindings::$table.map(|text| literal(text)) }
+        pub(crate) fn $function() -> &'static [&'static str; $count as usize] {
+            static NAMES: LazyLock<[&'static str; $count as usize]> = LazyLock::new(|| {
+                #[expect(unsafe_code, reason = "reads a constant table of the shared C")]
+                // SAFETY: the table is constant, and each entry a string literal.
+                unsafe { bindings::$table.map(|text| literal(text)) }
+            });
+            &NAMES
         }
     )+};
 }

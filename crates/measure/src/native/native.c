@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "native.h"
 
-__u32 fathom_packet_parse(const __u8 *data, __u32 captured, __u32 length, __u32 link, int has_tunnels,
-			  struct packet *packet)
+void fathom_read(const __u8 *data, __u32 captured, __u32 length, __u32 link, __u32 interface,
+		 const struct selection *selection, const struct rtt_config *config, struct fathom_reading *reading)
 {
 	struct packet_bytes bytes = { .data = data, .end = data + captured, .length = length };
+	struct packet *packet = &reading->packet;
 
-	*packet = (struct packet){ .segments = 1, .key.interface = packet->key.interface };
-	return packet_parse(&bytes, link, has_tunnels, packet);
+	*packet = (struct packet){ .segments = 1, .key.interface = interface };
+	reading->verdict = packet_parse(&bytes, link, config->has_tunnels, packet);
+	if (reading->verdict != PACKET_MEASURABLE)
+		return;
+	reading->is_selected = !selection || selection_admits(selection, &packet->key);
+	reading->uses_flow = rtt_uses_flow(packet);
+	reading->hash = flow_hash(&packet->key, config->seed);
 }
 
 int fathom_selection_admits(const struct selection *selection, const struct flow_key *key)
@@ -20,27 +26,20 @@ __u64 fathom_flow_hash(const struct flow_key *key, __u64 seed)
 	return flow_hash(key, seed);
 }
 
-int fathom_rtt_uses_flow(const struct packet *packet)
-{
-	return rtt_uses_flow(packet);
-}
-
-int fathom_rtt_uses_bucket(const struct packet *packet, int has_flow, const struct rtt_config *config)
-{
-	return rtt_uses_bucket(packet, has_flow, config);
-}
-
-__u64 fathom_rtt_bucket_hash(const struct packet *packet, __u64 seed)
-{
-	return rtt_bucket_hash(packet, seed);
-}
-
-void fathom_rtt_on_packet(struct rtt_flow *flow, struct rtt_pending *slots, __u32 size, struct rtt_bucket *bucket,
-			  __u64 hash, const struct packet *packet, __u64 now, const struct rtt_config *config,
+void fathom_rtt_on_packet(struct rtt_flow *flow, struct rtt_pending *slots, __u32 size, struct rtt_bucket *buckets,
+			  const struct packet *packet, __u64 now, const struct rtt_config *config,
 			  struct rtt_output *output)
 {
 	struct rtt_ring ring = { .slots = slots, .size = size };
+	struct rtt_bucket *bucket = 0;
+	__u64 hash = 0;
 
+	output->sample_count = output->actions = output->expired = output->displaced = 0;
+	output->has_tsval = 0;
+	if (rtt_uses_bucket(packet, !!flow, config)) {
+		hash = rtt_bucket_hash(packet, config->seed);
+		bucket = &buckets[hash & config->bucket_mask];
+	}
 	rtt_on_packet(flow, ring, bucket, hash, packet, now, config, output);
 }
 

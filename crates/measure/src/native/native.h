@@ -6,16 +6,24 @@
 #include "../rtt/process.h"
 #include "../../bpf/selection.h"
 
-/* Reads a frame of `captured` bytes out of `length`; returns an enum packet_verdict. */
-__u32 fathom_packet_parse(const __u8 *data, __u32 captured, __u32 length, __u32 link, int has_tunnels,
-			  struct packet *packet);
+/* What the reader of capture files needs to know of a packet before it looks its flow up. */
+struct fathom_reading {
+	struct packet packet;
+	__u64 hash; /* of the flow */
+	__u32 verdict; /* enum packet_verdict */
+	__u8 is_selected;
+	__u8 uses_flow;
+	__u8 padding[2];
+};
+
+/* Reads a frame of `captured` bytes out of `length`. A null selection selects everything. */
+void fathom_read(const __u8 *data, __u32 captured, __u32 length, __u32 link, __u32 interface,
+		 const struct selection *selection, const struct rtt_config *config, struct fathom_reading *reading);
 int fathom_selection_admits(const struct selection *selection, const struct flow_key *key);
 __u64 fathom_flow_hash(const struct flow_key *key, __u64 seed);
-int fathom_rtt_uses_flow(const struct packet *packet);
-int fathom_rtt_uses_bucket(const struct packet *packet, int has_flow, const struct rtt_config *config);
-__u64 fathom_rtt_bucket_hash(const struct packet *packet, __u64 seed);
-void fathom_rtt_on_packet(struct rtt_flow *flow, struct rtt_pending *slots, __u32 size, struct rtt_bucket *bucket,
-			  __u64 hash, const struct packet *packet, __u64 now, const struct rtt_config *config,
+/* `flow` is null if there is none; `buckets` are config->bucket_mask + 1. Sets the output anew, but for unused samples. */
+void fathom_rtt_on_packet(struct rtt_flow *flow, struct rtt_pending *slots, __u32 size, struct rtt_bucket *buckets,
+			  const struct packet *packet, __u64 now, const struct rtt_config *config,
 			  struct rtt_output *output);
 void fathom_rtt_open(struct rtt_flow *flow, struct rtt_pending *slots, __u32 size, const struct packet *packet,
 		     __u64 now, const struct rtt_config *config, struct rtt_output *output);

@@ -1,10 +1,10 @@
 //! The measurement over frames that are handed to it: what the BPF program does in the kernel, with tables of its own.
 
-use super::event::{Interfaces, Report, decode, traffic_of};
-use super::table::{Departure, Entry, Table};
+use super::event::{Interfaces, Report, Transition, decode};
+use super::table::{Departure, Table};
 use super::{Aggregator, Settings};
 use crate::native::{
-    self, Frame, packet, rtt_bucket, rtt_config, rtt_event, rtt_output, selection,
+    self, Frame, fathom_reading, rtt_bucket, rtt_config, rtt_event, rtt_output, selection,
 };
 use crate::{Counts, Error};
 
@@ -16,9 +16,11 @@ pub struct Engine {
     table: Table,
     buckets: Vec<rtt_bucket>,
     config: rtt_config,
-    selection: selection,
+    /// `None`: everything is selected.
+    selection: Option<selection>,
     counts: Counts,
-    packet: packet,
+    reading: fathom_reading,
+    output: rtt_output,
     now: u64,
 }
 
@@ -32,9 +34,10 @@ impl Engine {
             table: Table::new(settings.flows as usize, settings.slots as usize),
             buckets: vec![rtt_bucket::default(); BUCKETS as usize],
             config: settings.to_native(seed, BUCKETS),
-            selection: settings.selection.to_native()?,
+            selection: settings.selection.to_native_unless_empty()?,
             counts: Counts::default(),
-            packet: packet::default(),
+            reading: fathom_reading::default(),
+            output: rtt_output::default(),
             now: 0,
         })
     }
@@ -52,12 +55,13 @@ impl Engine {
         interfaces: &impl Interfaces,
         report: &mut impl FnMut(Report),
     ) {
-        let verdict = native::parse(frame, self.config.has_tunnels != 0, &mut self.packet);
-        self.counts.verdicts[verdict as usize] += 1;
-        if verdict != native::PACKET_MEASURABLE {
+        let selection = self.selection.as_ref();
+        native::read(frame, selection, &self.config, &mut self.reading);
+        self.counts.verdicts[self.reading.verdict as usize] += 1;
+        if self.reading.verdict != native::PACKET_MEASURABLE {
             return;
         }
-        if !native::admits(&self.selection, &self.packet.key) {
+        if self.reading.is_selected == 0 {
             self.count(native::RTT_COUNT_FILTERED, 1);
             return;
         }
@@ -70,100 +74,89 @@ impl Engine {
     }
 
     fn measure(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
-        let mut output = rtt_output::default();
-        let hash = native::hash(&self.packet.key, self.config.seed);
-        let place = if native::uses_flow(&self.packet) {
-            self.table.locate(&self.packet.key, hash)
+        let reading = &self.reading;
+        let place = if reading.uses_flow != 0 {
+            self.table.locate(&reading.packet.key, reading.hash)
         } else {
             None
         };
-        let bucket = if native::uses_bucket(&self.packet, place.is_some(), &self.config) {
-            let hash = native::bucket_hash(&self.packet, self.config.seed);
-            let index = hash as u32 & self.config.bucket_mask;
-            Some((&mut self.buckets[index as usize], hash))
-        } else {
-            None
-        };
-        let state = place.map(|place| self.table.touch(place, self.packet.direction).state());
+        let state = place.map(|place| self.table.touch(place, reading.packet.direction).state());
         native::on_packet(
             state,
-            bucket,
-            &self.packet,
+            &mut self.buckets,
+            &reading.packet,
             self.now,
             &self.config,
-            &mut output,
+            &mut self.output,
         );
-        self.act(hash, output, interfaces, report);
+        self.act(interfaces, report);
     }
 
-    fn act(
-        &mut self,
-        hash: u64,
-        mut output: rtt_output,
-        interfaces: &impl Interfaces,
-        report: &mut impl FnMut(Report),
-    ) {
-        if output.actions & native::RTT_ACTION_FORGET != 0 {
-            self.forget(hash, interfaces, report);
+    fn act(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
+        if self.output.actions & native::RTT_ACTION_FORGET != 0 {
+            self.forget(interfaces, report);
         }
-        if output.actions & native::RTT_ACTION_OPEN != 0 {
-            self.open(hash, &mut output, interfaces, report);
+        if self.output.actions & native::RTT_ACTION_OPEN != 0 {
+            self.open(interfaces, report);
         }
-        for sample in &output.samples[..output.sample_count as usize] {
+        let count = self.output.sample_count as usize;
+        for sample in &self.output.samples[..count] {
             let event = rtt_event {
-                key: self.packet.key,
+                key: self.reading.packet.key,
                 time: self.now,
                 sample: *sample,
                 ..rtt_event::default()
             };
             report(decode(&event, None, interfaces, 0));
         }
-        self.count(native::RTT_COUNT_SAMPLES, output.sample_count.into());
-        self.count(native::RTT_COUNT_PENDING_EXPIRED, output.expired.into());
-        self.count(
-            native::RTT_COUNT_REQUESTS_DISPLACED,
-            output.displaced.into(),
-        );
-        if self.config.has_events != 0 && output.actions & native::RTT_ACTION_CLOSED != 0 {
-            if let Some(place) = self.table.locate(&self.packet.key, hash) {
-                let (type_, direction) = (native::RTT_EVENT_CLOSE, self.packet.direction);
-                let entry = self.table.entry(place);
-                report(flow_report(
-                    entry,
-                    type_,
-                    output.reason,
-                    direction,
-                    self.now,
-                    interfaces,
-                ));
+        self.count(native::RTT_COUNT_SAMPLES, count as u64);
+        self.count(native::RTT_COUNT_PENDING_EXPIRED, self.output.expired.into());
+        self.count(native::RTT_COUNT_REQUESTS_DISPLACED, self.output.displaced.into());
+        if self.has_events() && self.output.actions & native::RTT_ACTION_CLOSED != 0 {
+            let place = self.table.locate(&self.reading.packet.key, self.reading.hash);
+            let closing = self.transition(native::RTT_EVENT_CLOSE);
+            if let Some(entry) = place.map(|place| self.table.entry(place)) {
+                report(closing.report(&entry.key, &entry.flow, interfaces, 0));
             }
         }
     }
 
+    fn has_events(&self) -> bool {
+        self.config.has_events != 0
+    }
+
+    /// What the present packet makes of its flow.
+    fn transition(&self, event_type: u32) -> Transition {
+        Transition {
+            event_type,
+            reason: self.output.reason,
+            direction: self.reading.packet.direction,
+            time: self.now,
+        }
+    }
+
     /// Another connection was on these addresses and ports before.
-    fn forget(&mut self, hash: u64, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
-        let Some(place) = self.table.locate(&self.packet.key, hash) else {
+    fn forget(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
+        let reading = &self.reading;
+        let Some(place) = self.table.locate(&reading.packet.key, reading.hash) else {
             return;
         };
+        let has_events = self.has_events();
         let entry = self.table.entry(place);
-        if self.config.has_events != 0 && !entry.is_closed() {
-            let (type_, why) = (native::RTT_EVENT_CLOSE, native::RTT_REASON_REPLACED);
-            report(flow_report(entry, type_, why, 0, self.now, interfaces));
+        if has_events && !entry.is_closed() {
+            let closing = Transition::close(native::RTT_REASON_REPLACED, self.now);
+            report(closing.report(&entry.key, &entry.flow, interfaces, 0));
         }
         self.table.remove(place);
         self.count(native::RTT_COUNT_FLOWS_DELETED, 1);
     }
 
-    fn open(
-        &mut self,
-        hash: u64,
-        output: &mut rtt_output,
-        interfaces: &impl Interfaces,
-        report: &mut impl FnMut(Report),
-    ) {
-        let (has_events, now) = (self.config.has_events != 0, self.now);
+    fn open(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
+        let opening = self.transition(native::RTT_EVENT_OPEN);
+        let (has_events, now) = (self.has_events(), self.now);
         let (mut over, mut evicted) = (0, 0);
-        let entry = self.table.insert(self.packet.key, hash, now, |entry, why| {
+        let (key, hash) = (self.reading.packet.key, self.reading.hash);
+        let entry = self.table.insert(key, hash, now, |entry, why| {
             let reason = match why {
                 Departure::Over => native::RTT_REASON_TIMEOUT,
                 Departure::Evicted => native::RTT_REASON_EVICTED,
@@ -171,27 +164,14 @@ impl Engine {
             over += u64::from(why == Departure::Over);
             evicted += u64::from(why == Departure::Evicted);
             if has_events && !entry.is_closed() {
-                report(flow_report(
-                    entry,
-                    native::RTT_EVENT_CLOSE,
-                    reason,
-                    0,
-                    now,
-                    interfaces,
-                ));
+                let closing = Transition::close(reason, now);
+                report(closing.report(&entry.key, &entry.flow, interfaces, 0));
             }
         });
-        native::open(&mut entry.state(), &self.packet, now, &self.config, output);
+        let packet = &self.reading.packet;
+        native::open(&mut entry.state(), packet, now, &self.config, &mut self.output);
         if has_events {
-            let (type_, direction) = (native::RTT_EVENT_OPEN, self.packet.direction);
-            report(flow_report(
-                entry,
-                type_,
-                output.reason,
-                direction,
-                now,
-                interfaces,
-            ));
+            report(opening.report(&entry.key, &entry.flow, interfaces, 0));
         }
         self.count(native::RTT_COUNT_FLOWS_OPENED, 1);
         self.count(native::RTT_COUNT_FLOWS_DELETED, over);
@@ -200,12 +180,12 @@ impl Engine {
 
     /// The end of the input: flows that are still open close.
     pub(crate) fn finish(&self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
-        if self.config.has_events == 0 {
+        if !self.has_events() {
             return;
         }
+        let closing = Transition::close(native::RTT_REASON_END, self.now);
         for entry in self.table.iter().filter(|entry| !entry.is_closed()) {
-            let (type_, why) = (native::RTT_EVENT_CLOSE, native::RTT_REASON_END);
-            report(flow_report(entry, type_, why, 0, self.now, interfaces));
+            report(closing.report(&entry.key, &entry.flow, interfaces, 0));
         }
     }
 
@@ -215,27 +195,4 @@ impl Engine {
             aggregator.on_flow(&entry.key, &entry.flow, interfaces);
         }
     }
-}
-
-fn flow_report(
-    entry: &Entry,
-    type_: u32,
-    reason: u32,
-    direction: u8,
-    now: u64,
-    interfaces: &impl Interfaces,
-) -> Report {
-    let mut event = rtt_event {
-        key: entry.key,
-        time: now,
-        type_: type_ as u8,
-        reason: reason as u8,
-        ..rtt_event::default()
-    };
-    event.sample.direction = direction;
-    let traffic = [
-        traffic_of(&entry.flow.half[0]),
-        traffic_of(&entry.flow.half[1]),
-    ];
-    decode(&event, Some(&traffic), interfaces, 0)
 }

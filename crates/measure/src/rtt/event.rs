@@ -132,22 +132,47 @@ pub(crate) fn traffic_of(half: &native::rtt_half) -> native::rtt_traffic {
     }
 }
 
-/// The end of a flow, told in the direction of low to high.
-pub(crate) fn closed(
-    key: &native::flow_key,
-    flow: &native::rtt_flow,
-    reason: u32,
-    time: u64,
-    interfaces: &impl Interfaces,
-    time_offset: u64,
-) -> Report {
-    let event = native::rtt_event {
-        key: *key,
-        time,
-        type_: native::RTT_EVENT_CLOSE as u8,
-        reason: reason as u8,
-        ..native::rtt_event::default()
-    };
-    let traffic = [traffic_of(&flow.half[0]), traffic_of(&flow.half[1])];
-    decode(&event, Some(&traffic), interfaces, time_offset)
+/// A flow's opening or closing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Transition {
+    /// `RTT_EVENT_OPEN` or `RTT_EVENT_CLOSE`.
+    pub(crate) event_type: u32,
+    /// `RTT_REASON_*`.
+    pub(crate) reason: u32,
+    /// Of the packet that made it; 0 if none did.
+    pub(crate) direction: u8,
+    /// In nanoseconds.
+    pub(crate) time: u64,
+}
+
+impl Transition {
+    /// A closing that no packet made.
+    pub(crate) fn close(reason: u32, time: u64) -> Self {
+        Self {
+            event_type: native::RTT_EVENT_CLOSE,
+            reason,
+            direction: 0,
+            time,
+        }
+    }
+
+    /// As a report, with the totals of the flow.
+    pub(crate) fn report(
+        self,
+        key: &native::flow_key,
+        flow: &native::rtt_flow,
+        interfaces: &impl Interfaces,
+        time_offset: u64,
+    ) -> Report {
+        let mut event = native::rtt_event {
+            key: *key,
+            time: self.time,
+            type_: self.event_type as u8,
+            reason: self.reason as u8,
+            ..native::rtt_event::default()
+        };
+        event.sample.direction = self.direction;
+        let traffic = [traffic_of(&flow.half[0]), traffic_of(&flow.half[1])];
+        decode(&event, Some(&traffic), interfaces, time_offset)
+    }
 }

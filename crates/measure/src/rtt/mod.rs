@@ -11,7 +11,7 @@ pub use aggregate::{Aggregation, Aggregator, GroupBy};
 pub use engine::Engine;
 pub(crate) use event::Interfaces;
 #[cfg(feature = "live")]
-pub(crate) use event::{closed, decode};
+pub(crate) use event::{Transition, decode};
 pub use event::Report;
 pub use record::{Observed, RttAggregate, RttFlow, RttSample};
 pub use settings::{Method, MethodSet, Settings};
