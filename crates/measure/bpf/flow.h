@@ -10,7 +10,8 @@
 #endif
 #define FATHOM_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type " changed its size")
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "flow_address_v4 lays the mapped prefix out for little-endian machines");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "flow_address_v4 lays the mapped prefix out for little-endian machines");
 
 /* An IPv4 address is held in its IPv4-mapped form (::ffff:a.b.c.d), so that no code has an IPv4 and an IPv6 twin. */
 struct flow_address {
@@ -73,7 +74,8 @@ static __always_inline __u64 flow_hash(const struct flow_key *key, __u64 seed)
 	hash = flow_hash_step(hash, key->low.words[1]);
 	hash = flow_hash_step(hash, key->high.words[0]);
 	hash = flow_hash_step(hash, key->high.words[1]);
-	hash = flow_hash_step(hash, (__u64)key->low_port << 48 | (__u64)key->high_port << 32 | key->vlan << 8 | key->protocol);
+	hash = flow_hash_step(hash, (__u64)key->low_port << 48 | (__u64)key->high_port << 32 | key->vlan << 8 |
+					    key->protocol);
 	hash = flow_hash_step(hash, (__u64)key->tunnel << 32 | key->interface);
 	return hash;
 }

@@ -7,9 +7,9 @@
 
 static __always_inline struct packet_bytes packet_skb_bytes(struct __sk_buff *skb)
 {
-	return (struct packet_bytes){
-		.data = (void *)(long)skb->data, .end = (void *)(long)skb->data_end, .length = skb->len
-	};
+	return (struct packet_bytes){ .data = (void *)(long)skb->data,
+				      .end = (void *)(long)skb->data_end,
+				      .length = skb->len };
 }
 
 static __always_inline struct packet_bytes packet_xdp_bytes(struct xdp_md *xdp)
@@ -62,18 +62,18 @@ __noinline int packet_xdp_transport(struct xdp_md *xdp, struct packet *packet, s
 }
 
 /* packet_parse, over those halves. */
-#define PACKET_ROUNDS(context, network, transport, packet, at, verdict)                        \
-	for (int round = 0; round < PACKET_ROUNDS_MAX; round++) {                              \
-		int outcome;                                                                   \
-                                                                                               \
-		verdict = network(context, packet, at);                                        \
-		if (verdict != PACKET_MEASURABLE)                                              \
-			break;                                                                 \
-		outcome = transport(context, packet, at);                                      \
-		verdict = outcome & 0xff;                                                      \
-		if (outcome >> 8 == PACKET_STEP_STOP)                                          \
-			break;                                                                 \
-		verdict = PACKET_TOO_DEEP;                                                     \
+#define PACKET_ROUNDS(context, network, transport, packet, at, verdict)                                                \
+	for (int round = 0; round < PACKET_ROUNDS_MAX; round++) {                                                      \
+		int outcome;                                                                                           \
+                                                                                                                       \
+		verdict = network(context, packet, at);                                                                \
+		if (verdict != PACKET_MEASURABLE)                                                                      \
+			break;                                                                                         \
+		outcome = transport(context, packet, at);                                                              \
+		verdict = outcome & 0xff;                                                                              \
+		if (outcome >> 8 == PACKET_STEP_STOP)                                                                  \
+			break;                                                                                         \
+		verdict = PACKET_TOO_DEEP;                                                                             \
 	}
 
 /* `ether_type` is 0 where the frame starts with an Ethernet header, else it says what the first header is. */

@@ -153,11 +153,6 @@ pub const PACKET_ROUNDS_MAX: u32 = 3;
 pub const PACKET_EXTENSIONS_MAX: u32 = 8;
 pub const PACKET_TCP_OPTIONS_MAX: u32 = 16;
 pub const PACKET_DNS_NAME_MAX: u32 = 64;
-pub const PACKET_PORT_VXLAN: u32 = 4789;
-pub const PACKET_PORT_VXLAN_LINUX: u32 = 8472;
-pub const PACKET_PORT_GENEVE: u32 = 6081;
-pub const PACKET_PORT_DNS: u32 = 53;
-pub const PACKET_PORT_QUIC: u32 = 443;
 pub const RTT_MILLISECOND: u32 = 1000000;
 pub const RTT_BUCKET_REQUESTS: u32 = 4;
 pub const RTT_SAMPLES_MAX: u32 = 2;
@@ -314,39 +309,6 @@ impl flow_key {
         __bindgen_bitfield_unit
     }
 }
-#[repr(C, packed)]
-#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct dns_header {
-    pub id: __u16,
-    pub flags: __u16,
-    pub questions: __u16,
-    pub answers: __u16,
-    pub authorities: __u16,
-    pub additional: __u16,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of dns_header"][::core::mem::size_of::<dns_header>() - 12usize];
-    ["Alignment of dns_header"][::core::mem::align_of::<dns_header>() - 1usize];
-    [
-        "Offset of field: dns_header::id",
-    ][::core::mem::offset_of!(dns_header, id) - 0usize];
-    [
-        "Offset of field: dns_header::flags",
-    ][::core::mem::offset_of!(dns_header, flags) - 2usize];
-    [
-        "Offset of field: dns_header::questions",
-    ][::core::mem::offset_of!(dns_header, questions) - 4usize];
-    [
-        "Offset of field: dns_header::answers",
-    ][::core::mem::offset_of!(dns_header, answers) - 6usize];
-    [
-        "Offset of field: dns_header::authorities",
-    ][::core::mem::offset_of!(dns_header, authorities) - 8usize];
-    [
-        "Offset of field: dns_header::additional",
-    ][::core::mem::offset_of!(dns_header, additional) - 10usize];
-};
 pub const PACKET_MEASURABLE: packet_verdict = 0;
 pub const PACKET_NOT_IP: packet_verdict = 1;
 pub const PACKET_OTHER_PROTOCOL: packet_verdict = 2;

@@ -39,8 +39,8 @@ static __always_inline int rtt_has_room(struct rtt_half *half, struct rtt_ring r
  * Offers a packet for measurement. Chosen by the time of sending, never by what came of the ones before; a full ring
  * skips the packet, so that what is pending always gets its chance: the ring clocks itself when round trips grow long.
  */
-static __always_inline void rtt_offer(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id,
-				      __u32 span, __u64 now, const struct rtt_config *config, struct rtt_output *output)
+static __always_inline void rtt_offer(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id, __u32 span,
+				      __u64 now, const struct rtt_config *config, struct rtt_output *output)
 {
 	struct rtt_pending *pending;
 

@@ -77,8 +77,8 @@ static __always_inline void rtt_on_flow(struct rtt_flow *flow, struct rtt_ring r
 }
 
 /* A flow that the caller has just made, zeroed, on RTT_ACTION_OPEN; then the packet is taken into it. */
-static __always_inline void rtt_open(struct rtt_flow *flow, struct rtt_ring ring, const struct packet *packet, __u64 now,
-				     const struct rtt_config *config, struct rtt_output *output)
+static __always_inline void rtt_open(struct rtt_flow *flow, struct rtt_ring ring, const struct packet *packet,
+				     __u64 now, const struct rtt_config *config, struct rtt_output *output)
 {
 	flow->opened = now;
 	if (packet->kind == PACKET_KIND_TCP)

@@ -117,7 +117,9 @@ static __always_inline void rtt_emit_sample(struct rtt_pass *pass, const struct 
 		pass->counts->counters[RTT_COUNT_SAMPLES_LOST]++;
 		return;
 	}
-	*event = (struct rtt_event){ .key = pass->packet->key, .time = pass->now, .sample = *sample, .hook = pass->hook };
+	*event = (struct rtt_event){
+		.key = pass->packet->key, .time = pass->now, .sample = *sample, .hook = pass->hook
+	};
 	pass->counts->counters[RTT_COUNT_SAMPLES]++;
 	rtt_submit(event);
 }

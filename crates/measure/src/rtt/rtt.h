@@ -6,43 +6,37 @@
 #ifndef FATHOM_RTT_H
 #define FATHOM_RTT_H
 
-#include "../../bpf/packet.h"
+#include "../../bpf/packet_parse.h"
 
 #define RTT_MILLISECOND 1000000ULL
 
 /* The texts are what users see, and what `--method` takes. */
-#define RTT_METHODS(X)                                                        \
-	X(TIMESTAMP, "timestamp")                                             \
-	X(SEQUENCE, "sequence")                                               \
-	X(HANDSHAKE, "handshake")                                             \
-	X(ECHO, "echo")                                                       \
-	X(SPIN, "spin")                                                       \
+#define RTT_METHODS(X)                                                                                                 \
+	X(TIMESTAMP, "timestamp")                                                                                      \
+	X(SEQUENCE, "sequence")                                                                                        \
+	X(HANDSHAKE, "handshake")                                                                                      \
+	X(ECHO, "echo")                                                                                                \
+	X(SPIN, "spin")                                                                                                \
 	X(DNS, "dns")
 
-enum rtt_method {
 #define X(name, text) RTT_##name,
-	RTT_METHODS(X)
+enum rtt_method { RTT_METHODS(X) RTT_METHOD_COUNT };
 #undef X
-	RTT_METHOD_COUNT,
-};
 
 /* Why a flow was opened or closed. */
-#define RTT_REASONS(X)                                                        \
-	X(HANDSHAKE, "handshake")                                             \
-	X(FIRST_PACKET, "first packet")                                       \
-	X(FIN, "FIN")                                                         \
-	X(RST, "RST")                                                         \
-	X(REPLACED, "new handshake")                                          \
-	X(TIMEOUT, "timeout")                                                 \
-	X(EVICTED, "evicted")                                                 \
+#define RTT_REASONS(X)                                                                                                 \
+	X(HANDSHAKE, "handshake")                                                                                      \
+	X(FIRST_PACKET, "first packet")                                                                                \
+	X(FIN, "FIN")                                                                                                  \
+	X(RST, "RST")                                                                                                  \
+	X(REPLACED, "new handshake")                                                                                   \
+	X(TIMEOUT, "timeout")                                                                                          \
+	X(EVICTED, "evicted")                                                                                          \
 	X(END, "end of measurement")
 
-enum rtt_reason {
 #define X(name, text) RTT_REASON_##name,
-	RTT_REASONS(X)
+enum rtt_reason { RTT_REASONS(X) RTT_REASON_COUNT };
 #undef X
-	RTT_REASON_COUNT,
-};
 
 /* Set before the programs are loaded, constant from then on. */
 struct rtt_config {
@@ -146,24 +140,21 @@ struct rtt_bucket {
 FATHOM_ASSERT_SIZE(struct rtt_bucket, 64);
 
 /* What is counted of our own doings; the texts are what users see. */
-#define RTT_COUNTERS(X)                                                       \
-	X(PACKETS, "packets")                                                 \
-	X(FILTERED, "packets left out by the selection")                      \
-	X(SAMPLES, "samples")                                                 \
-	X(SAMPLES_LOST, "samples lost: ring buffer full")                     \
-	X(EVENTS_LOST, "flow events lost: ring buffer full")                  \
-	X(FLOWS_OPENED, "flows opened")                                       \
-	X(FLOWS_DELETED, "flows deleted")                                       \
-	X(FLOWS_REFUSED, "flows refused: table full")                         \
-	X(PENDING_EXPIRED, "packets given up: no answer in time")             \
+#define RTT_COUNTERS(X)                                                                                                \
+	X(PACKETS, "packets")                                                                                          \
+	X(FILTERED, "packets left out by the selection")                                                               \
+	X(SAMPLES, "samples")                                                                                          \
+	X(SAMPLES_LOST, "samples lost: ring buffer full")                                                              \
+	X(EVENTS_LOST, "flow events lost: ring buffer full")                                                           \
+	X(FLOWS_OPENED, "flows opened")                                                                                \
+	X(FLOWS_DELETED, "flows deleted")                                                                              \
+	X(FLOWS_REFUSED, "flows refused: table full")                                                                  \
+	X(PENDING_EXPIRED, "packets given up: no answer in time")                                                      \
 	X(REQUESTS_DISPLACED, "requests displaced by newer ones")
 
-enum rtt_counter {
 #define X(name, text) RTT_COUNT_##name,
-	RTT_COUNTERS(X)
+enum rtt_counter { RTT_COUNTERS(X) RTT_COUNTER_COUNT };
 #undef X
-	RTT_COUNTER_COUNT,
-};
 
 enum rtt_sample_flag {
 	RTT_SAMPLE_RETRANSMITTED = 1 << 0, /* the request had been sent again: measured from the first */
@@ -208,18 +199,15 @@ enum rtt_event_type {
 };
 
 /* Where the measured packet was seen. */
-#define RTT_HOOKS(X)                                                          \
-	X(CAPTURE, "capture")                                                 \
-	X(INGRESS, "ingress")                                                 \
-	X(EGRESS, "egress")                                                   \
+#define RTT_HOOKS(X)                                                                                                   \
+	X(CAPTURE, "capture")                                                                                          \
+	X(INGRESS, "ingress")                                                                                          \
+	X(EGRESS, "egress")                                                                                            \
 	X(XDP, "xdp")
 
-enum rtt_hook {
 #define X(name, text) RTT_HOOK_##name,
-	RTT_HOOKS(X)
+enum rtt_hook { RTT_HOOKS(X) RTT_HOOK_COUNT };
 #undef X
-	RTT_HOOK_COUNT,
-};
 
 /* What goes from the kernel to user space: this, and for OPEN and CLOSE the totals behind it. */
 struct rtt_event {
@@ -259,8 +247,8 @@ static __always_inline int rtt_after(__u32 a, __u32 b)
 	return (__s32)(a - b) > 0;
 }
 
-static __always_inline void rtt_put_sample(struct rtt_output *output, enum rtt_method method, __u8 direction, __u8 flags,
-					   __u64 rtt, __u64 minimum)
+static __always_inline void rtt_put_sample(struct rtt_output *output, enum rtt_method method, __u8 direction,
+					   __u8 flags, __u64 rtt, __u64 minimum)
 {
 	/* The mask is for the verifier, which does not see that no packet gives a third. */
 	struct rtt_sample *sample = &output->samples[output->sample_count & (RTT_SAMPLES_MAX - 1)];

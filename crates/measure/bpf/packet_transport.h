@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* TCP, UDP with DNS and QUIC, ICMP: from behind an IP header to the fields that are measured. Pure. */
+#ifndef FATHOM_PACKET_TRANSPORT_H
+#define FATHOM_PACKET_TRANSPORT_H
+
+#include "packet_tunnel.h"
+
+#define PACKET_PORT_DNS 53
+#define PACKET_PORT_QUIC 443
+
+static __always_inline void packet_set_timestamp(struct packet *packet, __u32 tsval, __u32 tsecr)
+{
+	packet->tsval = wire32(tsval);
+	packet->tsecr = wire32(tsecr);
+	packet->flags |= PACKET_HAS_TIMESTAMP;
+}
+
+/* Not inline, for the verifier's sake: see packet_read_extensions. Options that the capture cut off count as absent. */
+static void packet_read_tcp_options(const struct packet_bytes *bytes, __u32 offset, __u32 end, struct packet *packet)
+{
+	int i;
+
+	for (i = 0; i < PACKET_TCP_OPTIONS_MAX && offset < end; i++) {
+		const __u8 *option = packet_at(bytes, offset, 1);
+		__u32 size = 1;
+
+		if (!option || *option == TCP_OPTION_END)
+			return;
+		if (*option != TCP_OPTION_NO_OPERATION) {
+			const __u8 *length = packet_at(bytes, offset + 1, 1);
+
+			if (!length || *length < 2)
+				return;
+			size = *length;
+		}
+		if (*option == TCP_OPTION_TIMESTAMP && size == 10) {
+			const __u32 *values = packet_at(bytes, offset + 2, 8);
+
+			if (values)
+				packet_set_timestamp(packet, values[0], values[1]);
+		} else if (*option == TCP_OPTION_SACK && size >= 10) {
+			const __u32 *edges = packet_at(bytes, offset + 2, 8);
+
+			if (edges) {
+				packet->sack_right = wire32(edges[1]);
+				packet->flags |= PACKET_HAS_SACK;
+			}
+		}
+		offset = packet_skip(offset, size);
+	}
+}
+
+static __always_inline void packet_set_dns(const struct dns_header *dns, __u16 question, struct packet *packet)
+{
+	packet->id = (__u32)wire16(dns->id) << 16 | question;
+}
+
+/*
+ * The question, folded into 16 bits: a resolver that reuses a transaction id must not be matched with the wrong answer.
+ * The hash takes the name as it stands (servers echo its case) and the type after it.
+ */
+static __u16 packet_hash_question(const struct packet_bytes *bytes, __u32 offset)
+{
+	__u32 hash = 2166136261U;
+	int i, rest = 0;
+
+	for (i = 0; i < PACKET_DNS_NAME_MAX; i++) {
+		const __u8 *byte = packet_at(bytes, offset + i, 1);
+
+		if (!byte)
+			break;
+		hash = (hash ^ *byte) * 16777619U;
+		if (rest && ++rest == 4) /* the end of the name, and two bytes of type */
+			break;
+		if (!rest && !*byte)
+			rest = 1;
+	}
+	return hash ^ hash >> 16;
+}
+
+/* A query or a response at `offset`? Returns its enum packet_kind, or PACKET_KIND_NONE. */
+static __always_inline enum packet_kind packet_read_dns(const struct packet_bytes *bytes, __u32 offset,
+							struct packet *packet)
+{
+	const struct dns_header *dns = packet_at(bytes, offset, sizeof(*dns));
+	__u16 flags;
+
+	if (!dns)
+		return PACKET_KIND_NONE;
+	flags = wire16(dns->flags);
+	if (flags & 0x7800 || wire16(dns->questions) != 1) /* another opcode than QUERY */
+		return PACKET_KIND_NONE;
+	packet_set_dns(dns, packet_hash_question(bytes, offset + sizeof(*dns)), packet);
+	return flags & 0x8000 ? PACKET_KIND_DNS_RESPONSE : PACKET_KIND_DNS_QUERY;
+}
+
+static __always_inline enum packet_verdict packet_read_tcp(const struct packet_bytes *bytes, struct packet *packet,
+							   struct packet_cursor *at)
+{
+	const struct tcp_header *tcp = packet_at(bytes, at->offset, sizeof(*tcp));
+	__u32 header, options, length;
+
+	if (!tcp)
+		return packet_missing(at->offset);
+	header = (tcp->offset >> 4) * 4;
+	length = at->end - at->offset;
+	if (header < sizeof(*tcp) || header > length || at->end < at->offset)
+		return PACKET_MALFORMED;
+	at->source_port = wire16(tcp->source);
+	at->destination_port = wire16(tcp->destination);
+	packet->kind = PACKET_KIND_TCP;
+	packet->seq = wire32(tcp->seq);
+	packet->ack = wire32(tcp->ack);
+	packet->tcp_flags = tcp->flags;
+	packet->window = wire16(tcp->window);
+	packet->payload = length - header;
+
+	options = at->offset + sizeof(*tcp);
+	if (header > sizeof(*tcp)) {
+		const struct tcp_timestamp_option *timestamp = packet_at(bytes, options, sizeof(*timestamp));
+
+		if (header == sizeof(*tcp) + sizeof(*timestamp) && timestamp &&
+		    timestamp->kind == __builtin_bswap32(TCP_ALIGNED_TIMESTAMP))
+			packet_set_timestamp(packet, timestamp->tsval, timestamp->tsecr);
+		else
+			packet_read_tcp_options(bytes, options, at->offset + header, packet);
+	}
+	if ((at->source_port == PACKET_PORT_DNS || at->destination_port == PACKET_PORT_DNS) && packet->payload > 14) {
+		enum packet_kind kind = packet_read_dns(bytes, at->offset + header + 2, packet);
+
+		if (kind != PACKET_KIND_NONE)
+			packet->flags |= PACKET_HAS_DNS | (kind == PACKET_KIND_DNS_RESPONSE ? PACKET_IS_RESPONSE : 0);
+	}
+	return PACKET_MEASURABLE;
+}
+
+/* Which of the QUIC kinds the payload of a datagram looks like (RFC 8999, RFC 9000 section 17, RFC 9369). */
+static __always_inline enum packet_kind packet_read_quic(const struct packet_bytes *bytes, __u32 offset,
+							 struct packet *packet)
+{
+	const struct quic_long_header *quic = packet_at(bytes, offset, 1);
+	__u32 version;
+	__u8 type;
+
+	if (!quic || !(quic->first & QUIC_FIXED_BIT))
+		return PACKET_KIND_NONE;
+	if (!(quic->first & QUIC_LONG_HEADER)) {
+		if (quic->first & QUIC_SPIN_BIT)
+			packet->flags |= PACKET_SPIN;
+		return PACKET_KIND_QUIC_SHORT;
+	}
+	quic = packet_at(bytes, offset, sizeof(*quic));
+	if (!quic)
+		return PACKET_KIND_NONE;
+	version = (__u32)quic->version[0] << 24 | quic->version[1] << 16 | quic->version[2] << 8 | quic->version[3];
+	type = quic->first >> 4 & 3;
+	if (version == QUIC_VERSION_1)
+		return type == 0 ? PACKET_KIND_QUIC_INITIAL : PACKET_KIND_QUIC_LONG;
+	if (version == QUIC_VERSION_2)
+		return type == 1 ? PACKET_KIND_QUIC_INITIAL : PACKET_KIND_QUIC_LONG;
+	return PACKET_KIND_NONE;
+}
+
+static __always_inline enum packet_verdict packet_read_udp(const struct packet_bytes *bytes, struct packet *packet,
+							   struct packet_cursor *at)
+{
+	const struct udp_header *udp = packet_at(bytes, at->offset, sizeof(*udp));
+
+	if (!udp)
+		return packet_missing(at->offset);
+	if (at->end < at->offset + sizeof(*udp))
+		return PACKET_MALFORMED;
+	at->source_port = wire16(udp->source);
+	at->destination_port = wire16(udp->destination);
+	at->offset = packet_skip(at->offset, sizeof(*udp));
+	packet->payload = at->end - at->offset;
+	return PACKET_MEASURABLE;
+}
+
+static __always_inline enum packet_verdict packet_read_datagram(const struct packet_bytes *bytes, struct packet *packet,
+								struct packet_cursor *at)
+{
+	if (at->source_port == PACKET_PORT_DNS || at->destination_port == PACKET_PORT_DNS)
+		packet->kind = packet_read_dns(bytes, at->offset, packet);
+	else
+		packet->kind = packet_read_quic(bytes, at->offset, packet);
+	return packet->kind == PACKET_KIND_NONE ? PACKET_OTHER_PROTOCOL : PACKET_MEASURABLE;
+}
+
+static __always_inline enum packet_verdict packet_read_icmp(const struct packet_bytes *bytes, struct packet *packet,
+							    struct packet_cursor *at)
+{
+	const struct icmp_echo_header *icmp = packet_at(bytes, at->offset, sizeof(*icmp));
+	__u8 request = at->protocol == IP_PROTOCOL_ICMP ? 8 : 128;
+	__u8 reply = at->protocol == IP_PROTOCOL_ICMP ? 0 : 129;
+
+	if (!icmp)
+		return packet_missing(at->offset);
+	if (icmp->code || (icmp->type != request && icmp->type != reply))
+		return PACKET_OTHER_PROTOCOL;
+	packet->kind = icmp->type == request ? PACKET_KIND_ECHO_REQUEST : PACKET_KIND_ECHO_REPLY;
+	packet->id = wire16(icmp->sequence);
+	at->source_port = wire16(icmp->id);
+	at->destination_port = at->source_port;
+	return PACKET_MEASURABLE;
+}
+
+static __always_inline void packet_set_key(struct packet *packet, const struct packet_cursor *at)
+{
+	int swap = flow_address_before(&at->destination, &at->source);
+
+	if (flow_address_equal(&at->destination, &at->source))
+		swap = at->destination_port < at->source_port;
+	packet->direction = swap;
+	packet->key.low = swap ? at->destination : at->source;
+	packet->key.high = swap ? at->source : at->destination;
+	packet->key.low_port = swap ? at->destination_port : at->source_port;
+	packet->key.high_port = swap ? at->source_port : at->destination_port;
+	packet->key.protocol = at->protocol;
+}
+
+/* Second half of a round: what the IP packet carries, something to measure or (tunnels) another frame. */
+static __always_inline enum packet_step packet_read_transport(const struct packet_bytes *bytes, int tunnels,
+							      struct packet *packet, struct packet_cursor *at,
+							      enum packet_verdict *verdict)
+{
+	*verdict = PACKET_OTHER_PROTOCOL;
+	switch (at->protocol) {
+	case IP_PROTOCOL_TCP:
+		*verdict = packet_read_tcp(bytes, packet, at);
+		break;
+	case IP_PROTOCOL_ICMP:
+	case IP_PROTOCOL_ICMPV6:
+		*verdict = packet_read_icmp(bytes, packet, at);
+		break;
+	case IP_PROTOCOL_UDP:
+		*verdict = packet_read_udp(bytes, packet, at);
+		if (*verdict != PACKET_MEASURABLE)
+			break;
+		if (tunnels && packet_is_udp_tunnel(at))
+			return packet_read_tunnel(bytes, packet, at, verdict);
+		*verdict = packet_read_datagram(bytes, packet, at);
+		break;
+	case IP_PROTOCOL_GRE:
+	case IP_PROTOCOL_IPV4:
+	case IP_PROTOCOL_IPV6:
+		if (tunnels)
+			return packet_read_tunnel(bytes, packet, at, verdict);
+		break;
+	}
+	if (*verdict == PACKET_MEASURABLE)
+		packet_set_key(packet, at);
+	return PACKET_STEP_STOP;
+}
+
+#endif
