@@ -77,92 +77,85 @@ __noinline int packet_xdp_transport(struct xdp_md *xdp, struct packet *packet, s
 	}
 
 /* `ether_type` is 0 where the frame starts with an Ethernet header, else it says what the first header is. */
-static __always_inline __u32 packet_parse_skb(struct __sk_buff *skb, struct packet *packet, __u16 ether_type)
+static __always_inline __u32 packet_parse_skb(struct __sk_buff *skb, __u16 ether_type, struct rtt_cpu *cpu)
 {
 	struct packet_bytes bytes = packet_skb_bytes(skb);
-	struct packet_cursor at = { .ether_type = ether_type };
 	__u32 verdict = PACKET_MEASURABLE;
 
+	__builtin_memset(&cpu->packet, 0, sizeof(cpu->packet));
+	cpu->packet.key.interface = skb->ifindex;
+	cpu->packet.key.vlan = skb->vlan_present ? skb->vlan_tci & 0x0fff : 0;
+	cpu->packet.segments = skb->gso_segs ? skb->gso_segs : 1;
+	cpu->cursor.offset = 0;
+	cpu->cursor.ether_type = ether_type;
 	if (!ether_type)
-		verdict = packet_read_ethernet(&bytes, &at);
+		verdict = packet_read_ethernet(&bytes, &cpu->cursor);
 	if (verdict != PACKET_MEASURABLE)
 		return verdict;
-	PACKET_ROUNDS(skb, packet_skb_network, packet_skb_transport, packet, &at, verdict);
+	PACKET_ROUNDS(skb, packet_skb_network, packet_skb_transport, &cpu->packet, &cpu->cursor, verdict);
 	return verdict;
 }
 
-static __always_inline __u32 packet_parse_xdp(struct xdp_md *xdp, struct packet *packet)
+static __always_inline __u32 packet_parse_xdp(struct xdp_md *xdp, struct rtt_cpu *cpu)
 {
 	struct packet_bytes bytes = packet_xdp_bytes(xdp);
-	struct packet_cursor at = {};
-	__u32 verdict = packet_read_ethernet(&bytes, &at);
+	__u32 verdict;
 
+	__builtin_memset(&cpu->packet, 0, sizeof(cpu->packet));
+	cpu->packet.key.interface = xdp->ingress_ifindex;
+	cpu->packet.segments = 1;
+	cpu->cursor.offset = 0;
+	verdict = packet_read_ethernet(&bytes, &cpu->cursor);
 	if (verdict != PACKET_MEASURABLE)
 		return verdict;
-	PACKET_ROUNDS(xdp, packet_xdp_network, packet_xdp_transport, packet, &at, verdict);
+	PACKET_ROUNDS(xdp, packet_xdp_network, packet_xdp_transport, &cpu->packet, &cpu->cursor, verdict);
 	return verdict;
 }
 
-static __always_inline void packet_prepare(struct packet *packet, const struct __sk_buff *skb)
-{
-	__builtin_memset(packet, 0, sizeof(*packet));
-	packet->key.interface = skb->ifindex;
-	packet->key.vlan = skb->vlan_present ? skb->vlan_tci & 0x0fff : 0;
-	packet->segments = skb->gso_segs ? skb->gso_segs : 1;
-}
-
-static __always_inline struct rtt_counts *packet_counts(void)
+static __always_inline struct rtt_cpu *packet_cpu(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&rtt_counts, &zero);
+	return bpf_map_lookup_elem(&rtt_cpus, &zero);
 }
 
-static __always_inline void packet_measure(const struct packet *packet, __u32 verdict, enum rtt_hook hook, __u64 now,
-					   struct rtt_counts *counts)
+static __always_inline void packet_measure(struct rtt_cpu *cpu, __u32 verdict, enum rtt_hook hook, __u64 now)
 {
 	if (verdict < PACKET_VERDICT_COUNT)
-		counts->verdicts[verdict]++;
+		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
 		return;
-	if (selection_admits(&selection, &packet->key))
-		rtt_path(packet, hook, now, counts);
+	if (selection_admits(&selection, &cpu->packet.key))
+		rtt_path(cpu, hook, now);
 	else
-		counts->counters[RTT_COUNT_FILTERED]++;
+		cpu->counters[RTT_COUNT_FILTERED]++;
 }
 
+/* `now` is 0 but in tests, which bring their own time. */
 static __always_inline void packet_path_skb(struct __sk_buff *skb, __u16 ether_type, enum rtt_hook hook, __u64 now)
 {
-	struct rtt_counts *counts = packet_counts();
-	struct packet packet;
+	struct rtt_cpu *cpu = packet_cpu();
 	__u32 verdict;
 
-	if (!counts)
+	if (!cpu)
 		return;
-	packet_prepare(&packet, skb);
-	verdict = packet_parse_skb(skb, &packet, ether_type);
+	verdict = packet_parse_skb(skb, ether_type, cpu);
 	if (verdict == PACKET_TRUNCATED && skb->len > skb->data_end - skb->data) {
 		__u32 wanted = skb->len < PACKET_HEADERS_MAX ? skb->len : PACKET_HEADERS_MAX;
 
 		/* Headers in the pages of a non-linear buffer: bring them to where a program can read them. */
-		if (!bpf_skb_pull_data(skb, wanted)) {
-			packet_prepare(&packet, skb);
-			verdict = packet_parse_skb(skb, &packet, ether_type);
-		}
+		if (!bpf_skb_pull_data(skb, wanted))
+			verdict = packet_parse_skb(skb, ether_type, cpu);
 	}
-	packet_measure(&packet, verdict, hook, now, counts);
+	packet_measure(cpu, verdict, hook, now);
 }
 
 static __always_inline void packet_path_xdp(struct xdp_md *xdp)
 {
-	struct rtt_counts *counts = packet_counts();
-	struct packet packet = {};
+	struct rtt_cpu *cpu = packet_cpu();
 
-	if (!counts)
-		return;
-	packet.key.interface = xdp->ingress_ifindex;
-	packet.segments = 1;
-	packet_measure(&packet, packet_parse_xdp(xdp, &packet), RTT_HOOK_XDP, 0, counts);
+	if (cpu)
+		packet_measure(cpu, packet_parse_xdp(xdp, cpu), RTT_HOOK_XDP, 0);
 }
 
 #endif

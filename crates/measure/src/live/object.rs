@@ -62,7 +62,7 @@ impl Programs {
     /// `present` is the number of flows that were in the table when last looked.
     pub(super) fn counts(&self, present: u64) -> Result<Counts, Error> {
         let values = self
-            .map("rtt_counts")?
+            .map("rtt_cpus")?
             .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| Error::kernel("read the counters", error))?
             .unwrap_or_default();

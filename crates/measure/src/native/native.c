@@ -34,8 +34,7 @@ void fathom_rtt_on_packet(struct rtt_flow *flow, struct rtt_pending *slots, __u3
 	struct rtt_bucket *bucket = 0;
 	__u64 hash = 0;
 
-	output->sample_count = output->actions = output->expired = output->displaced = 0;
-	output->has_tsval = 0;
+	rtt_reset(output);
 	if (rtt_uses_bucket(packet, !!flow, config)) {
 		hash = rtt_bucket_hash(packet, config->seed);
 		bucket = &buckets[hash & config->bucket_mask];

@@ -104,7 +104,7 @@ static __always_inline void rtt_without_flow(struct rtt_bucket *bucket, __u64 ha
 	}
 }
 
-/* `flow` and `bucket` are null where there is none; `output` is zeroed. `hash` is rtt_bucket_hash's. */
+/* `flow` and `bucket` are null where there is none; `output` is reset. `hash` is rtt_bucket_hash's. */
 static __always_inline void rtt_on_packet(struct rtt_flow *flow, struct rtt_ring ring, struct rtt_bucket *bucket,
 					  __u64 hash, const struct packet *packet, __u64 now,
 					  const struct rtt_config *config, struct rtt_output *output)

@@ -16,9 +16,12 @@ const volatile struct selection selection SEC(".rodata.selection") = {};
 /* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
 #define RTT_WAKE_UP 262144
 
-struct rtt_counts {
+struct rtt_cpu {
 	__u64 verdicts[PACKET_VERDICT_COUNT];
 	__u64 counters[RTT_COUNTER_COUNT];
+	struct packet packet;
+	struct packet_cursor cursor;
+	struct rtt_output output;
 };
 
 /*
@@ -29,7 +32,7 @@ struct rtt_counts {
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
-	__type(key, struct flow_key);
+	__uint(key_size, sizeof(struct flow_key));
 	__uint(value_size, sizeof(struct rtt_flow));
 } rtt_flows SEC(".maps");
 
@@ -37,7 +40,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__type(key, __u32);
+	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct rtt_flow));
 } rtt_empty_flow SEC(".maps");
 
@@ -61,19 +64,34 @@ struct {
 	__type(value, __u8);
 } rtt_local_addresses SEC(".maps");
 
-/* What happened to packets, by name; one entry, written by every packet. */
+/*
+ * What happened to packets, by name, and room to work on the present one; one entry, written by every packet. (The stack is
+ * too small for it, and of what lies there the verifier would follow every combination of values, and give up.)
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct rtt_counts);
-} rtt_counts SEC(".maps");
+	__type(value, struct rtt_cpu);
+} rtt_cpus SEC(".maps");
 
 /* Samples and flow events on their way to user space. What does not fit is lost and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1048576);
 } rtt_events SEC(".maps");
+
+/*
+ * Without its volatile, as the algorithm takes it. The barrier keeps the compiler from seeing that this is the constant
+ * above, whose zeros it would fold in.
+ */
+static __always_inline const struct rtt_config *rtt_settings(void)
+{
+	const struct rtt_config *config = (const struct rtt_config *)&rtt_config;
+
+	asm volatile("" : "+r"(config));
+	return config;
+}
 
 static __always_inline void rtt_submit(void *event)
 {
@@ -90,10 +108,9 @@ static __always_inline int rtt_is_local(const struct flow_address *address)
 /* One packet on its way through. */
 struct rtt_pass {
 	const struct packet *packet;
-	struct rtt_counts *counts;
+	struct rtt_cpu *cpu;
 	__u64 now; /* ns; 0: nothing here needs the clock */
 	__u64 hash;
-	struct rtt_output output;
 	__u8 hook; /* enum rtt_hook */
 };
 
@@ -114,13 +131,13 @@ static __always_inline void rtt_emit_sample(struct rtt_pass *pass, const struct 
 		return;
 	event = bpf_ringbuf_reserve(&rtt_events, sizeof(*event), 0);
 	if (!event) {
-		pass->counts->counters[RTT_COUNT_SAMPLES_LOST]++;
+		pass->cpu->counters[RTT_COUNT_SAMPLES_LOST]++;
 		return;
 	}
 	*event = (struct rtt_event){
 		.key = pass->packet->key, .time = pass->now, .sample = *sample, .hook = pass->hook
 	};
-	pass->counts->counters[RTT_COUNT_SAMPLES]++;
+	pass->cpu->counters[RTT_COUNT_SAMPLES]++;
 	rtt_submit(event);
 }
 
@@ -135,14 +152,16 @@ static __always_inline void rtt_copy_traffic(struct rtt_traffic *traffic, const 
 	};
 }
 
-static __noinline void rtt_emit_flow(struct rtt_pass *pass, const struct rtt_flow *flow, __u8 type, __u8 reason)
+/*
+ * Functions of their own, since most packets need none of them. Each returns whether it succeeded, and the caller looks:
+ * where nobody does, clang 14 leaves anything in the result register, and the verifier refuses to return a stack pointer.
+ */
+static __noinline int rtt_emit_flow(struct rtt_pass *pass, const struct rtt_flow *flow, __u8 type, __u8 reason)
 {
 	struct rtt_flow_event *event = bpf_ringbuf_reserve(&rtt_events, sizeof(*event), 0);
 
-	if (!event) {
-		pass->counts->counters[RTT_COUNT_EVENTS_LOST]++;
-		return;
-	}
+	if (!event)
+		return 0;
 	event->event = (struct rtt_event){
 		.key = pass->packet->key, .time = pass->now, .type = type, .reason = reason, .hook = pass->hook
 	};
@@ -150,6 +169,13 @@ static __noinline void rtt_emit_flow(struct rtt_pass *pass, const struct rtt_flo
 	rtt_copy_traffic(&event->traffic[0], &flow->half[0]);
 	rtt_copy_traffic(&event->traffic[1], &flow->half[1]);
 	rtt_submit(event);
+	return 1;
+}
+
+static __always_inline void rtt_tell_flow(struct rtt_pass *pass, const struct rtt_flow *flow, __u8 type, __u8 reason)
+{
+	if (rtt_config.has_events && !rtt_emit_flow(pass, flow, type, reason))
+		pass->cpu->counters[RTT_COUNT_EVENTS_LOST]++;
 }
 
 static __always_inline void rtt_mark_near(struct rtt_flow *flow, const struct flow_key *key)
@@ -168,67 +194,61 @@ static __always_inline struct rtt_ring rtt_ring_of(struct rtt_flow *flow)
 	return (struct rtt_ring){ .slots = (void *)(flow + 1), .size = rtt_config.slots };
 }
 
-static __noinline void rtt_make_flow(struct rtt_pass *pass)
+static __noinline int rtt_make_flow(struct rtt_pass *pass)
 {
 	const struct flow_key *key = &pass->packet->key;
 	__u32 zero = 0;
 	void *empty = bpf_map_lookup_elem(&rtt_empty_flow, &zero);
 	struct rtt_flow *flow;
 
-	if (!empty)
-		return;
-	if (bpf_map_update_elem(&rtt_flows, key, empty, BPF_NOEXIST)) {
-		pass->counts->counters[RTT_COUNT_FLOWS_REFUSED]++;
-		return;
-	}
+	if (!empty || bpf_map_update_elem(&rtt_flows, key, empty, BPF_NOEXIST))
+		return 0;
 	flow = bpf_map_lookup_elem(&rtt_flows, key);
 	if (!flow)
-		return;
-	pass->counts->counters[RTT_COUNT_FLOWS_OPENED]++;
+		return 0;
 	rtt_mark_near(flow, key);
-	rtt_open(flow, rtt_ring_of(flow), pass->packet, pass->now, (const struct rtt_config *)&rtt_config,
-		 &pass->output);
-	if (rtt_config.has_events)
-		rtt_emit_flow(pass, flow, RTT_EVENT_OPEN, pass->output.reason);
+	rtt_open(flow, rtt_ring_of(flow), pass->packet, pass->now, rtt_settings(), &pass->cpu->output);
+	rtt_tell_flow(pass, flow, RTT_EVENT_OPEN, pass->cpu->output.reason);
+	return 1;
 }
 
 /* A connection was on these addresses and ports before. */
-static __noinline void rtt_forget_flow(struct rtt_pass *pass)
+static __noinline int rtt_forget_flow(struct rtt_pass *pass)
 {
 	struct rtt_flow *flow = bpf_map_lookup_elem(&rtt_flows, &pass->packet->key);
 
 	if (!flow)
-		return;
-	if (rtt_config.has_events && !(flow->flags & RTT_FLOW_IS_CLOSED))
-		rtt_emit_flow(pass, flow, RTT_EVENT_CLOSE, RTT_REASON_REPLACED);
-	if (!bpf_map_delete_elem(&rtt_flows, &pass->packet->key))
-		pass->counts->counters[RTT_COUNT_FLOWS_DELETED]++;
+		return 0;
+	if (!(flow->flags & RTT_FLOW_IS_CLOSED))
+		rtt_tell_flow(pass, flow, RTT_EVENT_CLOSE, RTT_REASON_REPLACED);
+	return !bpf_map_delete_elem(&rtt_flows, &pass->packet->key);
 }
 
 static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow)
 {
-	struct rtt_output *output = &pass->output;
+	struct rtt_output *output = &pass->cpu->output;
+	__u64 *counters = pass->cpu->counters;
 
-	if (output->actions & RTT_ACTION_FORGET)
-		rtt_forget_flow(pass);
+	if (output->actions & RTT_ACTION_FORGET && rtt_forget_flow(pass))
+		counters[RTT_COUNT_FLOWS_DELETED]++;
 	if (output->actions & RTT_ACTION_OPEN)
-		rtt_make_flow(pass);
+		counters[rtt_make_flow(pass) ? RTT_COUNT_FLOWS_OPENED : RTT_COUNT_FLOWS_REFUSED]++;
 	if (output->sample_count)
 		rtt_emit_sample(pass, &output->samples[0]);
 	if (output->sample_count > 1)
 		rtt_emit_sample(pass, &output->samples[1]);
-	if (flow && rtt_config.has_events && output->actions & RTT_ACTION_CLOSED)
-		rtt_emit_flow(pass, flow, RTT_EVENT_CLOSE, output->reason);
-	pass->counts->counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;
-	pass->counts->counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
+	if (flow && output->actions & RTT_ACTION_CLOSED)
+		rtt_tell_flow(pass, flow, RTT_EVENT_CLOSE, output->reason);
+	counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;
+	counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
 }
 
 /* A parsed packet. `now` is 0 but in tests, which bring their own time. */
-static __always_inline void rtt_path(const struct packet *packet, enum rtt_hook hook, __u64 now,
-				     struct rtt_counts *counts)
+static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook, __u64 now)
 {
-	const struct rtt_config *config = (const struct rtt_config *)&rtt_config;
-	struct rtt_pass pass = { .packet = packet, .counts = counts, .now = now, .hook = hook };
+	const struct rtt_config *config = rtt_settings();
+	const struct packet *packet = &cpu->packet;
+	struct rtt_pass pass = { .packet = packet, .cpu = cpu, .now = now, .hook = hook };
 	struct rtt_bucket *bucket = 0;
 	struct rtt_flow *flow = 0;
 
@@ -243,10 +263,11 @@ static __always_inline void rtt_path(const struct packet *packet, enum rtt_hook 
 	}
 	if (!now && rtt_needs_clock(flow, !!bucket, packet, config))
 		pass.now = bpf_ktime_get_ns();
+	rtt_reset(&cpu->output);
 	if (flow)
-		rtt_on_packet(flow, rtt_ring_of(flow), bucket, pass.hash, packet, pass.now, config, &pass.output);
+		rtt_on_packet(flow, rtt_ring_of(flow), bucket, pass.hash, packet, pass.now, config, &cpu->output);
 	else
-		rtt_on_packet(0, (struct rtt_ring){}, bucket, pass.hash, packet, pass.now, config, &pass.output);
+		rtt_on_packet(0, (struct rtt_ring){}, bucket, pass.hash, packet, pass.now, config, &cpu->output);
 	rtt_act(&pass, flow);
 }
 

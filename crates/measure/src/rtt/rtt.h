@@ -247,6 +247,17 @@ static __always_inline int rtt_after(__u32 a, __u32 b)
 	return (__s32)(a - b) > 0;
 }
 
+/* Before each packet; what `samples` holds beyond the count does not matter. */
+static __always_inline void rtt_reset(struct rtt_output *output)
+{
+	output->sample_count = 0;
+	output->actions = 0;
+	output->reason = 0;
+	output->expired = 0;
+	output->displaced = 0;
+	output->has_tsval = 0;
+}
+
 static __always_inline void rtt_put_sample(struct rtt_output *output, enum rtt_method method, __u8 direction,
 					   __u8 flags, __u64 rtt, __u64 minimum)
 {

@@ -64,7 +64,7 @@ fn tcp(words: &mut Words<'_>, ends: Ends) -> Result<Vec<u8>, Problem> {
                     "unaligned-ts" => options.extend(timestamps(words, &[8, 10])?),
                     "sack" => options.extend(sack(words)?),
                     "option-bytes" => options.extend(words.bytes()?),
-                    "offset" => offset = Some(words.value("data offset")?),
+                    "offset" => offset = Some(words.value::<u8>("data offset")?),
                     _ => {
                         let message = dns(words)?;
                         payload.extend((message.len() as u16).to_be_bytes());

@@ -1,0 +1,318 @@
+//! The BPF path: the programs that are attached, run by the kernel over the same frames (`BPF_PROG_TEST_RUN`), with the same clock.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+use fathom_measure::Selection;
+use fathom_measure::rtt::{Method, Settings};
+use fathom_record::{FlowKey, Network, Protocol};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, RingBuffer, RingBufferBuilder};
+
+use crate::frame::Frame;
+use crate::native::{SEED, START_NS};
+use crate::outcome::{Flow, Outcome, Place, Run, Sample, Traffic};
+use crate::shared::{
+    self, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_pending, rtt_traffic, selection,
+    selection_network,
+};
+
+/// As many as the native path has, so that requests displace each other alike.
+const BUCKETS: u32 = 16_384;
+/// Shorter frames are not taken for a test run.
+pub(crate) const SHORTEST_FRAME: usize = 14;
+
+/// The object, compiled once for all tests.
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(compile);
+
+/// Loaded programs, for one set of settings.
+pub(crate) struct Kernel {
+    object: Object,
+    ring: RingBuffer<'static>,
+    events: Rc<RefCell<Vec<Vec<u8>>>>,
+    has_events: bool,
+}
+
+fn compile() -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vector.{}.bpf.o", std::process::id()));
+    libbpf_cargo::SkeletonBuilder::new()
+        .source(folder.join("vector.bpf.c"))
+        .obj(&object)
+        .clang_args([&format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH), "-mcpu=v3", "-Wno-unused-function"])
+        .build()
+        .unwrap();
+    let bytes = std::fs::read(&object).unwrap();
+    std::fs::remove_file(&object).unwrap();
+    bytes
+}
+
+/// Why this process cannot load programs, if it cannot.
+pub(crate) fn obstacle() -> Option<&'static str> {
+    let id = Command::new("id").arg("-u").output().unwrap().stdout;
+    (id.trim_ascii() != b"0").then_some("running BPF programs needs root")
+}
+
+impl Kernel {
+    /// Loads the programs with nothing seen yet.
+    pub(crate) fn load(settings: &Settings, methods: &[Method]) -> Self {
+        let mut object = ObjectBuilder::default().open_memory(&OBJECT).unwrap();
+        let slots = settings.slots as usize * 2 * size_of::<rtt_pending>();
+        let flow_size = (size_of::<rtt_flow>() + slots) as u32;
+        for mut map in object.maps_mut() {
+            match map.name().to_str().unwrap() {
+                "rtt_flows" => {
+                    map.set_value_size(flow_size).unwrap();
+                    map.set_max_entries(settings.flows).unwrap();
+                }
+                "rtt_empty_flow" => map.set_value_size(flow_size).unwrap(),
+                "rtt_requests" => map.set_max_entries(BUCKETS).unwrap(),
+                ".rodata.rtt_config" => fill(&mut map, shared::bytes_of(&config(settings, methods))),
+                ".rodata.selection" => fill(&mut map, shared::bytes_of(&selected(&settings.selection))),
+                _ => {}
+            }
+        }
+        let object = object.load().unwrap();
+        let events = Rc::new(RefCell::new(Vec::new()));
+        let inbox = Rc::clone(&events);
+        let mut builder = RingBufferBuilder::new();
+        let ring = map(&object, "rtt_events");
+        builder
+            .add(&ring, move |event| {
+                inbox.borrow_mut().push(event.to_vec());
+                0
+            })
+            .unwrap();
+        let ring = builder.build().unwrap();
+        Self { object, ring, events, has_events: settings.has_events }
+    }
+
+    /// Runs `program` over the frames, with nothing seen before.
+    pub(crate) fn run(&mut self, program: &str, frames: &[(u64, Frame)]) -> Run {
+        self.forget();
+        let clock = map(&self.object, ".data.vector_now");
+        let program = self.object.progs_mut().find(|own| own.name() == OsStr::new(program)).unwrap();
+        for (time_ns, frame) in frames {
+            let now = (START_NS + time_ns).to_ne_bytes();
+            clock.update(&0_u32.to_ne_bytes(), &now, MapFlags::ANY).unwrap();
+            let input = ProgramInput { data_in: Some(&frame.data), ..ProgramInput::default() };
+            program.test_run(input).unwrap();
+        }
+        self.ring.consume().unwrap();
+        let mut run = Run::default();
+        for event in self.events.take() {
+            run.outcomes.push(decode(&event));
+        }
+        let flows = self.flows();
+        if self.has_events {
+            run.outcomes.extend(flows.iter().filter_map(|(key, flow)| ended(key, flow)));
+        }
+        run.sort_end();
+        run.counts = self.counts(flows.len() as u64);
+        run
+    }
+
+    /// Empties all maps.
+    fn forget(&self) {
+        let flows = map(&self.object, "rtt_flows");
+        for key in flows.keys().collect::<Vec<_>>() {
+            flows.delete(&key).unwrap();
+        }
+        let numbers: Vec<u8> = (0..BUCKETS).flat_map(u32::to_ne_bytes).collect();
+        let empty = vec![0; BUCKETS as usize * size_of::<rtt_bucket>()];
+        map(&self.object, "rtt_requests").update_batch(&numbers, &empty, BUCKETS, MapFlags::ANY, MapFlags::ANY).unwrap();
+        let counts = map(&self.object, "rtt_counts");
+        let zero = vec![vec![0; counts.value_size() as usize]; libbpf_rs::num_possible_cpus().unwrap()];
+        counts.update_percpu(&0_u32.to_ne_bytes(), &zero, MapFlags::ANY).unwrap();
+    }
+
+    fn flows(&self) -> Vec<(flow_key, rtt_flow)> {
+        let flows = map(&self.object, "rtt_flows");
+        flows
+            .keys()
+            .filter_map(|key| Some((shared::read(&key), shared::read(&flows.lookup(&key, MapFlags::ANY).unwrap()?))))
+            .collect()
+    }
+
+    /// The counts as the library gives them: no zeros, measurable packets only in the sum.
+    fn counts(&self, present: u64) -> BTreeMap<&'static str, u64> {
+        let values = map(&self.object, "rtt_counts").lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let mut sums = vec![0; (shared::PACKET_VERDICT_COUNT + shared::RTT_COUNTER_COUNT) as usize];
+        for value in values {
+            for (sum, word) in sums.iter_mut().zip(value.as_chunks::<8>().0) {
+                *sum += u64::from_ne_bytes(*word);
+            }
+        }
+        let (verdicts, counters) = sums.split_at(shared::PACKET_VERDICT_COUNT as usize);
+        let opened = counters[shared::RTT_COUNT_FLOWS_OPENED as usize];
+        let deleted = counters[shared::RTT_COUNT_FLOWS_DELETED as usize];
+        let verdict_names = shared::verdict_names().zip(verdicts.iter().copied()).skip(1);
+        let samples = counters[shared::RTT_COUNT_SAMPLES as usize];
+        let mut counts: BTreeMap<_, _> = verdict_names
+            .chain(shared::counter_names().zip(counters.iter().copied()))
+            .chain([("flows evicted: table full", opened - deleted - present)])
+            .filter(|&(_, count)| count != 0)
+            .collect();
+        counts.insert("frames", verdicts.iter().sum());
+        counts.insert("samples", samples);
+        counts
+    }
+}
+
+fn map(object: &Object, name: &str) -> MapHandle {
+    let map = object.maps().find(|map| map.name() == OsStr::new(name)).unwrap();
+    MapHandle::try_from(&map).unwrap()
+}
+
+fn fill(map: &mut libbpf_rs::OpenMapMut<'_>, bytes: &[u8]) {
+    map.initial_value_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
+}
+
+fn config(settings: &Settings, methods: &[Method]) -> rtt_config {
+    rtt_config {
+        sample_interval: settings.sample_interval.as_nanos() as u64,
+        expiry: Settings::EXPIRY.as_nanos() as u64,
+        seed: SEED,
+        per_rtt: settings.per_rtt,
+        methods: methods.iter().fold(0, |bits, method| bits | 1 << *method as u32),
+        slots: settings.slots,
+        bucket_mask: BUCKETS - 1,
+        has_near_side: settings.has_near_side.into(),
+        has_tunnels: settings.has_tunnels.into(),
+        has_events: settings.has_events.into(),
+        ..rtt_config::default()
+    }
+}
+
+fn selected(own: &Selection) -> selection {
+    let mut selected = selection {
+        network_count: own.networks.len() as u32,
+        excluded_count: own.excluded.len() as u32,
+        port_count: own.ports.len() as u32,
+        protocol_count: own.protocols.len() as u32,
+        ..selection::default()
+    };
+    let networks = |to: &mut [selection_network], from: &[Network]| {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = network(*from);
+        }
+    };
+    networks(&mut selected.networks, &own.networks);
+    networks(&mut selected.excluded, &own.excluded);
+    selected.ports[..own.ports.len()].copy_from_slice(&own.ports);
+    for (to, from) in selected.protocols.iter_mut().zip(&own.protocols) {
+        *to = from.0;
+    }
+    selected
+}
+
+fn network(network: Network) -> selection_network {
+    let (address, unused) = match network.address() {
+        IpAddr::V4(address) => (address.to_ipv6_mapped(), 32),
+        IpAddr::V6(address) => (address, 128),
+    };
+    let mask = u128::MAX.checked_shl(unused - u32::from(network.prefix_length())).unwrap_or_default();
+    selection_network { address: address_of(address), mask: address_of(Ipv6Addr::from_bits(mask)) }
+}
+
+fn address_of(address: Ipv6Addr) -> flow_address {
+    shared::read(&address.octets())
+}
+
+fn decode(bytes: &[u8]) -> Outcome {
+    let event: rtt_event = shared::read(bytes);
+    let time_ns = event.time.wrapping_sub(START_NS);
+    let place = place_of(&event.key);
+    let flow = flow_of(&event.key, event.sample.direction);
+    if u32::from(event.type_) == shared::RTT_EVENT_SAMPLE {
+        let has = |flag: u32| u32::from(event.sample.flags) & flag != 0;
+        return Outcome::Sample(Sample {
+            time_ns,
+            method: Method::ALL[usize::from(event.sample.method)],
+            flow,
+            rtt_ns: event.sample.rtt,
+            minimum_ns: (event.sample.minimum != 0).then_some(event.sample.minimum),
+            is_retransmitted: has(shared::RTT_SAMPLE_RETRANSMITTED),
+            is_loop: has(shared::RTT_SAMPLE_IS_LOOP),
+            place,
+        });
+    }
+    let event: rtt_flow_event = shared::read(bytes);
+    let mut traffic = event.traffic.map(traffic);
+    if event.event.sample.direction == 1 {
+        traffic.reverse();
+    }
+    Outcome::Flow(Flow {
+        time_ns,
+        flow,
+        is_open: u32::from(event.event.type_) == shared::RTT_EVENT_OPEN,
+        reason: shared::reason(event.event.reason),
+        traffic: Some(traffic),
+        place,
+    })
+}
+
+/// A flow that is still there when the frames end.
+fn ended(key: &flow_key, flow: &rtt_flow) -> Option<Outcome> {
+    if u32::from(flow.flags) & shared::RTT_FLOW_IS_CLOSED != 0 {
+        return None;
+    }
+    let ended = Flow {
+        time_ns: 0,
+        flow: flow_of(key, 0),
+        is_open: false,
+        reason: "end of measurement",
+        traffic: Some([&flow.half[0], &flow.half[1]].map(traffic_of)),
+        place: place_of(key),
+    };
+    Some(Outcome::Flow(ended.settled()))
+}
+
+fn traffic(traffic: rtt_traffic) -> Traffic {
+    Traffic {
+        packets: traffic.packets,
+        bytes: traffic.bytes,
+        retransmitted: traffic.retransmitted,
+        out_of_order: traffic.out_of_order,
+        congestion_experienced: traffic.congestion_experienced,
+    }
+}
+
+fn traffic_of(half: &rtt_half) -> Traffic {
+    Traffic {
+        packets: half.packets,
+        bytes: half.bytes,
+        retransmitted: half.retransmitted,
+        out_of_order: half.out_of_order,
+        congestion_experienced: half.congestion_experienced,
+    }
+}
+
+fn flow_of(key: &flow_key, direction: u8) -> FlowKey {
+    let address = |address: &flow_address| {
+        Ipv6Addr::from(shared::read::<[u8; 16]>(shared::bytes_of(address))).to_canonical()
+    };
+    let flow = FlowKey {
+        protocol: Protocol(key.protocol() as u8),
+        source: address(&key.low),
+        source_port: key.low_port,
+        destination: address(&key.high),
+        destination_port: key.high_port,
+    };
+    if direction == 0 { flow } else { flow.reversed() }
+}
+
+fn place_of(key: &flow_key) -> Place {
+    let (outer, inner) = (key.vlan() >> 12, key.vlan() & 0xfff);
+    let tag = |tag: u32| (tag != 0).then_some(tag as u16);
+    Place {
+        vlan: tag(outer).or(tag(inner)),
+        inner_vlan: (outer != 0).then_some(inner as u16),
+        tunnel: (key.tunnel != 0).then_some(key.tunnel),
+    }
+}

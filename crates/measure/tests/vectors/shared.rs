@@ -1,0 +1,69 @@
+//! The structs that the kernel and user space share, as the library has them, and their bytes.
+
+#[expect(
+    non_camel_case_types,
+    unreachable_pub,
+    unsafe_code,
+    clippy::pedantic,
+    clippy::all,
+    reason = "generated; the library has the same file"
+)]
+#[allow(dead_code, reason = "the headers declare more than this test needs")]
+#[rustfmt::skip]
+#[path = "../../src/native/bindings.rs"]
+mod bindings;
+
+pub(crate) use bindings::{
+    PACKET_VERDICT_COUNT, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT,
+    RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, flow_address,
+    flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_pending, rtt_traffic, selection,
+    selection_network,
+};
+
+use std::ffi::{CStr, c_char};
+
+/// Of the packets.
+pub(crate) fn verdict_names() -> impl Iterator<Item = &'static str> {
+    #[expect(unsafe_code, reason = "reads a constant table of the shared C")]
+    // SAFETY: the table is constant.
+    let names = unsafe { bindings::fathom_packet_verdict_names };
+    names.into_iter().map(literal)
+}
+
+/// Of the counters.
+pub(crate) fn counter_names() -> impl Iterator<Item = &'static str> {
+    #[expect(unsafe_code, reason = "reads a constant table of the shared C")]
+    // SAFETY: the table is constant.
+    let names = unsafe { bindings::fathom_rtt_counter_names };
+    names.into_iter().map(literal)
+}
+
+/// Why a flow opened or closed.
+pub(crate) fn reason(number: u8) -> &'static str {
+    #[expect(unsafe_code, reason = "reads a constant table of the shared C")]
+    // SAFETY: the table is constant.
+    let names = unsafe { bindings::fathom_rtt_reason_names };
+    literal(names[usize::from(number)])
+}
+
+fn literal(text: *const c_char) -> &'static str {
+    #[expect(unsafe_code, reason = "reads a string literal of the shared C")]
+    // SAFETY: the tables hold string literals only.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().unwrap()
+}
+
+/// The bytes of a shared struct.
+#[expect(unsafe_code, reason = "shares structs with the kernel")]
+pub(crate) fn bytes_of<T: Copy>(value: &T) -> &[u8] {
+    // SAFETY: the generated structs hold only integers, and their padding is explicit.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// A shared struct at the start of what the kernel wrote.
+#[expect(unsafe_code, reason = "shares structs with the kernel")]
+pub(crate) fn read<T: Copy>(bytes: &[u8]) -> T {
+    assert!(bytes.len() >= size_of::<T>());
+    // SAFETY: the generated structs hold only integers: any bytes are valid, at any alignment.
+    unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
+}
