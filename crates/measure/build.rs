@@ -21,19 +21,18 @@ fn build_programs() {
     // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
-    for program in ["packet_path"] {
-        libbpf_cargo::SkeletonBuilder::new()
-            .source(format!("bpf/{program}.bpf.c"))
-            .clang_args([
-                headers.as_str(),
-                "-mcpu=v3",
-                "-Wall",
-                "-Wextra",
-                "-Wno-unused-function",
-                "-Wno-unused-parameter",
-            ])
-            .obj(out.join(format!("{program}.bpf.o")))
-            .build()
-            .unwrap_or_else(|error| panic!("cannot compile bpf/{program}.bpf.c: {error:?}"));
-    }
+    let source = "bpf/packet_path.bpf.c";
+    libbpf_cargo::SkeletonBuilder::new()
+        .source(source)
+        .clang_args([
+            headers.as_str(),
+            "-mcpu=v3",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-function",
+            "-Wno-unused-parameter",
+        ])
+        .obj(out.join("packet_path.bpf.o"))
+        .build()
+        .unwrap_or_else(|error| panic!("cannot compile {source}: {error:?}"));
 }

@@ -40,7 +40,9 @@ impl Counts {
 
     /// All counts that are not zero, by name, but frames and samples.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        let verdicts = native::verdict_names().iter().copied()
+        let verdicts = native::verdict_names()
+            .iter()
+            .copied()
             .zip(self.verdicts)
             .skip(1);
         let counters = native::counter_names().iter().copied().zip(self.counters);

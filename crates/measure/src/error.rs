@@ -61,7 +61,10 @@ pub enum Error {
 
 impl Error {
     /// [`Error::Kernel`] of any cause.
-    #[cfg_attr(not(feature = "live"), expect(dead_code, reason = "only live interfaces need the kernel"))]
+    #[cfg_attr(
+        not(feature = "live"),
+        expect(dead_code, reason = "only live interfaces need the kernel")
+    )]
     pub(crate) fn kernel(
         attempt: impl Into<String>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,

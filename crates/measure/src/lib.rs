@@ -12,7 +12,7 @@
 //!         println!("{} {} ns", sample.flow, sample.rtt_ns.0);
 //!     }
 //! };
-//! while replay.run(&mut engine, 1000, &mut print).is_none() {}
+//! while replay.run(&mut engine, &mut print).is_none() {}
 //! # Ok::<(), fathom_measure::Error>(())
 //! ```
 

@@ -2,19 +2,27 @@
 
 use std::collections::HashSet;
 use std::io::Read;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{LazyLock, Mutex};
+use std::thread;
 
 use fathom_capture::{LinkType, Packet, Reader};
 
 use crate::native::{self, Frame};
-use crate::rtt::{Engine, Interfaces, Report};
+use crate::rtt::{Dissected, Dissector, Engine, Interfaces, Report};
 use crate::{Aggregator, Error};
 
-/// Runs captures through the engine, one after the other.
+/// Packets that go from reading to measuring together: few enough to stay in a core's cache.
+const BATCH: usize = 512;
+/// Batches that the reading thread may be ahead.
+const AHEAD: usize = 8;
+
+/// Runs one capture through an engine.
 pub struct Replay {
-    reader: Reader,
-    names: Names,
+    source: Source,
     file: &'static str,
+    names: Names,
+    position: u64,
 }
 
 /// How the run over one file ended.
@@ -26,6 +34,16 @@ pub enum Ended {
     Broken(Error),
 }
 
+/// Who reads.
+enum Source {
+    Here(Box<FrameReader>, Batch),
+    /// A thread that reads and dissects; it gets its batches back.
+    Ahead {
+        filled: Receiver<Batch>,
+        emptied: SyncSender<Batch>,
+    },
+}
+
 impl Replay {
     /// Opens a capture; `-` is standard input.
     ///
@@ -33,84 +51,101 @@ impl Replay {
     /// [`Error::Capture`] when it cannot be opened or is no capture at all.
     pub fn open(path: &str) -> Result<Self, Error> {
         let file = if path == "-" { "stdin" } else { path };
-        let reader = Reader::open(path).map_err(|source| Error::Capture {
-            file: file.to_owned(),
-            source,
-        })?;
-        let name = std::path::Path::new(file)
-            .file_name()
-            .and_then(|name| name.to_str());
-        Ok(Self::over(reader, name.unwrap_or(file)))
+        let reader = Reader::open(path).map_err(|source| unreadable(file, source))?;
+        let name = std::path::Path::new(file).file_name();
+        Ok(Self::new(
+            name.and_then(|name| name.to_str()).unwrap_or(file),
+            reader,
+        ))
     }
 
-    /// Reads a capture from any source; `name` stands for it in messages and records.
+    /// Reads a capture from a stream, under the name that records shall have as interface.
     ///
     /// # Errors
     /// [`Error::Capture`] when it is no capture at all.
-    pub fn from_reader(name: &str, source: impl Read + Send + 'static) -> Result<Self, Error> {
-        let reader = Reader::new(source).map_err(|source| Error::Capture {
-            file: name.to_owned(),
-            source,
-        })?;
-        Ok(Self::over(reader, name))
+    pub fn from_reader(name: &str, stream: impl Read + Send + 'static) -> Result<Self, Error> {
+        let reader = Reader::new(stream).map_err(|source| unreadable(name, source))?;
+        Ok(Self::new(name, reader))
     }
 
-    fn over(reader: Reader, name: &str) -> Self {
+    fn new(name: &str, reader: Reader) -> Self {
         let file = interned(name);
         Self {
-            reader,
+            source: Source::Here(
+                Box::new(FrameReader {
+                    reader,
+                    names: Vec::new(),
+                    file,
+                }),
+                Batch::default(),
+            ),
+            file,
             names: Names {
                 file,
                 interfaces: Vec::new(),
             },
-            file,
+            position: 0,
+        }
+    }
+
+    /// Lets a thread of its own read ahead for `engine`; the samples and their order stay what they are.
+    #[must_use]
+    pub fn read_ahead(self, engine: &Engine) -> Self {
+        let Source::Here(mut reader, _) = self.source else {
+            return self;
+        };
+        let dissector = engine.dissector();
+        let (fill, filled) = sync_channel::<Batch>(AHEAD);
+        let (emptied, empty) = sync_channel::<Batch>(AHEAD + 2);
+        // It ends with the file, or when nobody takes its batches any more.
+        thread::spawn(move || {
+            loop {
+                let mut batch = empty.try_recv().unwrap_or_default();
+                reader.fill(&dissector, &mut batch);
+                let is_last = batch.ended.is_some();
+                if fill.send(batch).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Self {
+            source: Source::Ahead { filled, emptied },
+            ..self
         }
     }
 
     /// Bytes of the file that have been read, compressed as they are.
     pub fn position(&self) -> u64 {
-        self.reader.stored_position()
+        self.position
     }
 
-    /// Measures up to `frames` frames. Returns `None` while there is more, then how it ended.
-    pub fn run(
-        &mut self,
-        engine: &mut Engine,
-        frames: usize,
-        report: &mut impl FnMut(Report),
-    ) -> Option<Ended> {
-        for _ in 0..frames {
-            match self.reader.next_packet() {
-                Ok(Some(captured)) => {
-                    let (time_ns, interface) = (captured.time_ns, captured.interface);
-                    if (interface as usize) < self.names.interfaces.len() {
-                        engine.on_frame(time_ns, &frame_of(&captured), &self.names, report);
-                        continue;
-                    }
-                    // The name is the reader's to tell, which it can when it no longer lends the packet.
-                    let data = captured.data.to_vec();
-                    let frame = Frame {
-                        data: &data,
-                        ..frame_of(&Packet {
-                            data: &[],
-                            ..captured
-                        })
-                    };
-                    self.names.learn(&self.reader, interface);
-                    engine.on_frame(time_ns, &frame, &self.names, report);
-                }
-                Ok(None) => {
-                    engine.finish(&self.names, report);
-                    return Some(Ended::Whole);
-                }
-                Err(source) => {
-                    engine.finish(&self.names, report);
-                    let file = self.file.to_owned();
-                    return Some(Ended::Broken(Error::Capture { file, source }));
-                }
+    /// Measures the next frames, a few hundred. Returns `None` while there is more, then how it ended.
+    pub fn run(&mut self, engine: &mut Engine, report: &mut impl FnMut(Report)) -> Option<Ended> {
+        let mut batch = match &mut self.source {
+            Source::Here(reader, batch) => {
+                reader.fill(&engine.dissector(), batch);
+                std::mem::take(batch)
             }
+            Source::Ahead { filled, .. } => filled.recv().unwrap_or_else(|_| Batch::end()),
+        };
+        self.names.interfaces.extend_from_slice(&batch.names);
+        self.position = batch.position;
+        for packet in &batch.packets {
+            engine.on_packet(packet, &self.names, report);
         }
-        None
+        let ended = batch.ended.take();
+        if ended.is_some() {
+            engine.finish(&self.names, report);
+        }
+        match &mut self.source {
+            Source::Here(_, own) => *own = batch,
+            // If there is no room, or no reader any more, the batch is simply dropped.
+            Source::Ahead { emptied, .. } => drop(emptied.try_send(batch)),
+        }
+        match ended? {
+            Ok(()) => Some(Ended::Whole),
+            Err(source) => Some(Ended::Broken(unreadable(self.file, source))),
+        }
     }
 
     /// Hands the traffic of all flows to an aggregator.
@@ -119,20 +154,75 @@ impl Replay {
     }
 }
 
+fn unreadable(file: &str, source: fathom_capture::Error) -> Error {
+    Error::Capture {
+        file: file.to_owned(),
+        source,
+    }
+}
+
+/// Frames that have been dissected.
+#[derive(Default)]
+struct Batch {
+    packets: Vec<Dissected>,
+    /// Interfaces that appear for the first time.
+    names: Vec<&'static str>,
+    position: u64,
+    ended: Option<Result<(), fathom_capture::Error>>,
+}
+
+impl Batch {
+    fn end() -> Self {
+        Self {
+            ended: Some(Ok(())),
+            ..Self::default()
+        }
+    }
+}
+
+struct FrameReader {
+    reader: Reader,
+    /// Interfaces that have appeared.
+    names: Vec<&'static str>,
+    file: &'static str,
+}
+
+impl FrameReader {
+    fn fill(&mut self, dissector: &Dissector, batch: &mut Batch) {
+        batch.packets.clear();
+        batch.names.clear();
+        while batch.packets.len() < BATCH {
+            let interface = match self.reader.next_packet() {
+                Ok(Some(packet)) => {
+                    batch
+                        .packets
+                        .push(dissector.dissect(packet.time_ns, &frame_of(&packet)));
+                    packet.interface as usize
+                }
+                Ok(None) => {
+                    batch.ended = Some(Ok(()));
+                    break;
+                }
+                Err(error) => {
+                    batch.ended = Some(Err(error));
+                    break;
+                }
+            };
+            while self.names.len() <= interface {
+                let name = self.reader.interface_name(self.names.len() as u32);
+                let name = name.map_or(self.file, interned);
+                self.names.push(name);
+                batch.names.push(name);
+            }
+        }
+        batch.position = self.reader.stored_position();
+    }
+}
+
 /// The interfaces of a file: those of a pcapng by their names, else the file.
 struct Names {
     file: &'static str,
     interfaces: Vec<&'static str>,
-}
-
-impl Names {
-    #[cold]
-    fn learn(&mut self, reader: &Reader, interface: u32) {
-        while self.interfaces.len() <= interface as usize {
-            let name = reader.interface_name(self.interfaces.len() as u32);
-            self.interfaces.push(name.map_or(self.file, interned));
-        }
-    }
 }
 
 impl Interfaces for Names {

@@ -26,7 +26,11 @@ impl Selection {
             && self.excluded.is_empty()
             && self.ports.is_empty()
             && self.protocols.is_empty();
-        if is_empty { Ok(None) } else { self.to_native().map(Some) }
+        if is_empty {
+            Ok(None)
+        } else {
+            self.to_native().map(Some)
+        }
     }
 
     /// As the C side takes it.

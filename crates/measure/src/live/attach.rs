@@ -7,6 +7,7 @@ use libbpf_rs::{AsRawLibbpf, Link, ProgramMut};
 use libbpf_sys as sys;
 
 use super::interfaces::{Framing, Interface};
+use super::janitor::Janitor;
 use super::object::Programs;
 use crate::Error;
 
@@ -23,7 +24,12 @@ enum Hook {
 }
 
 impl Attached {
-    pub(super) fn new(programs: &Programs, interface: &Interface, has_xdp: bool) -> Result<Self, Error> {
+    pub(super) fn new(
+        programs: &Programs,
+        interface: &Interface,
+        has_xdp: bool,
+        janitor: &mut Option<Janitor>,
+    ) -> Result<Self, Error> {
         let (ingress, egress) = match interface.framing {
             Framing::Ethernet => ("ethernet_ingress", "ethernet_egress"),
             Framing::Ip => ("ip_ingress", "ip_egress"),
@@ -32,19 +38,36 @@ impl Attached {
         if has_xdp {
             hooks.push(attach_xdp(programs, interface)?);
         } else {
-            hooks.push(attach_traffic(programs.program(ingress)?, interface, Side::Ingress)?);
+            hooks.push(attach_traffic(
+                &programs.program(ingress)?,
+                interface,
+                Side::Ingress,
+                janitor,
+            )?);
         }
         if !interface.is_loopback {
-            hooks.push(attach_traffic(programs.program(egress)?, interface, Side::Egress)?);
+            hooks.push(attach_traffic(
+                &programs.program(egress)?,
+                interface,
+                Side::Egress,
+                janitor,
+            )?);
         }
-        Ok(Self { interface: *interface, hooks })
+        Ok(Self {
+            interface: *interface,
+            hooks,
+        })
     }
 
     pub(super) fn describe(&self) -> String {
         let ways = self.hooks.iter().map(|hook| match hook {
             Hook::Link { way, .. } | Hook::Filter { way, .. } => *way,
         });
-        format!("{}: {}", self.interface.name, ways.collect::<Vec<_>>().join(", "))
+        format!(
+            "{}: {}",
+            self.interface.name,
+            ways.collect::<Vec<_>>().join(", ")
+        )
     }
 }
 
@@ -66,22 +89,41 @@ fn attach_xdp(programs: &Programs, interface: &Interface) -> Result<Hook, Error>
     let link = program
         .attach_xdp(interface.index.cast_signed())
         .map_err(|error| Error::kernel(format!("attach to XDP of {}", interface.name), error))?;
-    Ok(Hook::Link { way: "XDP ingress", link })
+    Ok(Hook::Link {
+        way: "XDP ingress",
+        link,
+    })
 }
 
-fn attach_traffic(program: ProgramMut<'_>, interface: &Interface, side: Side) -> Result<Hook, Error> {
-    match attach_tcx(&program, interface.index) {
+fn attach_traffic(
+    program: &ProgramMut<'_>,
+    interface: &Interface,
+    side: Side,
+    janitor: &mut Option<Janitor>,
+) -> Result<Hook, Error> {
+    match attach_tcx(program, interface.index) {
         Ok(link) => {
-            let way = if side == Side::Ingress { "tcx ingress" } else { "tcx egress" };
+            let way = if side == Side::Ingress {
+                "tcx ingress"
+            } else {
+                "tcx egress"
+            };
             Ok(Hook::Link { way, link })
         }
         // No such command or attach type: a kernel before 6.6.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
-            let filter = Filter::attach(&program, interface, side)?;
-            let way = if side == Side::Ingress { "clsact ingress" } else { "clsact egress" };
+            let filter = Filter::attach(program, interface, side, janitor)?;
+            let way = if side == Side::Ingress {
+                "clsact ingress"
+            } else {
+                "clsact egress"
+            };
             Ok(Hook::Filter { way, filter })
         }
-        Err(error) => Err(Error::kernel(format!("attach to {}", interface.name), error)),
+        Err(error) => Err(Error::kernel(
+            format!("attach to {}", interface.name),
+            error,
+        )),
     }
 }
 
@@ -94,67 +136,147 @@ fn attach_tcx(program: &ProgramMut<'_>, interface: u32) -> Result<Link, std::io:
     // SAFETY: the program is loaded and outlives the call; the link that comes back is ours alone.
     unsafe {
         let program = program.as_libbpf_object().as_ptr();
-        let link = sys::bpf_program__attach_tcx(program, interface.cast_signed(), &raw const options);
+        let link =
+            sys::bpf_program__attach_tcx(program, interface.cast_signed(), &raw const options);
         let link = NonNull::new(link).ok_or_else(std::io::Error::last_os_error)?;
         Ok(Link::from_ptr(link))
     }
 }
 
-/// A filter of a clsact qdisc. The qdisc is removed with it only if it was made for it.
+/// A filter of a clsact qdisc; dropped, it is gone.
 pub(super) struct Filter {
-    hook: sys::bpf_tc_hook,
-    options: sys::bpf_tc_opts,
-    has_made_qdisc: bool,
+    place: FilterPlace,
+}
+
+/// Where a filter is. The qdisc is removed with it only if it was made for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FilterPlace {
+    interface: u32,
+    attach_point: u32,
+    handle: u32,
+    priority: u32,
+    has_made_qdisc: u32,
+}
+
+impl FilterPlace {
+    /// Bytes of [`FilterPlace::to_bytes`].
+    pub(super) const SIZE: usize = 20;
+
+    /// For the [`Janitor`], which is another process.
+    pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        let words = [
+            self.interface,
+            self.attach_point,
+            self.handle,
+            self.priority,
+            self.has_made_qdisc,
+        ];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// The reverse of [`FilterPlace::to_bytes`].
+    pub(super) fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+        let (words, _) = bytes.as_chunks::<4>();
+        let word = |index: usize| u32::from_ne_bytes(words[index]);
+        Self {
+            interface: word(0),
+            attach_point: word(1),
+            handle: word(2),
+            priority: word(3),
+            has_made_qdisc: word(4),
+        }
+    }
+
+    fn hook(self) -> sys::bpf_tc_hook {
+        sys::bpf_tc_hook {
+            sz: size_of::<sys::bpf_tc_hook>() as _,
+            ifindex: self.interface.cast_signed(),
+            attach_point: self.attach_point,
+            ..sys::bpf_tc_hook::default()
+        }
+    }
+
+    /// Removes the filter, and the qdisc if it was made for it. A failure means that the interface is gone.
+    #[expect(unsafe_code, reason = "calls libbpf")]
+    pub(super) fn remove(self) {
+        let mut hook = self.hook();
+        let options = sys::bpf_tc_opts {
+            sz: size_of::<sys::bpf_tc_opts>() as _,
+            handle: self.handle,
+            priority: self.priority,
+            ..sys::bpf_tc_opts::default()
+        };
+        // SAFETY: both structs say their size and outlive the calls.
+        unsafe {
+            sys::bpf_tc_detach(&raw const hook, &raw const options);
+            if self.has_made_qdisc != 0 {
+                hook.attach_point = sys::BPF_TC_INGRESS | sys::BPF_TC_EGRESS;
+                sys::bpf_tc_hook_destroy(&raw mut hook);
+            }
+        }
+    }
 }
 
 impl Filter {
     #[expect(unsafe_code, reason = "calls libbpf")]
-    fn attach(program: &ProgramMut<'_>, interface: &Interface, side: Side) -> Result<Self, Error> {
-        let failed = |code: i32| {
-            let source = std::io::Error::from_raw_os_error(-code);
-            Error::kernel(format!("attach a filter to {}", interface.name), source)
+    fn attach(
+        program: &ProgramMut<'_>,
+        interface: &Interface,
+        side: Side,
+        janitor: &mut Option<Janitor>,
+    ) -> Result<Self, Error> {
+        let attempt = || format!("attach a filter to {}", interface.name);
+        let failed = |code: i32| Error::kernel(attempt(), std::io::Error::from_raw_os_error(-code));
+        let mut place = FilterPlace {
+            interface: interface.index,
+            attach_point: if side == Side::Ingress {
+                sys::BPF_TC_INGRESS
+            } else {
+                sys::BPF_TC_EGRESS
+            },
+            handle: 0,
+            priority: 0,
+            has_made_qdisc: 0,
         };
-        let mut hook = sys::bpf_tc_hook {
-            sz: size_of::<sys::bpf_tc_hook>() as _,
-            ifindex: interface.index.cast_signed(),
-            attach_point: if side == Side::Ingress { sys::BPF_TC_INGRESS } else { sys::BPF_TC_EGRESS },
-            ..sys::bpf_tc_hook::default()
-        };
+        let mut hook = place.hook();
+        // Handle and priority are left to the kernel, so that no other filter is met.
         let mut options = sys::bpf_tc_opts {
             sz: size_of::<sys::bpf_tc_opts>() as _,
             prog_fd: program.as_fd().as_raw_fd(),
             ..sys::bpf_tc_opts::default()
         };
-        // SAFETY: both structs say their size and outlive the calls.
+        // SAFETY: the struct says its size and outlives the call.
         let created = unsafe { sys::bpf_tc_hook_create(&raw mut hook) };
         if created != 0 && created != -libc::EEXIST {
             return Err(failed(created));
         }
-        // Handle and priority are left to the kernel, so that no other filter is met.
+        place.has_made_qdisc = u32::from(created == 0);
         // SAFETY: as above.
         let attached = unsafe { sys::bpf_tc_attach(&raw const hook, &raw mut options) };
-        let filter = Self { hook, options, has_made_qdisc: created == 0 };
+        place.handle = options.handle;
+        place.priority = options.priority;
+        let filter = Self { place };
         if attached != 0 {
             return Err(failed(attached));
+        }
+        if janitor.is_none() {
+            *janitor = Some(Janitor::start().map_err(|error| Error::kernel(attempt(), error))?);
+        }
+        if let Some(janitor) = janitor {
+            janitor
+                .watch(&place)
+                .map_err(|error| Error::kernel(attempt(), error))?;
         }
         Ok(filter)
     }
 }
 
 impl Drop for Filter {
-    #[expect(unsafe_code, reason = "calls libbpf")]
     fn drop(&mut self) {
-        // What names a filter is its handle and priority; the rest must be 0.
-        self.options.prog_fd = 0;
-        self.options.prog_id = 0;
-        self.options.flags = 0;
-        // SAFETY: both structs say their size and outlive the calls. A failure means that the interface is gone.
-        unsafe {
-            sys::bpf_tc_detach(&raw const self.hook, &raw const self.options);
-            if self.has_made_qdisc {
-                self.hook.attach_point = sys::BPF_TC_INGRESS | sys::BPF_TC_EGRESS;
-                sys::bpf_tc_hook_destroy(&raw mut self.hook);
-            }
-        }
+        self.place.remove();
     }
 }

@@ -29,11 +29,18 @@ impl Interface {
             name: name.to_owned(),
             known: interface_names().join(", "),
         })?;
-        let hardware = hardware_type(name).map_err(|source| Error::kernel(format!("ask for the type of {name}"), source))?;
+        let hardware = hardware_type(name)
+            .map_err(|source| Error::kernel(format!("ask for the type of {name}"), source))?;
         let framing = match hardware {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Framing::Ethernet,
-            libc::ARPHRD_NONE | libc::ARPHRD_PPP | ARPHRD_RAWIP | libc::ARPHRD_TUNNEL
-            | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT | libc::ARPHRD_IPGRE | ARPHRD_IP6GRE => Framing::Ip,
+            libc::ARPHRD_NONE
+            | libc::ARPHRD_PPP
+            | ARPHRD_RAWIP
+            | libc::ARPHRD_TUNNEL
+            | libc::ARPHRD_TUNNEL6
+            | libc::ARPHRD_SIT
+            | libc::ARPHRD_IPGRE
+            | ARPHRD_IP6GRE => Framing::Ip,
             other => {
                 return Err(Error::Unsupported {
                     needs: "an interface must carry Ethernet or IP".to_owned(),
@@ -56,7 +63,7 @@ impl Interface {
     }
 }
 
-/// From linux/if_arp.h; libc has no names for them.
+/// From `linux/if_arp.h`; libc has no names for them.
 const ARPHRD_RAWIP: u16 = 519;
 const ARPHRD_IP6GRE: u16 = 823;
 
@@ -78,7 +85,11 @@ fn hardware_type(name: &str) -> std::io::Result<u16> {
             return Err(std::io::Error::last_os_error());
         }
         let mut request: libc::ifreq = std::mem::zeroed();
-        for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+        for (place, byte) in request
+            .ifr_name
+            .iter_mut()
+            .zip(name.bytes().take(libc::IFNAMSIZ - 1))
+        {
             *place = byte.cast_signed();
         }
         let answer = libc::ioctl(socket, libc::SIOCGIFHWADDR, &raw mut request);
@@ -103,7 +114,11 @@ pub fn interface_names() -> Vec<String> {
         }
         let mut entry = list;
         while (*entry).if_index != 0 {
-            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
+            names.push(
+                CStr::from_ptr((*entry).if_name)
+                    .to_string_lossy()
+                    .into_owned(),
+            );
             entry = entry.add(1);
         }
         libc::if_freenameindex(list);
@@ -123,7 +138,12 @@ pub(super) fn local_addresses() -> impl Iterator<Item = IpAddr> {
         }
         let mut entry = list;
         while let Some(interface) = entry.as_ref() {
-            addresses.extend(interface.ifa_addr.as_ref().and_then(|address| to_address(address)));
+            addresses.extend(
+                interface
+                    .ifa_addr
+                    .as_ref()
+                    .and_then(|address| to_address(address)),
+            );
             entry = interface.ifa_next;
         }
         libc::freeifaddrs(list);

@@ -2,6 +2,7 @@
 
 mod attach;
 mod interfaces;
+mod janitor;
 mod object;
 
 use std::cell::RefCell;
@@ -17,6 +18,7 @@ use crate::{Counts, Error};
 use attach::Attached;
 pub use interfaces::interface_names;
 use interfaces::{Interface, local_addresses};
+use janitor::Janitor;
 use object::Programs;
 pub use object::probe;
 
@@ -42,6 +44,7 @@ pub struct Options {
 pub struct Live {
     // Dropped in this order: first nothing runs any more, then nothing is read, then the maps go.
     attached: Vec<Attached>,
+    janitor: Option<Janitor>,
     ring: RingBuffer<'static>,
     inbox: Rc<RefCell<Vec<u8>>>,
     programs: Programs,
@@ -76,6 +79,7 @@ impl Live {
         let ring = open_ring(&programs, &inbox)?;
         let mut live = Self {
             attached: Vec::new(),
+            janitor: None,
             ring,
             inbox,
             programs,
@@ -85,7 +89,12 @@ impl Live {
         };
         live.learn_addresses()?;
         for interface in &interfaces {
-            let attached = Attached::new(&live.programs, interface, options.has_xdp)?;
+            let attached = Attached::new(
+                &live.programs,
+                interface,
+                options.has_xdp,
+                &mut live.janitor,
+            )?;
             live.attached.push(attached);
             live.names.0.insert(interface.index, interface.name);
         }
@@ -101,7 +110,11 @@ impl Live {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
-    pub fn poll(&mut self, timeout: Duration, report: &mut impl FnMut(Report)) -> Result<(), Error> {
+    pub fn poll(
+        &mut self,
+        timeout: Duration,
+        report: &mut impl FnMut(Report),
+    ) -> Result<(), Error> {
         match self.ring.poll(timeout) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
                 return Err(Error::kernel("read the samples from the kernel", error));
@@ -127,7 +140,12 @@ impl Live {
                 report(decode(&event, None, &self.names, offset));
                 rest = behind;
             } else if let Some((event, behind)) = object::read_prefix::<rtt_flow_event>(rest) {
-                report(decode(&event.event, Some(&event.traffic), &self.names, offset));
+                report(decode(
+                    &event.event,
+                    Some(&event.traffic),
+                    &self.names,
+                    offset,
+                ));
                 rest = behind;
             } else {
                 break;
@@ -141,7 +159,11 @@ impl Live {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the table cannot be read.
-    pub fn sweep(&mut self, mut aggregator: Option<&mut Aggregator>, report: &mut impl FnMut(Report)) -> Result<(), Error> {
+    pub fn sweep(
+        &mut self,
+        mut aggregator: Option<&mut Aggregator>,
+        report: &mut impl FnMut(Report),
+    ) -> Result<(), Error> {
         let failed = |error| Error::kernel("read the table of flows", error);
         let now = monotonic_ns();
         let offset = wall_clock_offset();
@@ -152,9 +174,10 @@ impl Live {
             .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
             .map_err(failed)?;
         for (key, value) in batches {
-            let (Some((key, _)), Some((flow, _))) =
-                (object::read_prefix::<flow_key>(&key), object::read_prefix::<rtt_flow>(&value))
-            else {
+            let (Some((key, _)), Some((flow, _))) = (
+                object::read_prefix::<flow_key>(&key),
+                object::read_prefix::<rtt_flow>(&value),
+            ) else {
                 continue;
             };
             self.present += 1;
@@ -195,7 +218,9 @@ impl Live {
             .into_iter()
             .partition(|attached| !attached.interface.exists());
         self.attached = here;
-        gone.iter().map(|attached| attached.interface.name).collect()
+        gone.iter()
+            .map(|attached| attached.interface.name)
+            .collect()
     }
 
     /// Is there any interface left?
@@ -209,20 +234,28 @@ impl Live {
         let present: Vec<flow_address> = local_addresses().map(native::flow_address_of).collect();
         let known: Vec<Vec<u8>> = map.keys().collect();
         for address in known {
-            if !present.iter().any(|present| object::bytes_of(present) == address) {
+            if !present
+                .iter()
+                .any(|present| object::bytes_of(present) == address)
+            {
                 // Failing means that it is gone already.
                 let _ = map.delete(&address);
             }
         }
         for address in &present {
             map.update(object::bytes_of(address), &[1], MapFlags::ANY)
-                .map_err(|error| Error::kernel("tell the kernel this machine's addresses", error))?;
+                .map_err(|error| {
+                    Error::kernel("tell the kernel this machine's addresses", error)
+                })?;
         }
         Ok(())
     }
 }
 
-fn open_ring(programs: &Programs, inbox: &Rc<RefCell<Vec<u8>>>) -> Result<RingBuffer<'static>, Error> {
+fn open_ring(
+    programs: &Programs,
+    inbox: &Rc<RefCell<Vec<u8>>>,
+) -> Result<RingBuffer<'static>, Error> {
     let failed = |error| Error::kernel("open the ring of samples", error);
     let inbox = Rc::clone(inbox);
     let mut builder = RingBufferBuilder::new();
@@ -238,17 +271,22 @@ fn open_ring(programs: &Programs, inbox: &Rc<RefCell<Vec<u8>>>) -> Result<RingBu
 
 /// The clock that the kernel stamps events with.
 fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     #[expect(unsafe_code, reason = "std has no clock that counts from boot")]
     // SAFETY: the pointer is valid; this clock always exists.
     unsafe {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time);
     }
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// What makes the kernel's times count from 1970; read anew each time, since the wall clock is adjusted.
 fn wall_clock_offset() -> u64 {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     (wall.as_nanos() as u64).wrapping_sub(monotonic_ns())
 }

@@ -38,7 +38,7 @@ impl Programs {
             .open_memory(OBJECT)
             .map_err(|error| Error::kernel("open the BPF object", error))?;
         configure(&mut object, settings)?;
-        let object = object.load().map_err(refused)?;
+        let object = object.load().map_err(|error| refused(&error))?;
         Ok(Self { object, deleted: 0 })
     }
 
@@ -56,7 +56,8 @@ impl Programs {
             .maps()
             .find(|map| map.name() == OsStr::new(name))
             .ok_or_else(|| missing(name))?;
-        MapHandle::try_from(&map).map_err(|error| Error::kernel(format!("use the map {name}"), error))
+        MapHandle::try_from(&map)
+            .map_err(|error| Error::kernel(format!("use the map {name}"), error))
     }
 
     /// `present` is the number of flows that were in the table when last looked.
@@ -101,8 +102,12 @@ fn configure(object: &mut OpenObject, settings: &Settings) -> Result<(), Error> 
                 debug_assert_eq!(map.value_size() as usize, size_of::<rtt_bucket>());
                 map.set_max_entries(BUCKETS).map_err(failed)?;
             }
-            ".rodata.rtt_config" => fill(&mut map, bytes_of(&configuration)).ok_or_else(|| missing(&name))?,
-            ".rodata.selection" => fill(&mut map, bytes_of(&selection)).ok_or_else(|| missing(&name))?,
+            ".rodata.rtt_config" => {
+                fill(&mut map, bytes_of(&configuration)).ok_or_else(|| missing(&name))?;
+            }
+            ".rodata.selection" => {
+                fill(&mut map, bytes_of(&selection)).ok_or_else(|| missing(&name))?;
+            }
             _ => {}
         }
     }
@@ -135,7 +140,7 @@ fn missing(name: &str) -> Error {
 }
 
 /// The kernel refused the programs: say what can be done.
-fn refused(error: libbpf_rs::Error) -> Error {
+fn refused(error: &libbpf_rs::Error) -> Error {
     let messages = MESSAGES
         .lock()
         .map(|mut messages| std::mem::take(&mut *messages))
@@ -149,7 +154,10 @@ fn refused(error: libbpf_rs::Error) -> Error {
     }
     let last: Vec<_> = messages.lines().rev().take(12).collect();
     let told = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-    Error::kernel("load the BPF programs", std::io::Error::other(format!("{error}\n{told}")))
+    Error::kernel(
+        "load the BPF programs",
+        std::io::Error::other(format!("{error}\n{told}")),
+    )
 }
 
 fn is_verdict(messages: &str) -> bool {
@@ -176,5 +184,8 @@ pub(super) fn bytes_of<T: Copy>(value: &T) -> &[u8] {
 pub(super) fn read_prefix<T: Copy>(bytes: &[u8]) -> Option<(T, &[u8])> {
     let (own, behind) = bytes.split_at_checked(size_of::<T>())?;
     // SAFETY: the generated structs hold only integers: any bytes are valid, at any alignment.
-    Some((unsafe { std::ptr::read_unaligned(own.as_ptr().cast()) }, behind))
+    Some((
+        unsafe { std::ptr::read_unaligned(own.as_ptr().cast()) },
+        behind,
+    ))
 }

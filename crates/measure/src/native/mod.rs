@@ -18,11 +18,11 @@ pub(crate) use bindings::{
     PACKET_VERDICT_COUNT, RTT_ACTION_CLOSED, RTT_ACTION_FORGET, RTT_ACTION_OPEN,
     RTT_COUNT_FILTERED, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED,
     RTT_COUNT_REQUESTS_DISPLACED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE,
-    RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT,
-    RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
-    RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet, rtt_bucket,
-    rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_output, rtt_pending, rtt_traffic, selection,
-    selection_network,
+    RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT,
+    RTT_REASON_COUNT, RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
+    RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet,
+    rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_output, rtt_pending,
+    rtt_traffic, selection, selection_network,
 };
 
 use std::ffi::{CStr, c_char};
@@ -45,8 +45,8 @@ pub(crate) fn read(
     frame: &Frame<'_>,
     selection: Option<&selection>,
     config: &rtt_config,
-    reading: &mut fathom_reading,
-) {
+) -> fathom_reading {
+    let mut reading = fathom_reading::default();
     // SAFETY: the parser reads only within the given length, the other pointers are valid or null, and nothing is kept.
     unsafe {
         bindings::fathom_read(
@@ -57,9 +57,10 @@ pub(crate) fn read(
             frame.interface,
             selection.map_or(std::ptr::null(), std::ptr::from_ref),
             config,
-            reading,
+            &raw mut reading,
         );
     }
+    reading
 }
 
 /// Is this flow selected?
@@ -104,7 +105,9 @@ pub(crate) fn on_packet(
     assert!(buckets.len() > config.bucket_mask as usize);
     let mut state = state;
     let size = state.as_ref().map_or(0, FlowState::size);
-    let flow = state.as_mut().map_or(std::ptr::null_mut(), |state| std::ptr::from_mut(state.flow));
+    let flow = state
+        .as_mut()
+        .map_or(std::ptr::null_mut(), |state| std::ptr::from_mut(state.flow));
     let slots = state.map_or(std::ptr::null_mut(), |state| state.slots.as_mut_ptr());
     let buckets = buckets.as_mut_ptr();
     // SAFETY: pointers are null or valid and distinct, the slots are twice `size`, the index of a bucket is at most the mask, and nothing is

@@ -11,7 +11,31 @@ use crate::{Counts, Error};
 /// Request buckets, of four requests each: 1 MiB.
 const BUCKETS: u32 = 16_384;
 
-/// Measures frame by frame; time is what the frames bring.
+/// A frame that has been read, and when it was captured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dissected {
+    /// In nanoseconds since 1970.
+    time: u64,
+    reading: fathom_reading,
+}
+
+/// Reads frames. It has no state, and so may run ahead of the engine.
+#[derive(Debug, Clone)]
+pub(crate) struct Dissector {
+    config: rtt_config,
+    /// `None`: everything is selected.
+    selection: Option<selection>,
+}
+
+impl Dissector {
+    /// Reads a frame that was captured at `time`.
+    pub(crate) fn dissect(&self, time: u64, frame: &Frame<'_>) -> Dissected {
+        let reading = native::read(frame, self.selection.as_ref(), &self.config);
+        Dissected { time, reading }
+    }
+}
+
+/// Measures packet by packet; time is what the packets bring.
 pub struct Engine {
     table: Table,
     buckets: Vec<rtt_bucket>,
@@ -19,8 +43,8 @@ pub struct Engine {
     /// `None`: everything is selected.
     selection: Option<selection>,
     counts: Counts,
-    reading: fathom_reading,
     output: rtt_output,
+    /// Of the last packet, in nanoseconds since 1970.
     now: u64,
 }
 
@@ -36,7 +60,6 @@ impl Engine {
             config: settings.to_native(seed, BUCKETS),
             selection: settings.selection.to_native_unless_empty()?,
             counts: Counts::default(),
-            reading: fathom_reading::default(),
             output: rtt_output::default(),
             now: 0,
         })
@@ -47,34 +70,31 @@ impl Engine {
         &self.counts
     }
 
-    /// Takes a frame in, seen at `now` nanoseconds since 1970; `report` gets what comes of it.
-    pub(crate) fn on_frame(
+    /// What reads frames for this engine.
+    pub(crate) fn dissector(&self) -> Dissector {
+        Dissector {
+            config: self.config,
+            selection: self.selection,
+        }
+    }
+
+    /// Takes a packet in; `report` gets what comes of it.
+    pub(crate) fn on_packet(
         &mut self,
-        now: u64,
-        frame: &Frame<'_>,
+        packet: &Dissected,
         interfaces: &impl Interfaces,
         report: &mut impl FnMut(Report),
     ) {
-        let selection = self.selection.as_ref();
-        native::read(frame, selection, &self.config, &mut self.reading);
-        self.counts.verdicts[self.reading.verdict as usize] += 1;
-        if self.reading.verdict != native::PACKET_MEASURABLE {
+        let reading = &packet.reading;
+        self.counts.verdicts[reading.verdict as usize] += 1;
+        if reading.verdict != native::PACKET_MEASURABLE {
             return;
         }
-        if self.reading.is_selected == 0 {
+        if reading.is_selected == 0 {
             self.count(native::RTT_COUNT_FILTERED, 1);
             return;
         }
-        self.now = now;
-        self.measure(interfaces, report);
-    }
-
-    fn count(&mut self, counter: u32, by: u64) {
-        self.counts.counters[counter as usize] += by;
-    }
-
-    fn measure(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
-        let reading = &self.reading;
+        self.now = packet.time;
         let place = if reading.uses_flow != 0 {
             self.table.locate(&reading.packet.key, reading.hash)
         } else {
@@ -89,20 +109,29 @@ impl Engine {
             &self.config,
             &mut self.output,
         );
-        self.act(interfaces, report);
+        self.act(reading, interfaces, report);
     }
 
-    fn act(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
+    fn count(&mut self, counter: u32, by: u64) {
+        self.counts.counters[counter as usize] += by;
+    }
+
+    fn act(
+        &mut self,
+        reading: &fathom_reading,
+        interfaces: &impl Interfaces,
+        report: &mut impl FnMut(Report),
+    ) {
         if self.output.actions & native::RTT_ACTION_FORGET != 0 {
-            self.forget(interfaces, report);
+            self.forget(reading, interfaces, report);
         }
         if self.output.actions & native::RTT_ACTION_OPEN != 0 {
-            self.open(interfaces, report);
+            self.open(reading, interfaces, report);
         }
         let count = self.output.sample_count as usize;
         for sample in &self.output.samples[..count] {
             let event = rtt_event {
-                key: self.reading.packet.key,
+                key: reading.packet.key,
                 time: self.now,
                 sample: *sample,
                 ..rtt_event::default()
@@ -110,11 +139,17 @@ impl Engine {
             report(decode(&event, None, interfaces, 0));
         }
         self.count(native::RTT_COUNT_SAMPLES, count as u64);
-        self.count(native::RTT_COUNT_PENDING_EXPIRED, self.output.expired.into());
-        self.count(native::RTT_COUNT_REQUESTS_DISPLACED, self.output.displaced.into());
+        self.count(
+            native::RTT_COUNT_PENDING_EXPIRED,
+            self.output.expired.into(),
+        );
+        self.count(
+            native::RTT_COUNT_REQUESTS_DISPLACED,
+            self.output.displaced.into(),
+        );
         if self.has_events() && self.output.actions & native::RTT_ACTION_CLOSED != 0 {
-            let place = self.table.locate(&self.reading.packet.key, self.reading.hash);
-            let closing = self.transition(native::RTT_EVENT_CLOSE);
+            let place = self.table.locate(&reading.packet.key, reading.hash);
+            let closing = self.transition(native::RTT_EVENT_CLOSE, reading);
             if let Some(entry) = place.map(|place| self.table.entry(place)) {
                 report(closing.report(&entry.key, &entry.flow, interfaces, 0));
             }
@@ -126,36 +161,48 @@ impl Engine {
     }
 
     /// What the present packet makes of its flow.
-    fn transition(&self, event_type: u32) -> Transition {
+    fn transition(&self, event_type: u32, reading: &fathom_reading) -> Transition {
         Transition {
             event_type,
             reason: self.output.reason,
-            direction: self.reading.packet.direction,
+            direction: reading.packet.direction,
             time: self.now,
         }
     }
 
     /// Another connection was on these addresses and ports before.
-    fn forget(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
-        let reading = &self.reading;
+    fn forget(
+        &mut self,
+        reading: &fathom_reading,
+        interfaces: &impl Interfaces,
+        report: &mut impl FnMut(Report),
+    ) {
         let Some(place) = self.table.locate(&reading.packet.key, reading.hash) else {
             return;
         };
         let has_events = self.has_events();
         let entry = self.table.entry(place);
         if has_events && !entry.is_closed() {
-            let closing = Transition::close(native::RTT_REASON_REPLACED, self.now);
+            let closing = Transition {
+                direction: reading.packet.direction,
+                ..Transition::close(native::RTT_REASON_REPLACED, self.now)
+            };
             report(closing.report(&entry.key, &entry.flow, interfaces, 0));
         }
         self.table.remove(place);
         self.count(native::RTT_COUNT_FLOWS_DELETED, 1);
     }
 
-    fn open(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
-        let opening = self.transition(native::RTT_EVENT_OPEN);
+    fn open(
+        &mut self,
+        reading: &fathom_reading,
+        interfaces: &impl Interfaces,
+        report: &mut impl FnMut(Report),
+    ) {
+        let opening = self.transition(native::RTT_EVENT_OPEN, reading);
         let (has_events, now) = (self.has_events(), self.now);
         let (mut over, mut evicted) = (0, 0);
-        let (key, hash) = (self.reading.packet.key, self.reading.hash);
+        let (key, hash) = (reading.packet.key, reading.hash);
         let entry = self.table.insert(key, hash, now, |entry, why| {
             let reason = match why {
                 Departure::Over => native::RTT_REASON_TIMEOUT,
@@ -168,8 +215,14 @@ impl Engine {
                 report(closing.report(&entry.key, &entry.flow, interfaces, 0));
             }
         });
-        let packet = &self.reading.packet;
-        native::open(&mut entry.state(), packet, now, &self.config, &mut self.output);
+        let packet = &reading.packet;
+        native::open(
+            &mut entry.state(),
+            packet,
+            now,
+            &self.config,
+            &mut self.output,
+        );
         if has_events {
             report(opening.report(&entry.key, &entry.flow, interfaces, 0));
         }

@@ -9,9 +9,10 @@ mod table;
 
 pub use aggregate::{Aggregation, Aggregator, GroupBy};
 pub use engine::Engine;
+pub(crate) use engine::{Dissected, Dissector};
 pub(crate) use event::Interfaces;
+pub use event::Report;
 #[cfg(feature = "live")]
 pub(crate) use event::{Transition, decode};
-pub use event::Report;
 pub use record::{Observed, RttAggregate, RttFlow, RttSample};
 pub use settings::{Method, MethodSet, Settings};
