@@ -19,15 +19,13 @@ use attach::Attached;
 pub use interfaces::interface_names;
 use interfaces::{Interface, local_addresses};
 use janitor::Janitor;
-use object::Programs;
 pub use object::probe;
+use object::{BATCH, Programs};
 
 /// Flows without packets for so long are over and leave the table.
 const IDLE: Duration = Duration::from_secs(300);
 /// A closed connection may still see a late packet; after this long it will not.
 const CLOSED: Duration = Duration::from_secs(10);
-/// Flows read from the kernel at once.
-const BATCH: u32 = 512;
 
 /// Where and how to measure.
 #[derive(Debug, Clone)]
@@ -50,7 +48,6 @@ pub struct Live {
     programs: Programs,
     names: Names,
     has_events: bool,
-    present: u64,
 }
 
 #[derive(Default)]
@@ -85,7 +82,6 @@ impl Live {
             programs,
             names: Names::default(),
             has_events: options.settings.has_events,
-            present: 0,
         };
         live.learn_addresses()?;
         for interface in &interfaces {
@@ -168,8 +164,7 @@ impl Live {
         let now = monotonic_ns();
         let offset = wall_clock_offset();
         let mut over = Vec::new();
-        self.present = 0;
-        let flows = self.programs.map("rtt_flows")?;
+        let flows = self.programs.flows()?;
         let batches = flows
             .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
             .map_err(failed)?;
@@ -180,7 +175,6 @@ impl Live {
             ) else {
                 continue;
             };
-            self.present += 1;
             if let Some(aggregator) = aggregator.as_deref_mut() {
                 aggregator.on_flow(&key, &flow, &self.names);
             }
@@ -194,7 +188,6 @@ impl Live {
             if flows.delete(object::bytes_of(&key)).is_err() {
                 continue; // the kernel was faster
             }
-            self.present -= 1;
             self.programs.deleted += 1;
             if self.has_events && !is_closed {
                 let closing = Transition::close(native::RTT_REASON_TIMEOUT, now);
@@ -209,7 +202,7 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn counts(&self) -> Result<Counts, Error> {
-        self.programs.counts(self.present)
+        self.programs.counts()
     }
 
     /// Interfaces that have disappeared since the last call; they are not waited for.

@@ -14,6 +14,9 @@ use crate::{Counts, Error};
 /// Request buckets, of four requests each: 256 KiB.
 const BUCKETS: u32 = 4096;
 
+/// Flows read from the kernel at once.
+pub(super) const BATCH: u32 = 512;
+
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_path.bpf.o"));
 
@@ -60,8 +63,28 @@ impl Programs {
             .map_err(|error| Error::kernel(format!("use the map {name}"), error))
     }
 
-    /// `present` is the number of flows that were in the table when last looked.
-    pub(super) fn counts(&self, present: u64) -> Result<Counts, Error> {
+    /// What the kernel and user space have counted. The kernel does not tell which flows it evicted: they are those that were opened, not
+    /// deleted, and are not there.
+    pub(super) fn counts(&self) -> Result<Counts, Error> {
+        let mut counts = self.counters()?;
+        let opened = counts.counters[native::RTT_COUNT_FLOWS_OPENED as usize];
+        let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];
+        // Read after the counters: flows that are opened in between make the number too small, never too large.
+        let present = self
+            .flows()?
+            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(|error| Error::kernel("read the table of flows", error))?
+            .count() as u64;
+        counts.evicted = opened.saturating_sub(deleted + present);
+        Ok(counts)
+    }
+
+    /// The table of flows.
+    pub(super) fn flows(&self) -> Result<MapHandle, Error> {
+        self.map("rtt_flows")
+    }
+
+    fn counters(&self) -> Result<Counts, Error> {
         let values = self
             .map("rtt_cpus")?
             .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
@@ -76,9 +99,6 @@ impl Programs {
             }
         }
         counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize] += self.deleted;
-        let opened = counts.counters[native::RTT_COUNT_FLOWS_OPENED as usize];
-        let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];
-        counts.evicted = opened.saturating_sub(deleted + present);
         Ok(counts)
     }
 }

@@ -18,12 +18,15 @@ pub(crate) use bindings::{
     PACKET_VERDICT_COUNT, RTT_ACTION_CLOSED, RTT_ACTION_FORGET, RTT_ACTION_OPEN,
     RTT_COUNT_FILTERED, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED,
     RTT_COUNT_REQUESTS_DISPLACED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE,
-    RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT,
-    RTT_REASON_COUNT, RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
+    RTT_EVENT_OPEN, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT,
+    RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
     RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet,
-    rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_output, rtt_pending,
-    rtt_traffic, selection, selection_network,
+    rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_half, rtt_output, rtt_pending, rtt_traffic,
+    selection, selection_network,
 };
+
+#[cfg(feature = "live")]
+pub(crate) use bindings::{RTT_EVENT_SAMPLE, rtt_flow_event};
 
 use std::ffi::{CStr, c_char};
 use std::net::{IpAddr, Ipv6Addr};
