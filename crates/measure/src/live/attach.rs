@@ -23,6 +23,20 @@ enum Hook {
     Filter { way: &'static str, filter: Filter },
 }
 
+/// The programs that an interface needs.
+pub(super) fn programs(interface: &Interface, has_xdp: bool) -> Vec<&'static str> {
+    let (ingress, egress) = match interface.framing {
+        Framing::Ethernet => ("ethernet_ingress", "ethernet_egress"),
+        Framing::Ip => ("ip_ingress", "ip_egress"),
+    };
+    let arriving = if has_xdp { "xdp_ingress" } else { ingress };
+    if interface.is_loopback {
+        vec![arriving]
+    } else {
+        vec![arriving, egress]
+    }
+}
+
 impl Attached {
     pub(super) fn new(
         programs: &Programs,
@@ -30,28 +44,16 @@ impl Attached {
         has_xdp: bool,
         janitor: &mut Option<Janitor>,
     ) -> Result<Self, Error> {
-        let (ingress, egress) = match interface.framing {
-            Framing::Ethernet => ("ethernet_ingress", "ethernet_egress"),
-            Framing::Ip => ("ip_ingress", "ip_egress"),
-        };
         let mut hooks = Vec::new();
-        if has_xdp {
-            hooks.push(attach_xdp(programs, interface)?);
-        } else {
-            hooks.push(attach_traffic(
-                &programs.program(ingress)?,
-                interface,
-                Side::Ingress,
-                janitor,
-            )?);
-        }
-        if !interface.is_loopback {
-            hooks.push(attach_traffic(
-                &programs.program(egress)?,
-                interface,
-                Side::Egress,
-                janitor,
-            )?);
+        for name in self::programs(interface, has_xdp) {
+            let program = programs.program(name)?;
+            hooks.push(match name {
+                "xdp_ingress" => attach_xdp(&program, interface)?,
+                name if name.ends_with("_ingress") => {
+                    attach_traffic(&program, interface, Side::Ingress, janitor)?
+                }
+                _ => attach_traffic(&program, interface, Side::Egress, janitor)?,
+            });
         }
         Ok(Self {
             interface: *interface,
@@ -77,7 +79,7 @@ enum Side {
     Egress,
 }
 
-fn attach_xdp(programs: &Programs, interface: &Interface) -> Result<Hook, Error> {
+fn attach_xdp(program: &ProgramMut<'_>, interface: &Interface) -> Result<Hook, Error> {
     if interface.framing == Framing::Ip {
         return Err(Error::Unsupported {
             needs: "XDP needs frames with an Ethernet header".to_owned(),
@@ -85,7 +87,6 @@ fn attach_xdp(programs: &Programs, interface: &Interface) -> Result<Hook, Error>
             remedy: "leave --xdp out".to_owned(),
         });
     }
-    let program = programs.program("xdp_ingress")?;
     let link = program
         .attach_xdp(interface.index.cast_signed())
         .map_err(|error| Error::kernel(format!("attach to XDP of {}", interface.name), error))?;

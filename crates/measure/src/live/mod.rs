@@ -71,7 +71,11 @@ impl Live {
             .iter()
             .map(|name| Interface::find(name))
             .collect::<Result<Vec<_>, _>>()?;
-        let programs = Programs::load(&options.settings)?;
+        let programs = Programs::load(&options.settings, |program| {
+            interfaces
+                .iter()
+                .any(|interface| attach::programs(interface, options.has_xdp).contains(&program))
+        })?;
         let inbox = Rc::new(RefCell::new(Vec::new()));
         let ring = open_ring(&programs, &inbox)?;
         let mut live = Self {

@@ -31,7 +31,11 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    pub(super) fn load(settings: &Settings) -> Result<Self, Error> {
+    /// Loads the programs that `is_needed` says yes to: each costs the verifier a good part of a second.
+    pub(super) fn load(
+        settings: &Settings,
+        is_needed: impl Fn(&str) -> bool,
+    ) -> Result<Self, Error> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
             if let Ok(mut messages) = MESSAGES.lock() {
                 messages.push_str(&message);
@@ -40,7 +44,7 @@ impl Programs {
         let mut object = ObjectBuilder::default()
             .open_memory(OBJECT)
             .map_err(|error| Error::kernel("open the BPF object", error))?;
-        configure(&mut object, settings)?;
+        configure(&mut object, settings, is_needed)?;
         let object = object.load().map_err(|error| refused(&error))?;
         Ok(Self { object, deleted: 0 })
     }
@@ -104,7 +108,11 @@ impl Programs {
 }
 
 /// Sets what must be known before the load: constants, sizes of maps, where programs will be attached.
-fn configure(object: &mut OpenObject, settings: &Settings) -> Result<(), Error> {
+fn configure(
+    object: &mut OpenObject,
+    settings: &Settings,
+    is_needed: impl Fn(&str) -> bool,
+) -> Result<(), Error> {
     let configuration = settings.to_native(seed(), BUCKETS);
     let selection = settings.selection.to_native()?;
     let slots = settings.slots as usize * 2 * size_of::<rtt_pending>();
@@ -133,6 +141,7 @@ fn configure(object: &mut OpenObject, settings: &Settings) -> Result<(), Error> 
     }
     for mut program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
+        program.set_autoload(is_needed(&name));
         if name.ends_with("_ingress") && name != "xdp_ingress" {
             program.set_attach_type(ProgramAttachType::TcxIngress);
         } else if name.ends_with("_egress") {
@@ -189,7 +198,7 @@ fn is_verdict(messages: &str) -> bool {
 /// # Errors
 /// As [`super::Live::start`].
 pub fn probe(settings: &Settings) -> Result<(), Error> {
-    Programs::load(settings).map(drop)
+    Programs::load(settings, |_| true).map(drop)
 }
 
 /// The bytes of a struct that is shared with the kernel, and has no padding that is not its own field.

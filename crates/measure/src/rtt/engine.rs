@@ -7,6 +7,7 @@ use crate::native::{
     self, Frame, fathom_reading, rtt_bucket, rtt_config, rtt_event, rtt_output, selection,
 };
 use crate::{Counts, Error};
+use fathom_record::Time;
 
 /// Request buckets, of four requests each: 1 MiB.
 const BUCKETS: u32 = 16_384;
@@ -68,6 +69,11 @@ impl Engine {
     /// What was counted so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// When the last packet was captured that was measured; 1970 before the first.
+    pub fn now(&self) -> Time {
+        Time(self.now)
     }
 
     /// What reads frames for this engine.

@@ -11,15 +11,20 @@
  */
 #define RTT_BURST 3
 
-/* The slots of a flow, both directions, and their number in each. */
+/*
+ * The slots of a flow, both directions, and their number in each. 64 bits wide because the verifier of 6.1 forgets the
+ * bounds of a 32-bit number that the compiler parks on the stack ("unbounded memory access").
+ */
 struct rtt_ring {
 	struct rtt_pending *slots;
-	__u32 size; /* a power of two */
+	__u64 size; /* a power of two */
 };
 
 static __always_inline struct rtt_pending *rtt_slot(struct rtt_ring ring, __u8 direction, __u32 position)
 {
-	return &ring.slots[(direction & 1) * ring.size + (position & (ring.size - 1))];
+	__u64 first = direction & 1 ? ring.size : 0;
+
+	return &ring.slots[first + (position & (ring.size - 1))];
 }
 
 /* Makes room by giving up what no answer will come for. Without it, a silent peer would stop the measurement. */
