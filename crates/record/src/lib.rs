@@ -51,7 +51,7 @@ pub mod parts;
 mod value;
 
 pub use error::Error;
-pub use field::{Field, Ipfix, Record, Schema, TextForm, Type, Unit};
+pub use field::{Field, Ipfix, Record, Schema, TextForm, Type, Unit, Visitor};
 pub use flow::{FlowKey, Protocol};
 pub use histogram::Histogram;
 pub use network::Network;

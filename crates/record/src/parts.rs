@@ -4,7 +4,7 @@ use crate::field::{
     DESTINATION_IPV4_ADDRESS, DESTINATION_TRANSPORT_PORT, PROTOCOL_IDENTIFIER, SOURCE_IPV4_ADDRESS,
     SOURCE_TRANSPORT_PORT, same,
 };
-use crate::{AsValue, Field, FlowKey, Type, Unit, Value};
+use crate::{AsValue, Field, FlowKey, Type, Unit, Value, Visitor};
 
 /// What one Rust field adds to the fields of a record.
 #[derive(Clone, Copy)]
@@ -39,6 +39,8 @@ pub trait Part {
     const SHAPE: Shape;
     /// The value of the field at `index` among those it adds.
     fn part(&self, index: usize) -> Value<'_>;
+    /// Hands what it has to `visitor`; the first field it adds stands at `index` of the schema.
+    fn visit(&self, index: usize, visitor: &mut dyn Visitor);
 }
 
 impl<T: AsValue> Part for T {
@@ -47,6 +49,14 @@ impl<T: AsValue> Part for T {
     #[inline]
     fn part(&self, _index: usize) -> Value<'_> {
         self.as_value()
+    }
+
+    #[inline]
+    fn visit(&self, index: usize, visitor: &mut dyn Visitor) {
+        match self.as_value() {
+            Value::Missing => {}
+            value => visitor.value(index, value),
+        }
     }
 }
 
@@ -107,6 +117,11 @@ impl Part for FlowKey {
             _ => Value::Missing,
         }
     }
+
+    #[inline]
+    fn visit(&self, index: usize, visitor: &mut dyn Visitor) {
+        visitor.flow(index, self);
+    }
 }
 
 impl Part for Option<FlowKey> {
@@ -116,6 +131,13 @@ impl Part for Option<FlowKey> {
     fn part(&self, index: usize) -> Value<'_> {
         self.as_ref()
             .map_or(Value::Missing, |flow| flow.part(index))
+    }
+
+    #[inline]
+    fn visit(&self, index: usize, visitor: &mut dyn Visitor) {
+        if let Some(flow) = self {
+            visitor.flow(index, flow);
+        }
     }
 }
 
@@ -221,6 +243,15 @@ macro_rules! record {
                     )+
                     let _past_the_last = index;
                     $crate::Value::Missing
+                }
+
+                fn visit(&self, visitor: &mut dyn $crate::Visitor) {
+                    let index = 0;
+                    $(
+                        $crate::parts::Part::visit(&self.$field, index, visitor);
+                        let index = index + const { <$type as $crate::parts::Part>::SHAPE.width() };
+                    )+
+                    let _past_the_last = index;
                 }
             }
         };

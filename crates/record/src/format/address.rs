@@ -55,47 +55,67 @@ impl Line {
             ));
         }
         let segments = address.segments();
-        let zeros = longest_zeros(segments);
-        for (index, segment) in segments.into_iter().enumerate() {
-            if zeros.contains(&index) {
-                if index == zeros.start {
-                    self.slice(b"::");
-                }
-                continue;
-            }
-            if index > 0 && index != zeros.end {
-                self.byte(b':');
-            }
-            self.hexadecimal(segment);
+        let (zeros_start, zeros_end) = zeros(segments);
+        for &segment in &segments[..zeros_start] {
+            self.segment(segment);
+        }
+        if zeros_start < zeros_end {
+            // A segment has brought the first colon.
+            self.slice(if zeros_start == 0 { b"::" } else { b":" });
+        }
+        for &segment in &segments[zeros_end..] {
+            self.segment(segment);
+        }
+        if zeros_end < 8 || zeros_start == zeros_end {
+            self.take_back(1);
         }
     }
 
+    /// Hexadecimal digits and a colon.
     #[inline]
-    fn hexadecimal(&mut self, number: u16) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let length = number.checked_ilog2().map_or(1, |bit| bit as usize / 4 + 1);
-        // The leading zeros are shifted out; what follows the digits is overwritten later.
-        let aligned = u32::from(number) << (4 * (4 - length));
-        *self.block(length) = [12, 8, 4, 0].map(|shift| DIGITS[(aligned >> shift & 0xf) as usize]);
+    fn segment(&mut self, number: u16) {
+        let length = 4 - (number | 1).leading_zeros() / 4;
+        // Octets, then digits in bytes of their own, the first one in the lowest byte.
+        let octets = (u32::from(number) >> 8) | (u32::from(number) & 0xff) << 16;
+        let digits = ((octets >> 4) & 0x000f_000f) | (octets & 0x000f_000f) << 8;
+        let letters = ((digits + 0x0606_0606) >> 4) & 0x0101_0101;
+        let shown = digits + 0x3030_3030 + letters * u32::from(b'a' - b'9' - 1);
+        // The leading zeros are shifted out; what follows the colon is overwritten later.
+        let shown = u64::from(shown) >> (8 * (4 - length)) | u64::from(b':') << (8 * length);
+        *self.block(length as usize + 1) = shown.to_le_bytes();
     }
 }
 
-/// The first of the longest runs of at least two zeros; an empty range past the end if there are none.
-fn longest_zeros(segments: [u16; 8]) -> std::ops::Range<usize> {
-    let mut longest = 9..9;
-    let mut start = 0;
-    while start < 8 {
-        let length = segments[start..]
-            .iter()
-            .take_while(|&&segment| segment == 0)
-            .count();
-        if length >= 2 && length > longest.len() {
-            longest = start..start + length;
-        }
-        start += length + 1;
+/// The first of the longest runs of at least two zeros: where it starts and ends. Both are 8 if there are none.
+#[inline]
+fn zeros(segments: [u16; 8]) -> (usize, usize) {
+    let mut mask = 0_u8;
+    for (index, segment) in segments.into_iter().enumerate() {
+        mask |= u8::from(segment == 0) << index;
     }
-    longest
+    let (start, end) = ZEROS[usize::from(mask)];
+    (start.into(), end.into())
 }
+
+/// What [`zeros`] gives, for each set of segments that are zero.
+static ZEROS: [(u8, u8); 256] = {
+    let mut zeros = [(8, 8); 256];
+    let mut mask = 0_usize;
+    while mask < 256 {
+        let mut longest = 1;
+        let mut start = 0;
+        while start < 8 {
+            let length = (mask >> start).trailing_ones() as u8;
+            if length > longest {
+                longest = length;
+                zeros[mask] = (start, start + length);
+            }
+            start += length + 1;
+        }
+        mask += 1;
+    }
+    zeros
+};
 
 #[cfg(test)]
 mod tests {

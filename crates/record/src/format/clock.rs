@@ -28,7 +28,7 @@ impl Clock {
         self.show(ns / NANOSECONDS_PER_SECOND);
         *line.block(20) = self.shown;
         let within = ns % NANOSECONDS_PER_SECOND;
-        line.padded(within / 100_000_000, 1);
+        line.byte(b'0' + (within / 100_000_000) as u8);
         line.padded(within % 100_000_000, 8);
         line.byte(b'Z');
     }

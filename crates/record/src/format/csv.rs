@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use super::Sink;
 use super::clock::Clock;
+use super::flows::ShownFlows;
 use super::line::{Line, Piece};
 use super::prepared::{PerSchema, put_plain};
-use crate::{Record, Schema, Value};
+use crate::parts::Part as _;
+use crate::{FlowKey, Record, Schema, Value, Visitor};
 
 /// Writes comma-separated values: the column `kind`, then one for each field.
 ///
@@ -17,6 +19,7 @@ use crate::{Record, Schema, Value};
 #[derive(Debug, Clone, Default)]
 pub struct CsvWriter {
     kinds: PerSchema<Prepared>,
+    flows: ShownFlows,
     clock: Clock,
     line: Line,
 }
@@ -50,26 +53,92 @@ impl Prepared {
 
 impl Sink for CsvWriter {
     fn write(&mut self, record: &dyn Record, out: &mut Vec<u8>) {
-        let Self { kinds, clock, line } = self;
+        let Self {
+            kinds,
+            flows,
+            clock,
+            line,
+        } = self;
         let (prepared, is_new) = kinds.get(record.schema(), Prepared::new);
         if is_new {
             out.extend_from_slice(&prepared.header);
         }
         line.restart();
         line.piece(&prepared.kind);
-        for index in 0..prepared.field_count {
-            line.byte(b',');
-            match record.value(index) {
-                Value::Text(text) => put_text(line, text),
-                Value::Float(number) if number.is_finite() => {
-                    // The shortest digits that read back as the same number. Writing to memory does not fail.
-                    let _ = write!(line, "{number:?}");
-                }
-                value => put_plain(line, clock, value),
-            }
-        }
+        let mut columns = Columns {
+            next: 0,
+            flows,
+            clock,
+            line,
+        };
+        record.visit(&mut columns);
+        columns.skip_to(prepared.field_count);
         line.byte(b'\n');
         out.extend_from_slice(line.bytes());
+    }
+}
+
+/// What follows the kind of a record.
+struct Columns<'a> {
+    /// The field whose comma comes next.
+    next: usize,
+    flows: &'a mut ShownFlows,
+    clock: &'a mut Clock,
+    line: &'a mut Line,
+}
+
+impl Columns<'_> {
+    /// The commas of the fields before the one at `index`.
+    #[inline]
+    fn skip_to(&mut self, index: usize) {
+        if self.next < index {
+            self.put_commas(index - self.next);
+            self.next = index;
+        }
+    }
+
+    fn put_commas(&mut self, mut count: usize) {
+        let commas = [b','; 32];
+        while count > commas.len() {
+            *self.line.block(commas.len()) = commas;
+            count -= commas.len();
+        }
+        *self.line.block(count) = commas;
+    }
+}
+
+impl Visitor for Columns<'_> {
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        self.skip_to(index);
+        self.next = index + 1;
+        self.line.byte(b',');
+        put_value(self.line, self.clock, value);
+    }
+
+    fn flow(&mut self, index: usize, flow: &FlowKey) {
+        self.skip_to(index);
+        if self.flows.put(self.line, flow) {
+            self.next += FlowKey::SHAPE.width();
+            return;
+        }
+        let start = self.line.bytes().len();
+        for offset in 0..FlowKey::SHAPE.width() {
+            self.value(index + offset, flow.part(offset));
+        }
+        self.flows.keep(flow, self.line, start);
+    }
+}
+
+#[inline]
+fn put_value(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
+    match value {
+        Value::Text(text) if line.plain(text, [b'"', b',']) => {}
+        Value::Text(text) => put_text(line, text),
+        Value::Float(number) if number.is_finite() => {
+            // The shortest digits that read back as the same number. Writing to memory does not fail.
+            let _ = write!(line, "{number:?}");
+        }
+        value => put_plain(line, clock, value),
     }
 }
 

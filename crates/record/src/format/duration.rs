@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::line::Line;
+use super::line::{Line, four_digits};
 
 /// Shows a duration with the unit that suits it, three digits below a millisecond and four from there on: `950 ns`, `12.3 us`,
 /// `20.11 ms`, `1.234 s`. From 1000 s on there are whole seconds.
@@ -27,33 +27,41 @@ impl fmt::Display for Shown {
     }
 }
 
-/// How durations below a limit are shown.
+/// How durations below a limit are shown, in eight bytes at most: `20.11 ms`.
 struct Scale {
     /// The first duration that rounds to more digits than this scale has.
     limit_ns: u64,
     /// What the last digit shown stands for.
     digit_ns: u64,
-    digits: usize,
-    decimals: usize,
-    /// Ten to the power of `decimals`.
-    one: u32,
-    unit: &'static str,
+    /// The leading zeros of four digits, and those before the point, in bits.
+    zeros_bits: u32,
+    whole_bits: u32,
+    /// Point and unit where they stand, zeros elsewhere.
+    point_and_unit: u64,
+    length: usize,
 }
 
-const fn scale(
-    limit_ns: u64,
-    digit_ns: u64,
-    digits: usize,
-    decimals: usize,
-    unit: &'static str,
-) -> Scale {
+const fn scale(limit_ns: u64, digit_ns: u64, digits: usize, decimals: usize, unit: &str) -> Scale {
+    let mut shown = [0; 8];
+    let whole = digits - decimals;
+    let mut length = digits;
+    if decimals > 0 {
+        shown[whole] = b'.';
+        length += 1;
+    }
+    let mut index = 0;
+    while index < unit.len() {
+        shown[length] = unit.as_bytes()[index];
+        length += 1;
+        index += 1;
+    }
     Scale {
         limit_ns,
         digit_ns,
-        digits,
-        decimals,
-        one: 10_u32.pow(decimals as u32),
-        unit,
+        zeros_bits: 8 * (4 - digits as u32),
+        whole_bits: 8 * whole as u32,
+        point_and_unit: u64::from_le_bytes(shown),
+        length,
     }
 }
 
@@ -84,14 +92,11 @@ pub(super) fn put_duration(line: &mut Line, ns: u64) {
         return;
     };
     let number = (ns + scale.digit_ns / 2) / scale.digit_ns;
-    // Four digits at most: 32 bits divide faster.
-    let number = number as u32;
-    line.padded((number / scale.one).into(), scale.digits - scale.decimals);
-    if scale.decimals > 0 {
-        line.byte(b'.');
-        line.padded((number % scale.one).into(), scale.decimals);
-    }
-    line.slice(scale.unit.as_bytes());
+    // The first digit stands in the lowest byte: what follows the point moves up by one.
+    let digits = u64::from(four_digits(number as u32)) >> scale.zeros_bits;
+    let whole = digits & ((1 << scale.whole_bits) - 1);
+    let decimals = (digits - whole) << 8;
+    *line.block(scale.length) = (whole | decimals | scale.point_and_unit).to_le_bytes();
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use super::Sink;
 use super::clock::Clock;
+use super::flows::ShownFlows;
 use super::line::{Line, Piece};
 use super::prepared::{PerSchema, put_plain};
-use crate::{Record, Schema, Value};
+use crate::parts::Part as _;
+use crate::{FlowKey, Record, Schema, Type, Value, Visitor};
 
 /// Writes one JSON object a line, `"kind"` first, then the fields in order under their names.
 ///
@@ -15,6 +17,7 @@ use crate::{Record, Schema, Value};
 #[derive(Debug, Clone, Default)]
 pub struct JsonWriter {
     kinds: PerSchema<Prepared>,
+    flows: ShownFlows,
     clock: Clock,
     line: Line,
 }
@@ -23,7 +26,7 @@ pub struct JsonWriter {
 struct Prepared {
     /// `{"kind":"rtt"`
     start: Piece,
-    /// `,"rtt_ns":` for each field
+    /// `,"rtt_ns":` for each field, with the quote that begins a string
     names: Vec<Piece>,
 }
 
@@ -38,6 +41,11 @@ impl Prepared {
             line.byte(b',');
             put_text(&mut line, field.name);
             line.byte(b':');
+            if let Type::Text | Type::Time | Type::Address | Type::Protocol | Type::Network =
+                field.kind
+            {
+                line.byte(b'"');
+            }
             Piece::new(line.bytes())
         });
         Self {
@@ -49,31 +57,68 @@ impl Prepared {
 
 impl Sink for JsonWriter {
     fn write(&mut self, record: &dyn Record, out: &mut Vec<u8>) {
-        let Self { kinds, clock, line } = self;
+        let Self {
+            kinds,
+            flows,
+            clock,
+            line,
+        } = self;
         let (prepared, _) = kinds.get(record.schema(), Prepared::new);
         line.restart();
         line.piece(&prepared.start);
-        for (index, name) in prepared.names.iter().enumerate() {
-            let value = record.value(index);
-            if value == Value::Missing {
-                continue;
-            }
-            line.piece(name);
-            match value {
-                Value::Unsigned(_) | Value::Duration(_) | Value::Port(_) | Value::Boolean(_) => {
-                    put_plain(line, clock, value);
-                }
-                Value::Float(number) => put_float(line, number),
-                Value::Text(text) => put_text(line, text),
-                _ => {
-                    line.byte(b'"');
-                    put_plain(line, clock, value);
-                    line.byte(b'"');
-                }
-            }
-        }
+        record.visit(&mut Members {
+            names: &prepared.names,
+            flows,
+            clock,
+            line,
+        });
         line.slice(b"}\n");
         out.extend_from_slice(line.bytes());
+    }
+}
+
+/// What follows the kind of a record.
+struct Members<'a> {
+    names: &'a [Piece],
+    flows: &'a mut ShownFlows,
+    clock: &'a mut Clock,
+    line: &'a mut Line,
+}
+
+impl Visitor for Members<'_> {
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        self.line.piece(&self.names[index]);
+        put_value(self.line, self.clock, value);
+    }
+
+    fn flow(&mut self, index: usize, flow: &FlowKey) {
+        if self.flows.put(self.line, flow) {
+            return;
+        }
+        let start = self.line.bytes().len();
+        for offset in 0..FlowKey::SHAPE.width() {
+            self.value(index + offset, flow.part(offset));
+        }
+        self.flows.keep(flow, self.line, start);
+    }
+}
+
+/// A value, with the quote that ends a string.
+#[inline]
+fn put_value(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
+    match value {
+        Value::Float(number) => put_float(line, number),
+        Value::Text(text) if line.plain(text, [b'"', b'\\']) => {}
+        Value::Text(text) => put_escaped(line, text),
+        _ => put_plain(line, clock, value),
+    }
+    if let Value::Text(_)
+    | Value::Time(_)
+    | Value::Address(_)
+    | Value::Protocol(_)
+    | Value::Network(_) = value
+    {
+        line.byte(b'"');
     }
 }
 
@@ -89,6 +134,12 @@ fn put_float(line: &mut Line, number: f64) {
 /// A JSON string (RFC 8259, section 7).
 fn put_text(line: &mut Line, text: &str) {
     line.byte(b'"');
+    put_escaped(line, text);
+    line.byte(b'"');
+}
+
+/// What stands between the quotes.
+fn put_escaped(line: &mut Line, text: &str) {
     let mut rest = text.as_bytes();
     while let Some(position) = rest
         .iter()
@@ -107,5 +158,4 @@ fn put_text(line: &mut Line, text: &str) {
         rest = &rest[position + 1..];
     }
     line.slice(rest);
-    line.byte(b'"');
 }

@@ -81,6 +81,12 @@ impl Line {
         self.bytes.resize(2 * (self.length + Self::ROOM), 0);
     }
 
+    /// Removes the last bytes.
+    #[inline]
+    pub(super) fn take_back(&mut self, count: usize) {
+        self.length -= count;
+    }
+
     #[inline]
     pub(super) fn byte(&mut self, byte: u8) {
         *self.block(1) = [byte];
@@ -105,8 +111,9 @@ impl Line {
         }
     }
 
+    /// Bytes of which there are at least `HALF`, and at most twice that.
     #[inline]
-    fn halves<const HALF: usize>(&mut self, bytes: &[u8]) {
+    pub(super) fn halves<const HALF: usize>(&mut self, bytes: &[u8]) {
         let length = bytes.len();
         let block: &mut [u8; 16] = self.block(length);
         if let (Some(first), Some(last)) = (bytes.first_chunk::<HALF>(), bytes.last_chunk::<HALF>())
@@ -116,7 +123,8 @@ impl Line {
         }
     }
 
-    fn any_slice(&mut self, bytes: &[u8]) {
+    /// Bytes that are not few.
+    pub(super) fn any_slice(&mut self, bytes: &[u8]) {
         let start = self.length;
         self.length += bytes.len();
         if self.bytes.len() < self.length {
@@ -168,6 +176,16 @@ const fn eight_digits(number: u64) -> u64 {
     let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
     let digits = tens | ((pairs - 10 * tens) << 8);
     digits | 0x3030_3030_3030_3030
+}
+
+/// The four decimal digits of a number below 10 000, likewise.
+#[inline]
+pub(super) const fn four_digits(number: u32) -> u32 {
+    let hundreds = (number * 5243) >> 19;
+    let pairs = hundreds | ((number - 100 * hundreds) << 16);
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f;
+    let digits = tens | ((pairs - 10 * tens) << 8);
+    digits | 0x3030_3030
 }
 
 impl fmt::Write for Line {

@@ -1,14 +1,16 @@
 //! Records as lines of text, JSON and CSV.
 //!
 //! The writers know no measurement by name: all they print derives from [`Schema`](crate::Schema). They prepare what is constant of
-//! a kind of record at its first one, and allocate nothing for those that follow.
+//! a kind of record at its first one, and keep what they made of recent flows: little is allocated for the records that follow.
 
 mod address;
 mod clock;
 mod csv;
 mod duration;
+mod flows;
 mod json;
 mod line;
+mod plain;
 mod prepared;
 mod text;
 

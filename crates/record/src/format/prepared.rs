@@ -2,7 +2,7 @@
 
 use super::clock::Clock;
 use super::line::Line;
-use crate::{Schema, Value};
+use crate::{Protocol, Schema, Value};
 
 /// Something prepared for each kind of record a writer has met. There are as many kinds as declarations: few.
 #[derive(Debug, Clone)]
@@ -51,15 +51,20 @@ pub(super) fn put_plain(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
         Value::Boolean(answer) => line.slice(if answer { b"true" } else { b"false" }),
         Value::Time(ns) => clock.put_date_and_time(line, ns),
         Value::Address(address) => line.address(address),
-        Value::Protocol(protocol) => match protocol.name() {
-            Some(name) => line.slice(name.as_bytes()),
-            None => line.unsigned(protocol.0.into()),
-        },
+        Value::Protocol(protocol) => put_protocol(line, protocol),
         Value::Network(network) => {
             line.address(network.address());
             line.byte(b'/');
             line.unsigned(network.prefix_length().into());
         }
         Value::Missing | Value::Text(_) | Value::Float(_) => {}
+    }
+}
+
+/// The name of a protocol, or its number.
+pub(super) fn put_protocol(line: &mut Line, protocol: Protocol) {
+    match protocol.name() {
+        Some(name) => line.slice(name.as_bytes()),
+        None => line.unsigned(protocol.0.into()),
     }
 }

@@ -1,13 +1,15 @@
 //! Lines for people.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use super::Sink;
 use super::clock::Clock;
 use super::duration::put_duration;
+use super::flows::ShownFlows;
 use super::line::{Line, Piece};
-use super::prepared::{PerSchema, put_plain};
-use crate::{Record, Schema, TextForm, Type, Unit, Value};
+use super::prepared::{PerSchema, put_plain, put_protocol};
+use crate::{Field, FlowKey, Record, Schema, TextForm, Type, Unit, Value, Visitor};
 
 /// Writes a line for people: time of day (UTC), kind, then what the record has, with labels where the fields ask for them.
 ///
@@ -20,6 +22,7 @@ use crate::{Record, Schema, TextForm, Type, Unit, Value};
 #[derive(Debug, Clone, Default)]
 pub struct TextWriter {
     kinds: PerSchema<Prepared>,
+    flows: ShownFlows,
     clock: Clock,
     line: Line,
 }
@@ -29,72 +32,56 @@ struct Prepared {
     /// Whether the first field is the record's time, which comes before the kind.
     starts_with_time: bool,
     kind: Piece,
+    /// One for each field.
     columns: Vec<Column>,
 }
 
-/// Something a line shows, from the fields at `index` on.
+/// How a line shows a field.
 #[derive(Debug, Clone)]
 struct Column {
-    index: usize,
     form: Form,
     /// Two spaces, and the label with another one.
     before: Piece,
-    /// Whether the unit has to be said; other numbers are durations, or counts of what the label says.
-    has_bytes: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Form {
+    /// Not at all, or not in its turn.
+    Absent,
     Value,
+    /// A value whose unit has to be said; other numbers are durations, or counts of what the label says.
+    Bytes,
     /// Shown by its label alone, if true.
     Boolean,
-    /// Protocol, source, source port, destination and destination port.
-    Flow,
 }
 
-const FLOW: [Type; 5] = [
-    Type::Protocol,
-    Type::Address,
-    Type::Port,
-    Type::Address,
-    Type::Port,
-];
+impl Column {
+    fn new(field: &Field) -> Self {
+        let form = match (field.text, field.kind) {
+            (TextForm::Absent, _) => Form::Absent,
+            (_, Type::Boolean) => Form::Boolean,
+            _ if field.unit == Unit::Bytes => Form::Bytes,
+            _ => Form::Value,
+        };
+        let before = match (form, field.text) {
+            (Form::Boolean, _) => format!("  {}", field.label),
+            (_, TextForm::Labelled) => format!("  {} ", field.label),
+            _ => "  ".to_owned(),
+        };
+        Self {
+            form,
+            before: Piece::new(before.as_bytes()),
+        }
+    }
+}
 
 impl Prepared {
     fn new(schema: &'static Schema) -> Self {
-        let starts_with_time = schema
-            .fields
-            .first()
-            .is_some_and(|field| field.kind == Type::Time);
-        let mut columns = Vec::new();
-        let mut index = usize::from(starts_with_time);
-        while let Some(field) = schema.fields.get(index) {
-            let rest = &schema.fields[index..];
-            let is_flow = rest.len() >= FLOW.len()
-                && rest
-                    .iter()
-                    .zip(FLOW)
-                    .all(|(field, kind)| field.kind == kind);
-            let form = match field.kind {
-                _ if is_flow => Form::Flow,
-                Type::Boolean => Form::Boolean,
-                _ => Form::Value,
-            };
-            let before = match (form, field.text) {
-                (Form::Value, TextForm::Labelled) => format!("  {} ", field.label),
-                (Form::Boolean, _) => format!("  {}", field.label),
-                _ => "  ".to_owned(),
-            };
-            if field.text != TextForm::Absent {
-                let has_bytes = field.unit == Unit::Bytes;
-                columns.push(Column {
-                    index,
-                    form,
-                    before: Piece::new(before.as_bytes()),
-                    has_bytes,
-                });
-            }
-            index += if is_flow { FLOW.len() } else { 1 };
+        let mut columns: Vec<_> = schema.fields.iter().map(Column::new).collect();
+        let first = schema.fields.first();
+        let starts_with_time = first.is_some_and(|field| field.kind == Type::Time);
+        if starts_with_time {
+            columns[0].form = Form::Absent;
         }
         let kind = if starts_with_time {
             format!(" {}", schema.kind)
@@ -111,37 +98,64 @@ impl Prepared {
 
 impl Sink for TextWriter {
     fn write(&mut self, record: &dyn Record, out: &mut Vec<u8>) {
-        let Self { kinds, clock, line } = self;
+        let Self {
+            kinds,
+            flows,
+            clock,
+            line,
+        } = self;
         let (prepared, _) = kinds.get(record.schema(), Prepared::new);
         line.restart();
-        if prepared.starts_with_time {
-            put_value(line, clock, record.value(0));
+        if prepared.starts_with_time
+            && let Value::Time(ns) = record.value(0)
+        {
+            clock.put_time_of_day(line, ns);
         }
         line.piece(&prepared.kind);
-        for column in &prepared.columns {
-            let value = record.value(column.index);
-            match (column.form, value) {
-                (_, Value::Missing) | (Form::Boolean, Value::Boolean(false)) => {}
-                (Form::Boolean, _) => line.piece(&column.before),
-                (Form::Value, _) => {
-                    line.piece(&column.before);
-                    put_value(line, clock, value);
-                    if column.has_bytes {
-                        line.slice(b" B");
-                    }
-                }
-                (Form::Flow, protocol) => {
-                    line.piece(&column.before);
-                    put_plain(line, clock, protocol);
-                    put_ends(
-                        line,
-                        [1, 2, 3, 4].map(|offset| record.value(column.index + offset)),
-                    );
+        record.visit(&mut Columns {
+            prepared: &prepared.columns,
+            flows,
+            clock,
+            line,
+        });
+        line.byte(b'\n');
+        out.extend_from_slice(line.bytes());
+    }
+}
+
+/// What follows the kind of a record.
+struct Columns<'a> {
+    prepared: &'a [Column],
+    flows: &'a mut ShownFlows,
+    clock: &'a mut Clock,
+    line: &'a mut Line,
+}
+
+impl Visitor for Columns<'_> {
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        let Some(Column { form, before }) = self.prepared.get(index) else {
+            return;
+        };
+        match (form, value) {
+            (Form::Absent, _) | (Form::Boolean, Value::Boolean(false)) => {}
+            (Form::Boolean, _) => self.line.piece(before),
+            (Form::Value | Form::Bytes, _) => {
+                self.line.piece(before);
+                put_value(self.line, self.clock, value);
+                if let Form::Bytes = form {
+                    self.line.slice(b" B");
                 }
             }
         }
-        line.byte(b'\n');
-        out.extend_from_slice(line.bytes());
+    }
+
+    fn flow(&mut self, _index: usize, flow: &FlowKey) {
+        let Self { flows, line, .. } = self;
+        if !flows.put(line, flow) {
+            let start = line.bytes().len();
+            put_flow(line, flow);
+            flows.keep(flow, line, start);
+        }
     }
 }
 
@@ -150,6 +164,7 @@ fn put_value(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
     match value {
         Value::Time(ns) => clock.put_time_of_day(line, ns),
         Value::Duration(ns) => put_duration(line, ns),
+        Value::Text(text) if line.plain(text, []) => {}
         Value::Text(text) => put_text(line, text),
         // Writing to memory does not fail.
         Value::Float(number) => {
@@ -159,31 +174,34 @@ fn put_value(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
     }
 }
 
-/// ` 10.0.0.1:5000 > 10.0.1.1:443`; without ports where both are zero, as a flow key shows itself.
-fn put_ends(line: &mut Line, ends: [Value<'_>; 4]) {
-    let [source, source_port, destination, destination_port] = ends;
-    let has_ports = (source_port, destination_port) != (Value::Port(0), Value::Port(0));
+/// `  tcp 10.0.0.1:5000 > 10.0.1.1:443`
+fn put_flow(line: &mut Line, flow: &FlowKey) {
+    line.slice(b"  ");
+    put_protocol(line, flow.protocol);
     line.byte(b' ');
-    put_end(line, source, source_port, has_ports);
+    put_end(line, flow.source, flow.source_port, flow.has_ports());
     line.slice(b" > ");
-    put_end(line, destination, destination_port, has_ports);
+    put_end(
+        line,
+        flow.destination,
+        flow.destination_port,
+        flow.has_ports(),
+    );
 }
 
-#[inline]
-fn put_end(line: &mut Line, address: Value<'_>, port: Value<'_>, has_ports: bool) {
-    if let (Value::Address(address), Value::Port(port)) = (address, port) {
-        let has_brackets = has_ports && address.is_ipv6();
-        if has_brackets {
-            line.byte(b'[');
-        }
-        line.address(address);
-        if has_brackets {
-            line.byte(b']');
-        }
-        if has_ports {
-            line.byte(b':');
-            line.unsigned(port.into());
-        }
+/// `10.0.0.1:5000`, without the port where the flow has none.
+fn put_end(line: &mut Line, address: IpAddr, port: u16, has_ports: bool) {
+    let has_brackets = has_ports && address.is_ipv6();
+    if has_brackets {
+        line.byte(b'[');
+    }
+    line.address(address);
+    if has_brackets {
+        line.byte(b']');
+    }
+    if has_ports {
+        line.byte(b':');
+        line.unsigned(port.into());
     }
 }
 
