@@ -244,20 +244,26 @@ impl Filter {
             has_made_qdisc: 0,
         };
         let mut hook = place.hook();
-        // Handle and priority are left to the kernel, so that no other filter is met.
-        let mut options = sys::bpf_tc_opts {
-            sz: size_of::<sys::bpf_tc_opts>() as _,
-            prog_fd: program.as_fd().as_raw_fd(),
-            ..sys::bpf_tc_opts::default()
-        };
         // SAFETY: the struct says its size and outlives the call.
         let created = unsafe { sys::bpf_tc_hook_create(&raw mut hook) };
         if created != 0 && created != -libc::EEXIST {
             return Err(failed(created));
         }
         place.has_made_qdisc = u32::from(created == 0);
-        // SAFETY: as above.
-        let attached = unsafe { sys::bpf_tc_attach(&raw const hook, &raw mut options) };
+        // First of all, since a filter before this one may end the classification; this one never does. If that place is taken by another
+        // kind of filter, wherever the kernel puts it. The handle is left to the kernel, so that no other filter is met.
+        let attached = [1, 0].into_iter().find_map(|priority| {
+            let mut options = sys::bpf_tc_opts {
+                sz: size_of::<sys::bpf_tc_opts>() as _,
+                prog_fd: program.as_fd().as_raw_fd(),
+                priority,
+                ..sys::bpf_tc_opts::default()
+            };
+            // SAFETY: as above.
+            let code = unsafe { sys::bpf_tc_attach(&raw const hook, &raw mut options) };
+            (code != -libc::EINVAL).then_some((code, options))
+        });
+        let (attached, options) = attached.unwrap_or((-libc::EINVAL, sys::bpf_tc_opts::default()));
         place.handle = options.handle;
         place.priority = options.priority;
         let filter = Self { place };

@@ -126,6 +126,14 @@ pub fn interface_names() -> Vec<String> {
     names
 }
 
+/// Says whether an interface can be measured, without touching it.
+///
+/// # Errors
+/// [`Error::NoInterface`], and [`Error::Unsupported`] when it carries neither Ethernet nor IP.
+pub fn examine(name: &str) -> Result<(), Error> {
+    Interface::find(name).map(drop)
+}
+
 /// All addresses of this machine, in this network namespace.
 pub(super) fn local_addresses() -> impl Iterator<Item = IpAddr> {
     let mut addresses = Vec::new();

@@ -16,8 +16,8 @@ use crate::native::{self, flow_address, flow_key, rtt_event, rtt_flow, rtt_flow_
 use crate::rtt::{Aggregator, Interfaces, Report, Settings, Transition, decode};
 use crate::{Counts, Error};
 use attach::Attached;
-pub use interfaces::interface_names;
 use interfaces::{Interface, local_addresses};
+pub use interfaces::{examine, interface_names};
 use janitor::Janitor;
 pub use object::probe;
 use object::{BATCH, Programs};

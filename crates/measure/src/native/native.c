@@ -39,6 +39,9 @@ void fathom_rtt_on_packet(struct rtt_flow *flow, struct rtt_pending *slots, __u3
 		hash = rtt_bucket_hash(packet, config->seed);
 		bucket = &buckets[hash & config->bucket_mask];
 	}
+	/* The kernel does not read the clock where no one asks for it: nothing here may know more. */
+	if (!rtt_needs_clock(flow, !!bucket, packet, config))
+		now = 0;
 	rtt_on_packet(flow, ring, bucket, hash, packet, now, config, output);
 }
 

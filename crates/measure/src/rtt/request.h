@@ -44,24 +44,32 @@ static __always_inline struct rtt_request *rtt_find_request(struct rtt_bucket *b
 	return 0;
 }
 
-/* Writes a request over a free or spent one, else over the oldest. */
+/* Set in the order of requests that still wait, so that they come behind all others. */
+#define RTT_REQUEST_WAITS (1ULL << 63)
+
+/*
+ * Writes a request over a free one, else over the oldest that is spent, else over the oldest. What is spent stays as long as
+ * it can: it tells a segment that is sent again.
+ */
 static __always_inline void rtt_put_request(struct rtt_bucket *bucket, __u32 fingerprint, __u32 detail, __u64 now,
 					    const struct rtt_config *config, struct rtt_output *output)
 {
 	struct rtt_request *victim = &bucket->requests[0];
-	__u64 oldest = ~0ULL;
+	__u64 first = ~0ULL;
 	int i;
 
 	for (i = 0; i < RTT_BUCKET_REQUESTS; i++) {
 		struct rtt_request *request = &bucket->requests[i];
-		__u64 age_order = request->fingerprint && !request->is_spent ? request->time + 1 : 0;
+		__u64 order = request->fingerprint ? request->time + 1 : 0;
 
-		if (age_order < oldest) {
-			oldest = age_order;
+		if (order && !request->is_spent)
+			order |= RTT_REQUEST_WAITS;
+		if (order < first) {
+			first = order;
 			victim = request;
 		}
 	}
-	if (oldest && now < oldest + config->expiry)
+	if (first & RTT_REQUEST_WAITS && now < victim->time + config->expiry)
 		output->displaced++;
 	victim->time = now;
 	victim->is_spent = 0;

@@ -35,7 +35,7 @@ static __always_inline int rtt_tcp_needs_clock(const struct rtt_flow *flow, cons
 
 	if (peer->oldest != peer->newest || packet->tcp_flags & (TCP_FIN | TCP_RST))
 		return 1;
-	if (rtt_uses_timestamps(flow, config))
+	if (rtt_uses_timestamps(flow, config) && packet->flags & PACKET_HAS_TIMESTAMP)
 		return rtt_is_new_tsval(own, packet);
 	return packet->payload != 0;
 }
