@@ -209,8 +209,9 @@ static __always_inline void packet_set_key(struct packet *packet, const struct p
 {
 	int swap = flow_address_before(&at->destination, &at->source);
 
+	/* A host that talks to itself: the ports tell the ends apart, and for echo only what the message is. */
 	if (flow_address_equal(&at->destination, &at->source))
-		swap = at->destination_port < at->source_port;
+		swap = at->destination_port < at->source_port || packet->kind == PACKET_KIND_ECHO_REPLY;
 	packet->direction = swap;
 	packet->key.low = swap ? at->destination : at->source;
 	packet->key.high = swap ? at->source : at->destination;
