@@ -19,11 +19,13 @@
 
 mod bulk;
 mod connections;
+pub mod live;
 mod pcap;
 mod random;
 mod recorder;
+pub mod summary;
 mod timestamps;
-mod wire;
+pub mod wire;
 
 pub use bulk::{BulkOptions, BulkTotals, FLOWS as BULK_FLOWS, write_bulk};
 pub use connections::{CLIENT_HALF_NS, ConnectionsOptions, SERVER_HALF_NS, write_connections};

@@ -5,15 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 use crate::pcap::SNAP_LENGTH;
 
 /// The TCP flag bits that the simulated hosts use.
-pub(crate) mod flag {
+pub mod flag {
     /// No more data from the sender.
-    pub(crate) const FIN: u8 = 0x01;
+    pub const FIN: u8 = 0x01;
     /// Opens a connection.
-    pub(crate) const SYN: u8 = 0x02;
+    pub const SYN: u8 = 0x02;
     /// The receiver should hand the data over at once.
-    pub(crate) const PSH: u8 = 0x08;
+    pub const PSH: u8 = 0x08;
     /// The acknowledgement number counts.
-    pub(crate) const ACK: u8 = 0x10;
+    pub const ACK: u8 = 0x10;
 }
 
 /// The shift in the window scale option of every SYN.
@@ -24,45 +24,45 @@ const ETHERNET_BYTES: usize = 14;
 
 /// The two numbers of the TCP timestamps option (RFC 7323).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Timestamps {
+pub struct Timestamps {
     /// `TSval`: the sender's clock, in its own ticks.
-    pub(crate) value: u32,
+    pub value: u32,
     /// `TSecr`: the value it echoes to the peer.
-    pub(crate) echo: u32,
+    pub echo: u32,
 }
 
 /// One TCP segment, without the addresses; its payload is zeros.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Segment {
+pub struct Segment {
     /// Sequence number of the first byte (or of the SYN).
-    pub(crate) sequence: u32,
+    pub sequence: u32,
     /// Next byte expected from the peer; written only where the ACK flag is set.
-    pub(crate) acknowledgement: u32,
+    pub acknowledgement: u32,
     /// Bits of [`flag`].
-    pub(crate) flags: u8,
+    pub flags: u8,
     /// Bytes of payload.
-    pub(crate) payload_bytes: u16,
+    pub payload_bytes: u16,
     /// The timestamps option, if the connection uses it.
-    pub(crate) timestamps: Option<Timestamps>,
+    pub timestamps: Option<Timestamps>,
     /// Selectively acknowledged ranges, first byte to the one after the last (RFC 2018).
-    pub(crate) sack_blocks: [Option<(u32, u32)>; 3],
+    pub sack_blocks: [Option<(u32, u32)>; 3],
 }
 
 impl Segment {
     /// Whether all the bits of `flags` are set.
-    pub(crate) fn has(&self, flags: u8) -> bool {
+    pub fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
 
     /// How far the segment moves the sequence number on: payload, SYN and FIN.
-    pub(crate) fn sequence_length(&self) -> u32 {
+    pub fn sequence_length(&self) -> u32 {
         u32::from(self.payload_bytes)
             + u32::from(self.has(flag::SYN))
             + u32::from(self.has(flag::FIN))
     }
 
     /// Bytes of the Ethernet frame around the segment, between hosts of the family of `address`.
-    pub(crate) fn frame_bytes(&self, address: IpAddr) -> usize {
+    pub fn frame_bytes(&self, address: IpAddr) -> usize {
         ETHERNET_BYTES
             + ip_header_bytes(address)
             + 20
@@ -82,13 +82,13 @@ impl Segment {
     }
 
     /// The acknowledgement number that says "all of this segment arrived".
-    pub(crate) fn end(&self) -> u32 {
+    pub fn end(&self) -> u32 {
         self.sequence.wrapping_add(self.sequence_length())
     }
 }
 
 /// The largest payload that fits into 1500 bytes of IP with the options every segment carries.
-pub(crate) fn segment_payload_bytes(address: IpAddr, has_timestamps: bool) -> u16 {
+pub fn segment_payload_bytes(address: IpAddr, has_timestamps: bool) -> u16 {
     1500 - ip_header_bytes(address) as u16 - 20 - if has_timestamps { 12 } else { 0 }
 }
 
@@ -98,14 +98,14 @@ fn ip_header_bytes(address: IpAddr) -> usize {
 
 /// A frame cut to the snap length.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub struct Frame {
     bytes: [u8; SNAP_LENGTH],
     original_bytes: usize,
 }
 
 impl Frame {
     /// The frame that carries `segment`; `identification` is used for IPv4 only. All checksums are right for the whole packet.
-    pub(crate) fn new(
+    pub fn new(
         source: SocketAddr,
         destination: SocketAddr,
         identification: u16,
@@ -145,12 +145,12 @@ impl Frame {
     }
 
     /// What a capture keeps of the frame.
-    pub(crate) fn captured(&self) -> &[u8] {
+    pub fn captured(&self) -> &[u8] {
         &self.bytes[..self.original_bytes.min(SNAP_LENGTH)]
     }
 
     /// Bytes on the wire, without the check sequence.
-    pub(crate) fn original_bytes(&self) -> usize {
+    pub fn original_bytes(&self) -> usize {
         self.original_bytes
     }
 }

@@ -1,1 +1,39 @@
-fn main() {}
+//! `fathom` measures where the latency of real traffic comes from. This is the binary: arguments, configuration and wiring; what is
+//! measured is in `fathom-measure`, and how it reads in `fathom-record`.
+//!
+//! ```sh
+//! fathom rtt capture.pcap --format json
+//! ```
+
+mod arguments;
+mod configuration;
+mod doctor;
+mod failure;
+mod generate;
+mod output;
+mod rtt;
+mod signals;
+#[cfg(feature = "live")]
+mod table;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    match configuration::arguments().and_then(|arguments| run(&arguments)) {
+        Ok(status) => status,
+        Err(error) => failure::report(&error),
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    match &arguments.command {
+        Command::Rtt(options) if options.print_config => configuration::print("rtt")?,
+        Command::Rtt(options) => rtt::run(options)?,
+        Command::Doctor(options) => return doctor::run(options),
+        Command::Completions { shell } => generate::completions(configuration::command(), *shell)?,
+        Command::Man { directory } => generate::manual(configuration::command(), directory)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -74,7 +74,8 @@ static __always_inline __u64 flow_hash(const struct flow_key *key, __u64 seed)
 	hash = flow_hash_step(hash, key->low.words[1]);
 	hash = flow_hash_step(hash, key->high.words[0]);
 	hash = flow_hash_step(hash, key->high.words[1]);
-	hash = flow_hash_step(hash, (__u64)key->low_port << 48 | (__u64)key->high_port << 32 | key->vlan << 8 |
+	/* A narrow bit field is an int in C: shifted up, a high VLAN would be a sign, and drown the ports. */
+	hash = flow_hash_step(hash, (__u64)key->low_port << 48 | (__u64)key->high_port << 32 | (__u32)key->vlan << 8 |
 					    key->protocol);
 	hash = flow_hash_step(hash, (__u64)key->tunnel << 32 | key->interface);
 	return hash;

@@ -18,6 +18,15 @@
 #define wire16(field) ((__u16)__builtin_bswap16(field))
 #define wire32(field) ((__u32)__builtin_bswap32(field))
 
+/* A field on its own, at any offset. */
+struct wire_field16 {
+	__u16 value;
+} WIRE_FORMAT;
+
+struct wire_field32 {
+	__u32 value;
+} WIRE_FORMAT;
+
 enum ether_type {
 	ETHER_TYPE_IPV4 = 0x0800,
 	ETHER_TYPE_VLAN = 0x8100,

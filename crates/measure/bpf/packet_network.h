@@ -37,7 +37,7 @@ static __always_inline enum packet_verdict packet_read_version(const struct pack
 static __always_inline enum packet_verdict packet_read_link(const struct packet_bytes *bytes, enum packet_link link,
 							    struct packet_cursor *at)
 {
-	const __u16 *cooked_type;
+	const struct wire_field16 *cooked_type;
 
 	switch (link) {
 	case PACKET_LINK_ETHERNET:
@@ -50,7 +50,7 @@ static __always_inline enum packet_verdict packet_read_link(const struct packet_
 		if (!cooked_type)
 			return PACKET_TRUNCATED;
 		at->offset = link == PACKET_LINK_COOKED ? 16 : 20;
-		at->ether_type = wire16(*cooked_type);
+		at->ether_type = wire16(cooked_type->value);
 		return PACKET_MEASURABLE;
 	case PACKET_LINK_NULL:
 		/* The family of IPv6 differs from system to system, and so does the byte order: the nibble is safer. */
@@ -76,7 +76,7 @@ static __always_inline enum packet_verdict packet_read_vlan(const struct packet_
 
 	if (!vlan)
 		return packet_missing(at->offset);
-	packet->key.vlan = packet->key.vlan << 12 | (wire16(vlan->control) & 0x0fff);
+	packet->key.vlan = (__u32)packet->key.vlan << 12 | (wire16(vlan->control) & 0x0fff);
 	at->ether_type = wire16(vlan->type);
 	at->offset = packet_skip(at->offset, sizeof(*vlan));
 	return PACKET_MEASURABLE;

@@ -34,15 +34,15 @@ static void packet_read_tcp_options(const struct packet_bytes *bytes, __u32 offs
 			size = *length;
 		}
 		if (*option == TCP_OPTION_TIMESTAMP && size == 10) {
-			const __u32 *values = packet_at(bytes, offset + 2, 8);
+			const struct wire_field32 *values = packet_at(bytes, offset + 2, 8);
 
 			if (values)
-				packet_set_timestamp(packet, values[0], values[1]);
+				packet_set_timestamp(packet, values[0].value, values[1].value);
 		} else if (*option == TCP_OPTION_SACK && size >= 10) {
-			const __u32 *edges = packet_at(bytes, offset + 2, 8);
+			const struct wire_field32 *edges = packet_at(bytes, offset + 2, 8);
 
 			if (edges) {
-				packet->sack_right = wire32(edges[1]);
+				packet->sack_right = wire32(edges[1].value);
 				packet->flags |= PACKET_HAS_SACK;
 			}
 		}

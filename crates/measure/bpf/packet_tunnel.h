@@ -25,11 +25,11 @@ static __always_inline enum packet_verdict packet_read_gre(const struct packet_b
 	if (flags & 0x8000) /* checksum */
 		at->offset = packet_skip(at->offset, 4);
 	if (flags & 0x2000) { /* key */
-		const __u32 *key = packet_at(bytes, at->offset, sizeof(*key));
+		const struct wire_field32 *key = packet_at(bytes, at->offset, sizeof(*key));
 
 		if (!key)
 			return packet_missing(at->offset);
-		packet->key.tunnel = wire32(*key);
+		packet->key.tunnel = wire32(key->value);
 		at->offset = packet_skip(at->offset, 4);
 	}
 	if (flags & 0x1000) /* sequence number */

@@ -12,10 +12,21 @@ fn the_kernel_takes_the_programs() {
     }
     for settings in [
         Settings::live(),
-        Settings { sample_interval: std::time::Duration::ZERO, slots: 16, has_events: true, has_near_side: true, ..Settings::live() },
+        Settings {
+            sample_interval: std::time::Duration::ZERO,
+            slots: 16,
+            has_events: true,
+            has_near_side: true,
+            ..Settings::live()
+        },
     ] {
         if let Err(error) = live::probe(&settings) {
-            panic!("{error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
+            panic!(
+                "{error}: {}",
+                std::error::Error::source(&error)
+                    .map(ToString::to_string)
+                    .unwrap_or_default()
+            );
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use etherparse::{Ethernet2Header, EtherType, IpFragOffset, IpNumber, Ipv4Header, Ipv4Options, Ipv6FlowLabel, Ipv6Header};
+use etherparse::{
+    EtherType, Ethernet2Header, IpFragOffset, IpNumber, Ipv4Header, Ipv4Options, Ipv6FlowLabel,
+    Ipv6Header,
+};
 use fathom_capture::LinkType;
 
 use crate::hosts::{Ends, Hosts};
@@ -83,7 +86,7 @@ fn ppp_protocol(ether_type: u16) -> u16 {
     if ether_type == IPV6 { 0x0057 } else { 0x0021 }
 }
 
-/// Tags and labels, then an IP packet: its EtherType and bytes.
+/// Tags and labels, then an IP packet: its `EtherType` and bytes.
 fn tagged(words: &mut Words<'_>, hosts: &Hosts, ends: Ends) -> Result<(u16, Vec<u8>), Problem> {
     match words.peek() {
         Some(tag @ ("vlan" | "qinq" | "vlan9100")) => {
@@ -95,7 +98,15 @@ fn tagged(words: &mut Words<'_>, hosts: &Hosts, ends: Ends) -> Result<(u16, Vec<
                 "qinq" => 0x88a8,
                 _ => 0x9100,
             };
-            Ok((own_type, [&control.to_be_bytes()[..], &inner_type.to_be_bytes(), &inner].concat()))
+            Ok((
+                own_type,
+                [
+                    &control.to_be_bytes()[..],
+                    &inner_type.to_be_bytes(),
+                    &inner,
+                ]
+                .concat(),
+            ))
         }
         Some("pppoe") => {
             words.next();
@@ -155,7 +166,9 @@ fn modifiers(words: &mut Words<'_>) -> Result<Modifiers, Problem> {
             }
             Some("extension") => {
                 words.next();
-                modifiers.extensions.push((words.value("extension header")?, words.value("length")?));
+                modifiers
+                    .extensions
+                    .push((words.value("extension header")?, words.value("length")?));
             }
             Some("total") => {
                 words.next();
@@ -166,10 +179,14 @@ fn modifiers(words: &mut Words<'_>) -> Result<Modifiers, Problem> {
     }
 }
 
-/// An IP packet, or several in one another, with the EtherType.
+/// An IP packet, or several in one another, with the `EtherType`.
 fn network(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<(u16, Vec<u8>), Problem> {
     let is_carrier = words.take("in");
-    let ends = if is_carrier { hosts.ends(words)? } else { inner };
+    let ends = if is_carrier {
+        hosts.ends(words)?
+    } else {
+        inner
+    };
     let modifiers = modifiers(words)?;
     let (protocol, payload) = if is_carrier {
         carried(words, hosts, inner, ends)?
@@ -178,14 +195,25 @@ fn network(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<(u16, Ve
     };
     match (ends.source.ip(), ends.destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            let mut header = Ipv4Header::new(0, 64, IpNumber(protocol), source.octets(), destination.octets())
-                .map_err(|error| error.to_string())?;
-            header.options = Ipv4Options::try_from(&modifiers.options[..]).map_err(|error| error.to_string())?;
+            let mut header = Ipv4Header::new(
+                0,
+                64,
+                IpNumber(protocol),
+                source.octets(),
+                destination.octets(),
+            )
+            .map_err(|error| error.to_string())?;
+            header.options =
+                Ipv4Options::try_from(&modifiers.options[..]).map_err(|error| error.to_string())?;
             header.total_len = (header.header_len() + payload.len()) as u16;
             header.total_len = modifiers.total.unwrap_or(header.total_len);
-            header.ecn = modifiers.ecn.try_into().map_err(|_| "an ECN field is below 4")?;
+            header.ecn = modifiers
+                .ecn
+                .try_into()
+                .map_err(|_| "an ECN field is below 4")?;
             if let Some((offset, has_more)) = modifiers.fragment {
-                header.fragment_offset = IpFragOffset::try_new(offset).map_err(|error| error.to_string())?;
+                header.fragment_offset =
+                    IpFragOffset::try_new(offset).map_err(|error| error.to_string())?;
                 header.more_fragments = has_more;
             }
             header.header_checksum = header.calc_header_checksum();
@@ -214,7 +242,11 @@ fn extended(modifiers: &Modifiers, protocol: u8, payload: Vec<u8>) -> (u8, Vec<u
         .extensions
         .iter()
         .map(|&(kind, length)| {
-            let size = if kind == 51 { (usize::from(length) + 2) * 4 } else { (usize::from(length) + 1) * 8 };
+            let size = if kind == 51 {
+                (usize::from(length) + 2) * 4
+            } else {
+                (usize::from(length) + 1) * 8
+            };
             let mut header = vec![0; size];
             header[1] = length;
             (kind, header)
@@ -225,15 +257,23 @@ fn extended(modifiers: &Modifiers, protocol: u8, payload: Vec<u8>) -> (u8, Vec<u
         header[2..4].copy_from_slice(&(offset << 3 | u16::from(has_more)).to_be_bytes());
         headers.push((44, header));
     }
-    headers.into_iter().rev().fold((protocol, payload), |(next, rest), (kind, mut header)| {
-        header[0] = next;
-        header.extend(rest);
-        (kind, header)
-    })
+    headers
+        .into_iter()
+        .rev()
+        .fold((protocol, payload), |(next, rest), (kind, mut header)| {
+            header[0] = next;
+            header.extend(rest);
+            (kind, header)
+        })
 }
 
 /// A tunnel's own header and what is in it.
-fn carried(words: &mut Words<'_>, hosts: &Hosts, inner: Ends, outer: Ends) -> Result<(u8, Vec<u8>), Problem> {
+fn carried(
+    words: &mut Words<'_>,
+    hosts: &Hosts,
+    inner: Ends,
+    outer: Ends,
+) -> Result<(u8, Vec<u8>), Problem> {
     match words.expect("kind of tunnel")? {
         "ip" => {
             let (ether_type, packet) = network(words, hosts, inner)?;
@@ -245,12 +285,23 @@ fn carried(words: &mut Words<'_>, hosts: &Hosts, inner: Ends, outer: Ends) -> Re
             let header = [0x0800_0000, identifier << 8].map(u32::to_be_bytes);
             let (ether_type, packet) = tagged(words, hosts, inner)?;
             let frame = [&ethernet(ether_type)[..], &packet].concat();
-            let port = if outer.destination.port() == 0 { 4789 } else { outer.destination.port() };
-            Ok((17, in_udp(outer, port, [header.as_flattened(), &frame].concat())))
+            let port = if outer.destination.port() == 0 {
+                4789
+            } else {
+                outer.destination.port()
+            };
+            Ok((
+                17,
+                in_udp(outer, port, &[header.as_flattened(), &frame].concat()),
+            ))
         }
         "geneve" => {
             let identifier: u32 = words.value("Geneve identifier")?;
-            let options: u8 = if words.take("options") { words.value("number of options")? } else { 0 };
+            let options: u8 = if words.take("options") {
+                words.value("number of options")?
+            } else {
+                0
+            };
             let is_bridged = !words.take("routed");
             let (ether_type, packet) = tagged(words, hosts, inner)?;
             let (own_type, frame) = if is_bridged {
@@ -262,7 +313,7 @@ fn carried(words: &mut Words<'_>, hosts: &Hosts, inner: Ends, outer: Ends) -> Re
             header.extend(own_type.to_be_bytes());
             header.extend((identifier << 8).to_be_bytes());
             header.resize(8 + usize::from(options) * 4, 0);
-            Ok((17, in_udp(outer, 6081, [header, frame].concat())))
+            Ok((17, in_udp(outer, 6081, &[header, frame].concat())))
         }
         word => Err(format!("\"{word}\" is no tunnel")),
     }
@@ -292,11 +343,26 @@ fn gre(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<(u8, Vec<u8>
     } else {
         (ether_type, packet)
     };
-    Ok((47, [&flags.to_be_bytes()[..], &own_type.to_be_bytes(), &fields, &frame].concat()))
+    Ok((
+        47,
+        [
+            &flags.to_be_bytes()[..],
+            &own_type.to_be_bytes(),
+            &fields,
+            &frame,
+        ]
+        .concat(),
+    ))
 }
 
-fn in_udp(outer: Ends, port: u16, payload: Vec<u8>) -> Vec<u8> {
+fn in_udp(outer: Ends, port: u16, payload: &[u8]) -> Vec<u8> {
     let source = SocketAddr::new(outer.source.ip(), 50_000);
     let destination = SocketAddr::new(outer.destination.ip(), port);
-    transport::udp(Ends { source, destination }, &payload)
+    transport::udp(
+        Ends {
+            source,
+            destination,
+        },
+        payload,
+    )
 }

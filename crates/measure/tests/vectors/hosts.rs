@@ -33,7 +33,9 @@ pub(crate) struct Ends {
 impl Default for Hosts {
     fn default() -> Self {
         let known = KNOWN.iter().map(|(name, address)| {
-            let address = address.parse().unwrap_or_else(|_| panic!("{address} is an address"));
+            let address = address
+                .parse()
+                .unwrap_or_else(|_| panic!("{address} is an address"));
             ((*name).to_owned(), address)
         });
         Self(known.collect())
@@ -47,7 +49,10 @@ impl Hosts {
         let text = words.expect("address")?;
         let address = text
             .parse::<SocketAddr>()
-            .or_else(|_| text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 0)))
+            .or_else(|_| {
+                text.parse::<IpAddr>()
+                    .map(|address| SocketAddr::new(address, 0))
+            })
             .map_err(|_| format!("\"{text}\" is no address"))?;
         self.0.insert(name.to_owned(), address);
         Ok(())
@@ -59,11 +64,17 @@ impl Hosts {
         if !words.take(">") {
             return Err("\">\" is missing between two hosts".to_owned());
         }
-        Ok(Ends { source, destination: self.host(words)? })
+        Ok(Ends {
+            source,
+            destination: self.host(words)?,
+        })
     }
 
     fn host(&self, words: &mut Words<'_>) -> Result<SocketAddr, Problem> {
         let name = words.expect("name of a host")?;
-        self.0.get(name).copied().ok_or_else(|| format!("there is no host \"{name}\""))
+        self.0
+            .get(name)
+            .copied()
+            .ok_or_else(|| format!("there is no host \"{name}\""))
     }
 }

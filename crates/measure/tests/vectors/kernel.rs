@@ -1,7 +1,7 @@
 //! The BPF path: the programs that are attached, run by the kernel over the same frames (`BPF_PROG_TEST_RUN`), with the same clock.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
@@ -12,27 +12,34 @@ use std::sync::LazyLock;
 use fathom_measure::Selection;
 use fathom_measure::rtt::{Method, Settings};
 use fathom_record::{FlowKey, Network, Protocol};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, RingBuffer,
+    RingBufferBuilder,
+};
 
 use crate::frame::Frame;
 use crate::native::{SEED, START_NS};
-use crate::outcome::{Flow, Outcome, Place, Run, Sample, Traffic};
+use crate::outcome::{Change, Outcome, Place, Run, Sample, Traffic};
 use crate::shared::{
-    self, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_pending, rtt_traffic, selection,
-    selection_network,
+    self, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event,
+    rtt_half, rtt_pending, rtt_traffic, selection, selection_network,
 };
 
 /// As many as the native path has, so that requests displace each other alike.
 const BUCKETS: u32 = 16_384;
-/// Shorter frames are not taken for a test run.
-pub(crate) const SHORTEST_FRAME: usize = 14;
+/// The clock of frames that are only tried.
+const NO_TIME: u64 = 1;
+/// Frames of this size are always taken for a test run; shorter ones if their link and IP headers are whole.
+const SAFE_SIZE: usize = 64;
 
 /// The object, compiled once for all tests.
 static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(compile);
 
-/// Loaded programs, for one set of settings.
+/// A program, loaded for one set of settings.
 pub(crate) struct Kernel {
     object: Object,
+    program: &'static str,
+    clock: MapHandle,
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<Vec<u8>>>>,
     has_events: bool,
@@ -40,11 +47,16 @@ pub(crate) struct Kernel {
 
 fn compile() -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vector.{}.bpf.o", std::process::id()));
+    let object =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vector.{}.bpf.o", std::process::id()));
     libbpf_cargo::SkeletonBuilder::new()
         .source(folder.join("vector.bpf.c"))
         .obj(&object)
-        .clang_args([&format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH), "-mcpu=v3", "-Wno-unused-function"])
+        .clang_args([
+            &format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH),
+            "-mcpu=v3",
+            "-Wno-unused-function",
+        ])
         .build()
         .unwrap();
     let bytes = std::fs::read(&object).unwrap();
@@ -58,10 +70,32 @@ pub(crate) fn obstacle() -> Option<&'static str> {
     (id.trim_ascii() != b"0").then_some("running BPF programs needs root")
 }
 
+/// Programs by their settings: the verifier takes longer than most vectors.
+#[derive(Default)]
+pub(crate) struct Kernels(HashMap<(&'static str, String), Kernel>);
+
+impl Kernels {
+    /// The program with these settings.
+    pub(crate) fn with(
+        &mut self,
+        program: &'static str,
+        settings: &Settings,
+        methods: &[Method],
+    ) -> &mut Kernel {
+        let key = (program, format!("{settings:?}"));
+        self.0
+            .entry(key)
+            .or_insert_with(|| Kernel::load(program, settings, methods))
+    }
+}
+
 impl Kernel {
-    /// Loads the programs with nothing seen yet.
-    pub(crate) fn load(settings: &Settings, methods: &[Method]) -> Self {
+    fn load(program: &'static str, settings: &Settings, methods: &[Method]) -> Self {
         let mut object = ObjectBuilder::default().open_memory(&OBJECT).unwrap();
+        for mut own in object.progs_mut() {
+            let is_wanted = own.name() == OsStr::new(program);
+            own.set_autoload(is_wanted);
+        }
         let slots = settings.slots as usize * 2 * size_of::<rtt_pending>();
         let flow_size = (size_of::<rtt_flow>() + slots) as u32;
         for mut map in object.maps_mut() {
@@ -72,8 +106,12 @@ impl Kernel {
                 }
                 "rtt_empty_flow" => map.set_value_size(flow_size).unwrap(),
                 "rtt_requests" => map.set_max_entries(BUCKETS).unwrap(),
-                ".rodata.rtt_config" => fill(&mut map, shared::bytes_of(&config(settings, methods))),
-                ".rodata.selection" => fill(&mut map, shared::bytes_of(&selected(&settings.selection))),
+                ".rodata.rtt_config" => {
+                    fill(&mut map, shared::bytes_of(&config(settings, methods)));
+                }
+                ".rodata.selection" => {
+                    fill(&mut map, shared::bytes_of(&selected(&settings.selection)));
+                }
                 _ => {}
             }
         }
@@ -89,19 +127,47 @@ impl Kernel {
             })
             .unwrap();
         let ring = builder.build().unwrap();
-        Self { object, ring, events, has_events: settings.has_events }
+        Self {
+            clock: map(&object, ".data.vector_now"),
+            object,
+            program,
+            ring,
+            events,
+            has_events: settings.has_events,
+        }
     }
 
-    /// Runs `program` over the frames, with nothing seen before.
-    pub(crate) fn run(&mut self, program: &str, frames: &[(u64, Frame)]) -> Run {
+    /// Would the kernel run the program over this frame? It refuses some that are cut off very early.
+    pub(crate) fn takes(&self, frame: &Frame) -> bool {
+        frame.data.len() >= SAFE_SIZE || self.test_run(NO_TIME, frame).is_ok()
+    }
+
+    fn test_run(&self, now_ns: u64, frame: &Frame) -> Result<(), libbpf_rs::Error> {
+        let now = now_ns.to_ne_bytes();
+        self.clock
+            .update(&0_u32.to_ne_bytes(), &now, MapFlags::ANY)?;
+        let mut programs = self.object.progs_mut();
+        let program = programs
+            .find(|own| own.name() == OsStr::new(self.program))
+            .unwrap();
+        let input = ProgramInput {
+            data_in: Some(&frame.data),
+            ..ProgramInput::default()
+        };
+        program.test_run(input).map(drop)
+    }
+
+    /// Runs the program over the frames, with nothing seen before.
+    pub(crate) fn run(&mut self, frames: &[(u64, Frame)]) -> Run {
         self.forget();
-        let clock = map(&self.object, ".data.vector_now");
-        let program = self.object.progs_mut().find(|own| own.name() == OsStr::new(program)).unwrap();
         for (time_ns, frame) in frames {
-            let now = (START_NS + time_ns).to_ne_bytes();
-            clock.update(&0_u32.to_ne_bytes(), &now, MapFlags::ANY).unwrap();
-            let input = ProgramInput { data_in: Some(&frame.data), ..ProgramInput::default() };
-            program.test_run(input).unwrap();
+            self.test_run(START_NS + time_ns, frame)
+                .unwrap_or_else(|error| {
+                    panic!(
+                        "the kernel does not run {} over the frame at {time_ns} ns: {error}",
+                        self.program
+                    )
+                });
         }
         self.ring.consume().unwrap();
         let mut run = Run::default();
@@ -110,7 +176,8 @@ impl Kernel {
         }
         let flows = self.flows();
         if self.has_events {
-            run.outcomes.extend(flows.iter().filter_map(|(key, flow)| ended(key, flow)));
+            run.outcomes
+                .extend(flows.iter().filter_map(|(key, flow)| ended(key, flow)));
         }
         run.sort_end();
         run.counts = self.counts(flows.len() as u64);
@@ -119,29 +186,44 @@ impl Kernel {
 
     /// Empties all maps.
     fn forget(&self) {
+        self.ring.consume().unwrap();
+        self.events.take();
         let flows = map(&self.object, "rtt_flows");
         for key in flows.keys().collect::<Vec<_>>() {
             flows.delete(&key).unwrap();
         }
         let numbers: Vec<u8> = (0..BUCKETS).flat_map(u32::to_ne_bytes).collect();
         let empty = vec![0; BUCKETS as usize * size_of::<rtt_bucket>()];
-        map(&self.object, "rtt_requests").update_batch(&numbers, &empty, BUCKETS, MapFlags::ANY, MapFlags::ANY).unwrap();
-        let counts = map(&self.object, "rtt_counts");
-        let zero = vec![vec![0; counts.value_size() as usize]; libbpf_rs::num_possible_cpus().unwrap()];
-        counts.update_percpu(&0_u32.to_ne_bytes(), &zero, MapFlags::ANY).unwrap();
+        map(&self.object, "rtt_requests")
+            .update_batch(&numbers, &empty, BUCKETS, MapFlags::ANY, MapFlags::ANY)
+            .unwrap();
+        let counts = map(&self.object, "rtt_cpus");
+        let zero =
+            vec![vec![0; counts.value_size() as usize]; libbpf_rs::num_possible_cpus().unwrap()];
+        counts
+            .update_percpu(&0_u32.to_ne_bytes(), &zero, MapFlags::ANY)
+            .unwrap();
     }
 
     fn flows(&self) -> Vec<(flow_key, rtt_flow)> {
         let flows = map(&self.object, "rtt_flows");
         flows
             .keys()
-            .filter_map(|key| Some((shared::read(&key), shared::read(&flows.lookup(&key, MapFlags::ANY).unwrap()?))))
+            .filter_map(|key| {
+                Some((
+                    shared::read(&key),
+                    shared::read(&flows.lookup(&key, MapFlags::ANY).unwrap()?),
+                ))
+            })
             .collect()
     }
 
     /// The counts as the library gives them: no zeros, measurable packets only in the sum.
     fn counts(&self, present: u64) -> BTreeMap<&'static str, u64> {
-        let values = map(&self.object, "rtt_counts").lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let values = map(&self.object, "rtt_cpus")
+            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
+            .unwrap()
+            .unwrap();
         let mut sums = vec![0; (shared::PACKET_VERDICT_COUNT + shared::RTT_COUNTER_COUNT) as usize];
         for value in values {
             for (sum, word) in sums.iter_mut().zip(value.as_chunks::<8>().0) {
@@ -151,7 +233,9 @@ impl Kernel {
         let (verdicts, counters) = sums.split_at(shared::PACKET_VERDICT_COUNT as usize);
         let opened = counters[shared::RTT_COUNT_FLOWS_OPENED as usize];
         let deleted = counters[shared::RTT_COUNT_FLOWS_DELETED as usize];
-        let verdict_names = shared::verdict_names().zip(verdicts.iter().copied()).skip(1);
+        let verdict_names = shared::verdict_names()
+            .zip(verdicts.iter().copied())
+            .skip(1);
         let samples = counters[shared::RTT_COUNT_SAMPLES as usize];
         let mut counts: BTreeMap<_, _> = verdict_names
             .chain(shared::counter_names().zip(counters.iter().copied()))
@@ -165,7 +249,10 @@ impl Kernel {
 }
 
 fn map(object: &Object, name: &str) -> MapHandle {
-    let map = object.maps().find(|map| map.name() == OsStr::new(name)).unwrap();
+    let map = object
+        .maps()
+        .find(|map| map.name() == OsStr::new(name))
+        .unwrap();
     MapHandle::try_from(&map).unwrap()
 }
 
@@ -179,7 +266,9 @@ fn config(settings: &Settings, methods: &[Method]) -> rtt_config {
         expiry: Settings::EXPIRY.as_nanos() as u64,
         seed: SEED,
         per_rtt: settings.per_rtt,
-        methods: methods.iter().fold(0, |bits, method| bits | 1 << *method as u32),
+        methods: methods
+            .iter()
+            .fold(0, |bits, method| bits | 1 << *method as u32),
         slots: settings.slots,
         bucket_mask: BUCKETS - 1,
         has_near_side: settings.has_near_side.into(),
@@ -216,8 +305,13 @@ fn network(network: Network) -> selection_network {
         IpAddr::V4(address) => (address.to_ipv6_mapped(), 32),
         IpAddr::V6(address) => (address, 128),
     };
-    let mask = u128::MAX.checked_shl(unused - u32::from(network.prefix_length())).unwrap_or_default();
-    selection_network { address: address_of(address), mask: address_of(Ipv6Addr::from_bits(mask)) }
+    let mask = u128::MAX
+        .checked_shl(unused - u32::from(network.prefix_length()))
+        .unwrap_or_default();
+    selection_network {
+        address: address_of(address),
+        mask: address_of(Ipv6Addr::from_bits(mask)),
+    }
 }
 
 fn address_of(address: Ipv6Addr) -> flow_address {
@@ -247,7 +341,7 @@ fn decode(bytes: &[u8]) -> Outcome {
     if event.event.sample.direction == 1 {
         traffic.reverse();
     }
-    Outcome::Flow(Flow {
+    Outcome::Flow(Change {
         time_ns,
         flow,
         is_open: u32::from(event.event.type_) == shared::RTT_EVENT_OPEN,
@@ -262,7 +356,7 @@ fn ended(key: &flow_key, flow: &rtt_flow) -> Option<Outcome> {
     if u32::from(flow.flags) & shared::RTT_FLOW_IS_CLOSED != 0 {
         return None;
     }
-    let ended = Flow {
+    let ended = Change {
         time_ns: 0,
         flow: flow_of(key, 0),
         is_open: false,
@@ -304,7 +398,11 @@ fn flow_of(key: &flow_key, direction: u8) -> FlowKey {
         destination: address(&key.high),
         destination_port: key.high_port,
     };
-    if direction == 0 { flow } else { flow.reversed() }
+    if direction == 0 {
+        flow
+    } else {
+        flow.reversed()
+    }
 }
 
 fn place_of(key: &flow_key) -> Place {

@@ -10,7 +10,7 @@ use fathom_record::FlowKey;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Sample(Sample),
-    Flow(Flow),
+    Flow(Change),
 }
 
 /// Where in the stack of tags and tunnels a flow is.
@@ -34,8 +34,9 @@ pub(crate) struct Sample {
     pub(crate) place: Place,
 }
 
+/// A flow that opened or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flow {
+pub(crate) struct Change {
     /// From the start of the vector.
     pub(crate) time_ns: u64,
     pub(crate) flow: FlowKey,
@@ -76,7 +77,10 @@ impl Outcome {
     pub(crate) fn meets(&self, expected: &Self) -> bool {
         match (self, expected) {
             (Self::Flow(own), Self::Flow(expected)) if expected.traffic.is_none() => {
-                Flow { traffic: None, ..*own } == *expected
+                Change {
+                    traffic: None,
+                    ..*own
+                } == *expected
             }
             _ => self == expected,
         }
@@ -92,11 +96,15 @@ fn from_sample(sample: &RttSample, start_ns: u64) -> Sample {
         minimum_ns: sample.min_rtt_ns.map(|minimum| minimum.0),
         is_retransmitted: sample.is_retransmitted.unwrap_or_default(),
         is_loop: sample.is_loop.unwrap_or_default(),
-        place: Place { vlan: sample.vlan, inner_vlan: sample.inner_vlan, tunnel: sample.tunnel },
+        place: Place {
+            vlan: sample.vlan,
+            inner_vlan: sample.inner_vlan,
+            tunnel: sample.tunnel,
+        },
     }
 }
 
-fn from_flow(flow: &RttFlow, start_ns: u64) -> Flow {
+fn from_flow(flow: &RttFlow, start_ns: u64) -> Change {
     let own = Traffic {
         packets: flow.packets,
         bytes: flow.bytes,
@@ -111,18 +119,22 @@ fn from_flow(flow: &RttFlow, start_ns: u64) -> Flow {
         out_of_order: flow.reverse_out_of_order,
         congestion_experienced: flow.reverse_congestion_experienced,
     };
-    Flow {
+    Change {
         time_ns: flow.time.0.wrapping_sub(start_ns),
         flow: flow.flow,
         is_open: flow.event == "open",
         reason: flow.reason,
         traffic: Some([own, reverse]),
-        place: Place { vlan: flow.vlan, inner_vlan: flow.inner_vlan, tunnel: flow.tunnel },
+        place: Place {
+            vlan: flow.vlan,
+            inner_vlan: flow.inner_vlan,
+            tunnel: flow.tunnel,
+        },
     }
     .settled()
 }
 
-impl Flow {
+impl Change {
     /// A flow that is still there at the end is told once, in no direction and at no time that means anything: here the one from the lower
     /// address, and none.
     pub(crate) fn settled(mut self) -> Self {
@@ -143,9 +155,18 @@ impl Run {
     /// Flows that end with the input come in no order: here by their keys.
     pub(crate) fn sort_end(&mut self) {
         let is_end = |outcome: &Outcome| matches!(outcome, Outcome::Flow(flow) if flow.reason == "end of measurement");
-        let first = self.outcomes.iter().position(is_end).unwrap_or(self.outcomes.len());
+        let first = self
+            .outcomes
+            .iter()
+            .position(is_end)
+            .unwrap_or(self.outcomes.len());
         self.outcomes[first..].sort_by_key(|outcome| match outcome {
-            Outcome::Flow(flow) => (flow.flow, flow.place.vlan, flow.place.inner_vlan, flow.place.tunnel),
+            Outcome::Flow(flow) => (
+                flow.flow,
+                flow.place.vlan,
+                flow.place.inner_vlan,
+                flow.place.tunnel,
+            ),
             Outcome::Sample(sample) => (sample.flow, None, None, None),
         });
     }
@@ -157,7 +178,14 @@ impl fmt::Display for Outcome {
         match self {
             Self::Sample(sample) => {
                 let ms = |ns: u64| ns as f64 / 1e6;
-                write!(formatter, "@{} ms = {} {} {} ms", ms(sample.time_ns), sample.method, sample.flow, ms(sample.rtt_ns))?;
+                write!(
+                    formatter,
+                    "@{} ms = {} {} {} ms",
+                    ms(sample.time_ns),
+                    sample.method,
+                    sample.flow,
+                    ms(sample.rtt_ns)
+                )?;
                 if let Some(minimum) = sample.minimum_ns {
                     write!(formatter, " min {} ms", ms(minimum))?;
                 }
@@ -171,7 +199,11 @@ impl fmt::Display for Outcome {
             }
             Self::Flow(flow) => {
                 let what = if flow.is_open { "open" } else { "close" };
-                write!(formatter, "@{} ns = {what} {} by {}{}", flow.time_ns, flow.flow, flow.reason, flow.place)?;
+                write!(
+                    formatter,
+                    "@{} ns = {what} {} by {}{}",
+                    flow.time_ns, flow.flow, flow.reason, flow.place
+                )?;
                 if let Some([own, reverse]) = &flow.traffic {
                     write!(formatter, " {own} / {reverse}")?;
                 }
@@ -188,7 +220,8 @@ impl fmt::Display for Place {
             (Some(only), None) => write!(formatter, " vlan {only}")?,
             _ => {}
         }
-        self.tunnel.map_or(Ok(()), |tunnel| write!(formatter, " tunnel {tunnel}"))
+        self.tunnel
+            .map_or(Ok(()), |tunnel| write!(formatter, " tunnel {tunnel}"))
     }
 }
 
@@ -197,7 +230,11 @@ impl fmt::Display for Traffic {
         write!(
             formatter,
             "packets {} bytes {} retransmitted {} out-of-order {} ce {}",
-            self.packets, self.bytes, self.retransmitted, self.out_of_order, self.congestion_experienced
+            self.packets,
+            self.bytes,
+            self.retransmitted,
+            self.out_of_order,
+            self.congestion_experienced
         )
     }
 }

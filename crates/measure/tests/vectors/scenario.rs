@@ -8,7 +8,7 @@ use fathom_record::{FlowKey, Protocol};
 
 use crate::frame::{self, Frame};
 use crate::hosts::{Ends, Hosts};
-use crate::outcome::{Flow, Outcome, Place, Sample, Traffic};
+use crate::outcome::{Change, Outcome, Place, Sample, Traffic};
 use crate::words::{Problem, Words};
 
 /// A vector, read.
@@ -37,7 +37,11 @@ struct Reader {
 /// # Errors
 /// The number of the line and what is wrong with it.
 pub(crate) fn read(text: &str) -> Result<Scenario, Problem> {
-    let settings = Settings { slots: 4, flows: 4096, ..Settings::files() };
+    let settings = Settings {
+        slots: 4,
+        flows: 4096,
+        ..Settings::files()
+    };
     let scenario = Scenario {
         link: LinkType::ETHERNET,
         settings,
@@ -47,10 +51,16 @@ pub(crate) fn read(text: &str) -> Result<Scenario, Problem> {
         expected: Vec::new(),
         counts: Vec::new(),
     };
-    let mut reader = Reader { scenario, hosts: Hosts::default(), now_ns: 0 };
+    let mut reader = Reader {
+        scenario,
+        hosts: Hosts::default(),
+        now_ns: 0,
+    };
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
-        reader.line(line).map_err(|problem| format!("line {}: {problem}", number + 1))?;
+        reader
+            .line(line)
+            .map_err(|problem| format!("line {}: {problem}", number + 1))?;
     }
     Ok(reader.scenario)
 }
@@ -63,7 +73,12 @@ impl Reader {
         };
         if first.starts_with(|first: char| first.is_ascii_digit()) {
             self.now_ns = words.duration_ns()?;
-            if self.scenario.frames.last().is_some_and(|(before, _)| *before > self.now_ns) {
+            if self
+                .scenario
+                .frames
+                .last()
+                .is_some_and(|(before, _)| *before > self.now_ns)
+            {
                 return Err("the time runs backwards".to_owned());
             }
             let frame = frame::read(&mut words, &self.hosts, self.scenario.link)?;
@@ -92,7 +107,9 @@ impl Reader {
     fn setting(&mut self, words: &mut Words<'_>) -> Result<(), Problem> {
         let settings = &mut self.scenario.settings;
         match words.expect("setting")? {
-            "sample-interval" => settings.sample_interval = Duration::from_nanos(words.duration_ns()?),
+            "sample-interval" => {
+                settings.sample_interval = Duration::from_nanos(words.duration_ns()?);
+            }
             "per-rtt" => settings.per_rtt = words.value("number")?,
             "slots" => settings.slots = words.value("number")?,
             "flows" => settings.flows = words.value("number")?,
@@ -136,11 +153,22 @@ impl Reader {
         if matches!(words.peek(), Some("tcp" | "udp")) {
             words.next();
         }
-        let Ends { source, destination } = self.hosts.ends(words)?;
+        let Ends {
+            source,
+            destination,
+        } = self.hosts.ends(words)?;
         let is_echo = protocol == Protocol::ICMP;
-        let id = if is_echo && words.take("id") { Some(words.value("echo identifier")?) } else { None };
+        let id = if is_echo && words.take("id") {
+            Some(words.value("echo identifier")?)
+        } else {
+            None
+        };
         Ok(FlowKey {
-            protocol: if is_echo && source.is_ipv6() { Protocol::ICMPV6 } else { protocol },
+            protocol: if is_echo && source.is_ipv6() {
+                Protocol::ICMPV6
+            } else {
+                protocol
+            },
             source: source.ip(),
             source_port: id.unwrap_or(source.port()),
             destination: destination.ip(),
@@ -175,10 +203,17 @@ impl Reader {
         Ok(sample)
     }
 
-    fn flow(&self, words: &mut Words<'_>, is_open: bool) -> Result<Flow, Problem> {
+    fn flow(&self, words: &mut Words<'_>, is_open: bool) -> Result<Change, Problem> {
         let flow = self.key(words, Protocol::TCP)?;
         let reason = reason(words)?;
-        let mut own = Flow { time_ns: self.now_ns, flow, is_open, reason, traffic: None, place: Place::default() };
+        let mut own = Change {
+            time_ns: self.now_ns,
+            flow,
+            is_open,
+            reason,
+            traffic: None,
+            place: Place::default(),
+        };
         while let Some(word) = words.next() {
             let [mine, theirs] = own.traffic.get_or_insert_default();
             match word {
@@ -198,7 +233,9 @@ impl Reader {
 }
 
 fn rest(words: &mut Words<'_>) -> String {
-    std::iter::from_fn(|| words.next()).collect::<Vec<_>>().join(" ")
+    std::iter::from_fn(|| words.next())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn link(name: &str) -> Result<LinkType, Problem> {
@@ -216,7 +253,19 @@ fn link(name: &str) -> Result<LinkType, Problem> {
 }
 
 fn reason(words: &mut Words<'_>) -> Result<&'static str, Problem> {
-    let known = ["handshake", "first packet", "FIN", "RST", "new handshake", "timeout", "evicted", "end of measurement"];
+    let known = [
+        "handshake",
+        "first packet",
+        "FIN",
+        "RST",
+        "new handshake",
+        "timeout",
+        "evicted",
+        "end of measurement",
+    ];
+    if !words.take("by") {
+        return Err("\"by\" is missing in front of the reason".to_owned());
+    }
     let mut read = String::new();
     while !known.contains(&read.as_str()) {
         if !read.is_empty() {
@@ -230,8 +279,13 @@ fn reason(words: &mut Words<'_>) -> Result<&'static str, Problem> {
 /// `A/B`: of the direction of the flow, and of the other.
 fn pair<T: std::str::FromStr>(words: &mut Words<'_>) -> Result<(T, T), Problem> {
     let word = words.expect("pair of numbers")?;
-    let read = |text: &str| text.parse().map_err(|_| format!("\"{word}\" is no pair of numbers"));
-    let (own, reverse) = word.split_once('/').ok_or(format!("\"{word}\" is no pair of numbers"))?;
+    let read = |text: &str| {
+        text.parse()
+            .map_err(|_| format!("\"{word}\" is no pair of numbers"))
+    };
+    let (own, reverse) = word
+        .split_once('/')
+        .ok_or(format!("\"{word}\" is no pair of numbers"))?;
     Ok((read(own)?, read(reverse)?))
 }
 

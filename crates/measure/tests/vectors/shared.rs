@@ -14,10 +14,10 @@
 mod bindings;
 
 pub(crate) use bindings::{
-    PACKET_VERDICT_COUNT, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT,
-    RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, flow_address,
-    flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_pending, rtt_traffic, selection,
-    selection_network,
+    PACKET_VERDICT_COUNT, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_SAMPLES,
+    RTT_COUNTER_COUNT, RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_SAMPLE_IS_LOOP,
+    RTT_SAMPLE_RETRANSMITTED, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow,
+    rtt_flow_event, rtt_half, rtt_pending, rtt_traffic, selection, selection_network,
 };
 
 use std::ffi::{CStr, c_char};

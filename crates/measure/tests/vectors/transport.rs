@@ -50,7 +50,10 @@ fn tcp(words: &mut Words<'_>, ends: Ends) -> Result<Vec<u8>, Problem> {
             Some("fin") => header.fin = true,
             Some("rst") => header.rst = true,
             Some("psh") => header.psh = true,
-            Some("seq" | "ack" | "win" | "len" | "ts" | "unaligned-ts" | "sack" | "option-bytes" | "offset" | "dns") => {
+            Some(
+                "seq" | "ack" | "win" | "len" | "ts" | "unaligned-ts" | "sack" | "option-bytes"
+                | "offset" | "dns",
+            ) => {
                 let field = words.expect("field")?;
                 match field {
                     "seq" => header.sequence_number = words.value("sequence number")?,
@@ -78,7 +81,9 @@ fn tcp(words: &mut Words<'_>, ends: Ends) -> Result<Vec<u8>, Problem> {
         words.next();
     }
     options.resize(options.len().next_multiple_of(4), 0);
-    header.set_options_raw(&options).map_err(|error| error.to_string())?;
+    header
+        .set_options_raw(&options)
+        .map_err(|error| error.to_string())?;
     let mut segment = [&header.to_bytes()[..], &payload].concat();
     if let Some(offset) = offset {
         segment[12] = segment[12] & 0x0f | offset << 4;
@@ -127,7 +132,9 @@ fn dns(words: &mut Words<'_>) -> Result<Vec<u8>, Problem> {
 
 /// `initial [v2]`, `handshake [v2]`, `version NUMBER`, or `short SPIN`.
 fn quic(words: &mut Words<'_>) -> Result<Vec<u8>, Problem> {
-    let long = |first: u8, version: u32| [&[first][..], &version.to_be_bytes(), &[4, 1, 2, 3, 4, 0]].concat();
+    let long = |first: u8, version: u32| {
+        [&[first][..], &version.to_be_bytes(), &[4, 1, 2, 3, 4, 0]].concat()
+    };
     let mut packet = match words.expect("kind of QUIC packet")? {
         "initial" if words.take("v2") => long(0xd0, 0x6b33_43cf),
         "initial" => long(0xc0, 1),
@@ -156,5 +163,8 @@ fn echo(words: &mut Words<'_>, ends: Ends) -> Result<(u8, Vec<u8>), Problem> {
     let id: u16 = words.value("echo identifier")?;
     let sequence: u16 = words.value("echo sequence number")?;
     let fields = [u16::from(kind) << 8, 0, id, sequence].map(u16::to_be_bytes);
-    Ok((if is_v4 { 1 } else { 58 }, [fields.as_flattened(), &[0x55; 48]].concat()))
+    Ok((
+        if is_v4 { 1 } else { 58 },
+        [fields.as_flattened(), &[0x55; 48]].concat(),
+    ))
 }

@@ -14,7 +14,9 @@ pub(crate) struct Words<'a> {
 impl<'a> Words<'a> {
     /// All words of `line`.
     pub(crate) fn new(line: &'a str) -> Self {
-        Self { words: line.split_whitespace().peekable() }
+        Self {
+            words: line.split_whitespace().peekable(),
+        }
     }
 
     /// The next word, if there is one.
@@ -24,7 +26,9 @@ impl<'a> Words<'a> {
 
     /// The next word, which must be there; `what` says what it would have been.
     pub(crate) fn expect(&mut self, what: &str) -> Result<&'a str, Problem> {
-        self.words.next().ok_or_else(|| format!("{what} is missing at the end of the line"))
+        self.words
+            .next()
+            .ok_or_else(|| format!("{what} is missing at the end of the line"))
     }
 
     /// The next word without taking it.
@@ -67,7 +71,11 @@ impl<'a> Words<'a> {
         let mut digit_ns = scale;
         for digit in fraction.chars() {
             digit_ns /= 10;
-            time_ns += u64::from(digit.to_digit(10).ok_or(format!("\"{number}\" is no time"))?) * digit_ns;
+            time_ns += u64::from(
+                digit
+                    .to_digit(10)
+                    .ok_or(format!("\"{number}\" is no time"))?,
+            ) * digit_ns;
         }
         Ok(time_ns)
     }
@@ -87,6 +95,8 @@ impl<'a> Words<'a> {
 
     /// Refuses words that nobody has read.
     pub(crate) fn end(&mut self) -> Result<(), Problem> {
-        self.next().map_or(Ok(()), |word| Err(format!("\"{word}\" is not understood here")))
+        self.next().map_or(Ok(()), |word| {
+            Err(format!("\"{word}\" is not understood here"))
+        })
     }
 }

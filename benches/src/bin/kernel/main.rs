@@ -1,0 +1,148 @@
+//! What a packet costs in the kernel, over an empty program and against one that only parses and looks an entry up.
+
+mod programs;
+mod scenario;
+mod shared;
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use clap::Parser;
+use fathom_benches::summary::{Row, conclude, median};
+use fathom_measure::rtt::Settings;
+
+use programs::{Contender, Programs};
+use scenario::{Scenario, Step};
+
+/// The most that the target allows, as a multiple of the reference.
+const MOST_RATIO: f64 = 1.3;
+
+/// Measure what fathom's program costs a packet, by `BPF_PROG_TEST_RUN` (needs root).
+///
+/// An empty program, a reference that parses the packet and looks its flow up in the same map, and the production program take
+/// turns; all of them first change a field of the packet, so that it is a new one each time. Figures are nanoseconds a packet
+/// over the empty program; the ratio is formed within each round.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Packets of each program in each round.
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..=2_000_000))]
+    packets: u32,
+    /// Rounds; the median counts.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// Append the row of the summary table to this file.
+    #[arg(long)]
+    summary: Option<PathBuf>,
+}
+
+/// Nanoseconds over the empty program.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    clock_ns: f64,
+    reference_ns: f64,
+    production_ns: f64,
+    ratio: f64,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: loading BPF programs needs root");
+        return Ok(());
+    }
+    let defaults = Settings::live();
+    println!(
+        "{} packets a program and round, {} rounds, medians; ns a packet over an empty program",
+        arguments.packets, arguments.rounds
+    );
+    println!(
+        "{:44} {:>10} {:>10} {:>7}",
+        "packet", "reference", "fathom", "ratio"
+    );
+    let mut clock_ns = Vec::new();
+    let mut target = None;
+    let programs = Programs::load(&defaults)?;
+    for scenario in Scenario::all() {
+        let cost = measure(&programs, &scenario, &arguments)?;
+        print(scenario.name, &cost);
+        clock_ns.push(cost.clock_ns);
+        target = target.or(Some(cost));
+    }
+    let with_events = Settings {
+        has_events: true,
+        ..defaults
+    };
+    let scenario = Scenario::known_value();
+    drop(programs);
+    let cost = measure(&Programs::load(&with_events)?, &scenario, &arguments)?;
+    print(&format!("{}, --events", scenario.name), &cost);
+    println!("bpf_ktime_get_ns: {:.1} ns", median(clock_ns));
+    println!("--aggregate changes nothing in the kernel.");
+    ensure!(target.is_some(), "there is no scenario");
+    let rows: Vec<Row> = target.iter().map(row).collect();
+    conclude(&rows, arguments.summary.as_deref())
+}
+
+fn print(name: &str, cost: &Cost) {
+    println!(
+        "{name:44} {:>10.1} {:>10.1} {:>7.2}",
+        cost.reference_ns, cost.production_ns, cost.ratio
+    );
+}
+
+fn row(cost: &Cost) -> Row {
+    Row {
+        what: "kernel, TCP data with a known TSval, over an empty program".to_owned(),
+        target: format!(
+            "at most {MOST_RATIO} of a program that only parses and looks one LRU entry up"
+        ),
+        measured: format!(
+            "{:.2} ({:.0} ns and {:.0} ns)",
+            cost.ratio, cost.production_ns, cost.reference_ns
+        ),
+        is_reached: cost.ratio <= MOST_RATIO,
+    }
+}
+
+/// Runs all contenders over a packet, in turns.
+fn measure(
+    programs: &Programs,
+    scenario: &Scenario,
+    arguments: &Arguments,
+) -> anyhow::Result<Cost> {
+    programs.set_steps(&[Step::default(); 2])?;
+    for frame in &scenario.before {
+        programs.run(Contender::Production, frame, 1)?;
+    }
+    programs.set_steps(&scenario.steps)?;
+    let mut costs = Vec::new();
+    // The first round warms up.
+    for round in 0..=arguments.rounds {
+        let frame = scenario.frame_after(round.wrapping_mul(arguments.packets));
+        let run = |contender| programs.run(contender, &frame, arguments.packets);
+        let empty_ns = run(Contender::Empty)?.packet_ns;
+        let reference = run(Contender::Reference)?;
+        let production_ns = run(Contender::Production)?.packet_ns - empty_ns;
+        let clock_ns = run(Contender::Clock)?.packet_ns - empty_ns;
+        ensure!(
+            round == 0 || reference.has_flow() == scenario.has_flow,
+            "{}: the flow is {}in the table",
+            scenario.name,
+            if reference.has_flow() { "" } else { "not " }
+        );
+        let reference_ns = reference.packet_ns - empty_ns;
+        costs.push(Cost {
+            clock_ns,
+            reference_ns,
+            production_ns,
+            ratio: production_ns / reference_ns,
+        });
+    }
+    let of = |figure: fn(&Cost) -> f64| median(costs[1..].iter().map(figure));
+    Ok(Cost {
+        clock_ns: of(|cost| cost.clock_ns),
+        reference_ns: of(|cost| cost.reference_ns),
+        production_ns: of(|cost| cost.production_ns),
+        ratio: of(|cost| cost.ratio),
+    })
+}

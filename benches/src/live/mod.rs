@@ -1,0 +1,63 @@
+//! The `fathom` binary on a live interface, fed with connections that a benchmark makes up: what it takes, and what it gives.
+
+mod exchange;
+mod measured;
+mod memory;
+
+pub use exchange::{Answers, Exchanges};
+pub use measured::{Finished, Measured};
+pub use memory::{KernelObject, Memory};
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use fathom_lab::Namespace;
+
+/// The interface on which fathom measures.
+pub const INTERFACE: &str = "eth0";
+const SENDING_INTERFACE: &str = "gen0";
+
+/// Two namespaces joined by a veth pair: packets sent in one arrive in the other, whose hosts they are not meant for.
+#[derive(Debug)]
+pub struct Bench {
+    sender: Namespace,
+    observer: Namespace,
+}
+
+impl Bench {
+    /// Sets both up.
+    ///
+    /// # Errors
+    /// Without the privileges that namespaces need.
+    pub fn new() -> anyhow::Result<Self> {
+        let sender = Namespace::new("sender")?;
+        let observer = Namespace::new("observer")?;
+        sender.connect(SENDING_INTERFACE, &observer, INTERFACE)?;
+        sender.set_offloads(SENDING_INTERFACE, false)?;
+        observer.set_offloads(INTERFACE, false)?;
+        Ok(Self { sender, observer })
+    }
+
+    /// Starts `fathom rtt -i eth0 --format json` with more options; what it prints goes to the file `output`.
+    ///
+    /// # Errors
+    /// When it does not come so far as to measure; then with what it said.
+    pub fn measure(
+        &self,
+        fathom: &std::path::Path,
+        options: &[&str],
+        output: PathBuf,
+    ) -> anyhow::Result<Measured> {
+        Measured::start(&self.observer, fathom, options, output)
+    }
+
+    /// Makes connections up whose packets all arrive at fathom's interface.
+    ///
+    /// # Errors
+    /// When the kernel gives no socket for it.
+    pub fn exchanges(&self, flows: u32, answers: Answers) -> anyhow::Result<Exchanges> {
+        self.sender
+            .enter(|| Exchanges::open(SENDING_INTERFACE, flows, answers))?
+            .context("open a socket to send frames with")
+    }
+}

@@ -1,0 +1,96 @@
+//! Rows of the table in which a benchmark run ends.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+
+/// What was asked, and what was measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// What was measured, in a few words.
+    pub what: String,
+    /// What must be reached, in words.
+    pub target: String,
+    /// The figure, with its unit.
+    pub measured: String,
+    /// Whether it is reached.
+    pub is_reached: bool,
+}
+
+impl Row {
+    /// The row in Markdown.
+    ///
+    /// ```
+    /// use fathom_benches::summary::Row;
+    ///
+    /// let row = Row { what: "memory".into(), target: "at most 40 MB".into(), measured: "34.8 MB".into(), is_reached: true };
+    /// assert_eq!(row.markdown(), "| memory | at most 40 MB | 34.8 MB | reached |");
+    /// ```
+    pub fn markdown(&self) -> String {
+        let verdict = if self.is_reached { "reached" } else { "MISSED" };
+        format!(
+            "| {} | {} | {} | {verdict} |",
+            self.what, self.target, self.measured
+        )
+    }
+}
+
+/// Prints the rows, and appends them to the file `path` if there is one.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn conclude(rows: &[Row], path: Option<&Path>) -> anyhow::Result<()> {
+    let lines: Vec<String> = rows.iter().map(Row::markdown).collect();
+    for line in &lines {
+        println!("{line}");
+    }
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let append = || {
+        let mut file = File::options().create(true).append(true).open(path)?;
+        lines.iter().try_for_each(|line| writeln!(file, "{line}"))
+    };
+    append().with_context(|| format!("cannot append to {}", path.display()))
+}
+
+/// The middle one of the values, or the mean of the two in the middle; not a number if there are none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    match (values.len(), values.len() / 2) {
+        (0, _) => f64::NAN,
+        (length, middle) if length % 2 == 1 => values[middle],
+        (_, middle) => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_is_the_middle() {
+        assert!(median([]).is_nan());
+        assert!((median([3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median([4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rows_are_appended() {
+        let path = std::env::temp_dir().join(format!("fathom-summary-{}.md", std::process::id()));
+        let row = Row {
+            what: "a".to_owned(),
+            target: "b".to_owned(),
+            measured: "c".to_owned(),
+            is_reached: false,
+        };
+        conclude(std::slice::from_ref(&row), Some(&path)).unwrap();
+        conclude(&[row], Some(&path)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text, "| a | b | c | MISSED |\n".repeat(2));
+    }
+}

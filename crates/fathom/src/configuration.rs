@@ -1,0 +1,90 @@
+//! Where options come from: the command line, then the environment, then a file, then their defaults. All three derive from the
+//! declarations in [`arguments`](crate::arguments), which nothing here repeats.
+
+mod file;
+mod sources;
+mod template;
+
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use crate::arguments::Arguments;
+use crate::failure::WrongUsage;
+use crate::output::Output;
+
+/// Options that a configuration file or the environment cannot hold: they ask for something once.
+const ASKED_FOR_ONCE: [&str; 3] = ["config", "print-config", "help"];
+
+/// The options of this run. Ends the process when they are wrong, or ask for help.
+///
+/// # Errors
+/// When the configuration file cannot be read or is wrong.
+pub(crate) fn arguments() -> anyhow::Result<Arguments> {
+    let command = command();
+    let mut matches = command.clone().get_matches();
+    if let Some(path) = config_of(&matches) {
+        matches = file::apply(command, &path)?.get_matches();
+    }
+    let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    sources::settle(&mut arguments, &matches).map_err(WrongUsage::error)?;
+    Ok(arguments)
+}
+
+fn config_of(matches: &ArgMatches) -> Option<PathBuf> {
+    let path: Option<&PathBuf> = matches.get_one("config");
+    path.cloned()
+}
+
+/// The declared command, with an environment variable for every option.
+pub(crate) fn command() -> Command {
+    Arguments::command()
+        .mut_args(with_variable)
+        .mut_subcommands(|command| command.mut_args(with_variable))
+}
+
+fn with_variable(argument: Arg) -> Arg {
+    let Some(name) = argument.get_long() else {
+        return argument;
+    };
+    if ASKED_FOR_ONCE[1..].contains(&name) {
+        return argument;
+    }
+    let variable = format!("FATHOM_{}", name.to_ascii_uppercase().replace('-', "_"));
+    let argument = argument.env(variable).hide_env_values(true);
+    if is_flag(&argument) {
+        argument.value_parser(BoolishValueParser::new())
+    } else {
+        argument
+    }
+}
+
+fn is_flag(argument: &Arg) -> bool {
+    matches!(argument.get_action(), ArgAction::SetTrue)
+}
+
+/// What a configuration file may set of a command, by long name.
+fn configurable(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
+    command
+        .get_opts()
+        .filter_map(|argument| Some((argument.get_long()?, argument)))
+        .filter(|(name, _)| !ASKED_FOR_ONCE.contains(name))
+}
+
+/// The commands that have a table in a configuration file.
+fn tables(command: &Command) -> impl Iterator<Item = &Command> {
+    command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set() && configurable(command).next().is_some())
+}
+
+/// Prints a configuration file with the defaults of one command.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn print(table: &str) -> anyhow::Result<()> {
+    let mut output = Output::text()?;
+    output.put_text(&template::template(&command(), table));
+    output.flush()
+}

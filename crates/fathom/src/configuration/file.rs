@@ -1,0 +1,169 @@
+//! A configuration file: checked against the declarations, then their defaults.
+
+use std::path::Path;
+
+use anyhow::Context;
+use clap::Command;
+use toml::{Table, Value};
+
+use super::{configurable, is_flag, tables};
+use crate::failure::WrongUsage;
+
+/// Makes the values of the file the defaults of the options that they name.
+pub(super) fn apply(command: Command, path: &Path) -> anyhow::Result<Command> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+    with_defaults(command, &text).map_err(|problem| {
+        WrongUsage::error(format!(
+            "in the configuration file {}: {problem}",
+            path.display()
+        ))
+    })
+}
+
+/// As [`apply`], of the text of a file.
+pub(super) fn with_defaults(mut command: Command, text: &str) -> Result<Command, String> {
+    let file: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.to_string())?;
+    for (table, keys) in file {
+        let keys = keys_of(&command, &table, keys)?;
+        for (key, value) in keys {
+            command = with_default(command, &table, &key, &value)?;
+        }
+    }
+    Ok(command)
+}
+
+fn keys_of(command: &Command, table: &str, value: Value) -> Result<Table, String> {
+    let known: Vec<_> = tables(command)
+        .map(|command| format!("[{}]", command.get_name()))
+        .collect();
+    let known = known.join(" and ");
+    match value {
+        Value::Table(keys) if tables(command).any(|command| command.get_name() == table) => {
+            Ok(keys)
+        }
+        Value::Table(_) => Err(format!("there is no table [{table}]: there may be {known}")),
+        _ => Err(format!(
+            "`{table}` stands in no table: it belongs under {known}"
+        )),
+    }
+}
+
+fn with_default(
+    command: Command,
+    table: &str,
+    key: &str,
+    value: &Value,
+) -> Result<Command, String> {
+    let declared = tables(&command)
+        .find(|command| command.get_name() == table)
+        .and_then(|command| configurable(command).find(|(name, _)| *name == key));
+    let Some((_, argument)) = declared else {
+        return Err(format!(
+            "[{table}] has no key `{key}`: there may be {}",
+            known_keys(&command, table)
+        ));
+    };
+    let wrong = |why: String| format!("[{table}] {key}: {why}");
+    let id = argument.get_id().clone();
+    let values = if is_flag(argument) {
+        let is_set = value
+            .as_bool()
+            .ok_or_else(|| wrong("it is true or false".to_owned()))?;
+        vec![is_set.to_string()]
+    } else {
+        texts_of(value).map_err(wrong)?
+    };
+    if !is_flag(argument) {
+        check(&command, table, key, &values).map_err(wrong)?;
+    }
+    Ok(command.mut_subcommand(table, |command| {
+        command.mut_arg(id, |argument| argument.default_values(values))
+    }))
+}
+
+fn known_keys(command: &Command, table: &str) -> String {
+    let command = tables(command).find(|command| command.get_name() == table);
+    let names = command
+        .into_iter()
+        .flat_map(configurable)
+        .map(|(name, _)| name);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// The value as it would be written on the command line.
+fn texts_of(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::String(text) => Ok(vec![text.clone()]),
+        Value::Integer(number) => Ok(vec![number.to_string()]),
+        Value::Float(number) => Ok(vec![number.to_string()]),
+        Value::Boolean(answer) => Ok(vec![answer.to_string()]),
+        Value::Array(values) => {
+            let texts: Result<Vec<_>, _> = values.iter().map(texts_of).collect();
+            Ok(texts?.concat())
+        }
+        Value::Datetime(_) | Value::Table(_) => Err(format!("it cannot be a {}", value.type_str())),
+    }
+}
+
+/// Would the command line take these values? A default that it would not take is a bug to clap.
+fn check(command: &Command, table: &str, key: &str, values: &[String]) -> Result<(), String> {
+    let program = [command.get_name().to_owned(), table.to_owned()];
+    let options = values.iter().map(|value| format!("--{key}={value}"));
+    let parsed = command
+        .clone()
+        .try_get_matches_from(program.into_iter().chain(options));
+    parsed.map(drop).map_err(|error| {
+        let told = error.to_string();
+        let first = told
+            .split("\n\nFor more information")
+            .next()
+            .unwrap_or_default();
+        first.trim().trim_start_matches("error: ").to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command as Chosen, RttArguments};
+    use crate::configuration::command;
+
+    fn rtt(text: &str, options: &[&str]) -> Result<RttArguments, String> {
+        let line = ["fathom", "rtt"].iter().chain(options);
+        let matches = with_defaults(command(), text)?.get_matches_from(line);
+        match Arguments::from_arg_matches(&matches).unwrap().command {
+            Chosen::Rtt(arguments) => Ok(*arguments),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_sets_what_the_command_line_does_not() {
+        let text = "[rtt]\ninterface = [\"eth0\", \"eth1\"]\nflows = 1000\nxdp = true\nsample-interval = \"7ms\"\nport = [53, 443]";
+        let arguments = rtt(text, &["--flows", "2000"]).unwrap();
+        assert_eq!(arguments.interface, ["eth0", "eth1"]);
+        assert_eq!(arguments.bounds.flows, Some(2000));
+        assert_eq!(arguments.selection.port, [53, 443]);
+        assert!(arguments.xdp);
+        let interval = arguments.sampling.sample_interval.unwrap();
+        assert_eq!(interval, std::time::Duration::from_millis(7));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_is_known() {
+        let wrong = |text: &str| rtt(text, &[]).unwrap_err();
+        assert!(wrong("[rtt]\nflow = 1").contains("no key `flow`: there may be interface, xdp"));
+        assert!(wrong("[rrt]\n").contains("no table [rrt]: there may be [rtt] and [doctor]"));
+        assert!(wrong("flows = 1").contains("`flows` stands in no table"));
+        assert!(wrong("[rtt]\nflows = 1").contains("1 is not in 64..=67108864"));
+        assert!(wrong("[rtt]\nxdp = 1").contains("it is true or false"));
+        assert!(wrong("[rtt]\nby = {}").contains("it cannot be a table"));
+        assert!(wrong("[rtt\n").contains("line 1"));
+        assert!(wrong("[rtt]\nconfig = \"x\"").contains("no key `config`"));
+    }
+}

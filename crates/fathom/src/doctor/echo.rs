@@ -1,0 +1,79 @@
+//! Are capture files measured? Two packets are, to see it.
+
+use fathom_measure::rtt::{Engine, Report, Settings};
+use fathom_measure::{Error, Replay};
+
+use super::{Checks, Verdict};
+
+/// The delay that is in the capture, in microseconds.
+const DELAY_US: u32 = 20_000;
+
+pub(super) fn examine(checks: &mut Checks) {
+    match measured_us() {
+        Ok(us) if us == [u64::from(DELAY_US)] => {
+            checks.can_measure = true;
+            checks.add(
+                "rtt",
+                "capture files",
+                Verdict::Ok,
+                "an echo and its reply were measured; this needs no privileges",
+            );
+        }
+        Ok(other) => {
+            let found = format!("an echo that took {DELAY_US} us gave {other:?}");
+            checks
+                .add("rtt", "capture files", Verdict::No, found)
+                .remedy("report this as an error of fathom");
+        }
+        Err(error) => {
+            let found = format!("{:#}", anyhow::Error::new(error));
+            checks
+                .add("rtt", "capture files", Verdict::No, found)
+                .remedy("report this as an error of fathom");
+        }
+    }
+}
+
+fn measured_us() -> Result<Vec<u64>, Error> {
+    let mut found = Vec::new();
+    let mut engine = Engine::new(&Settings::files(), 1)?;
+    let mut replay = Replay::from_reader("self-test", std::io::Cursor::new(capture()))?;
+    let mut report = |report| {
+        if let Report::Sample(sample) = report {
+            found.push(sample.rtt_ns.0 / 1000);
+        }
+    };
+    while replay.run(&mut engine, &mut report).is_none() {}
+    Ok(found)
+}
+
+/// A pcap file of bare IP: an echo request and its reply.
+fn capture() -> Vec<u8> {
+    const RAW_IP: u32 = 101;
+    const MAX_BYTES: u32 = 65_535;
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4, 2 | 4 << 16, 0, 0, MAX_BYTES, RAW_IP] {
+        file.extend(u32::to_le_bytes(word));
+    }
+    let (client, server) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+    let packets = [
+        (0, echo(8, client, server)),
+        (DELAY_US, echo(0, server, client)),
+    ];
+    for (time_us, packet) in packets {
+        let length = packet.len() as u32;
+        for word in [1, time_us, length, length] {
+            file.extend(u32::to_le_bytes(word));
+        }
+        file.extend(packet);
+    }
+    file
+}
+
+/// An IPv4 packet with an ICMP header, identifier 1, sequence 1. The checksums are not looked at.
+fn echo(kind: u8, source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
+    const LENGTH: u8 = 28;
+    let start = [0x45, 0, 0, LENGTH, 0, 0, 0, 0, 64, 1, 0, 0];
+    let icmp = [kind, 0, 0, 0, 0, 1, 0, 1];
+    [&start[..], &source, &destination, &icmp].concat()
+}

@@ -1,0 +1,104 @@
+//! Are interfaces measured? The programs are loaded, and attached to the loopback interface for a moment.
+
+use fathom_measure::Error;
+use fathom_measure::live::{self, Live, Options};
+use fathom_measure::rtt::Settings;
+
+use super::{Checks, Verdict};
+
+const LOOPBACK: &str = "lo";
+
+pub(super) fn examine(checks: &mut Checks) {
+    // The default measurement, but for the room: this one is over at once.
+    let settings = Settings {
+        flows: 1024,
+        ..Settings::live()
+    };
+    if let Err(error) = live::probe(&settings) {
+        refused(checks, "interfaces", &error);
+        return;
+    }
+    checks.add(
+        "rtt",
+        "interfaces",
+        Verdict::Ok,
+        "the kernel takes the programs",
+    );
+    attaching(checks, &settings);
+    interfaces(checks);
+}
+
+fn attaching(checks: &mut Checks, settings: &Settings) {
+    let start = |has_xdp| {
+        let interfaces = vec![LOOPBACK.to_owned()];
+        let options = Options {
+            interfaces,
+            has_xdp,
+            settings: settings.clone(),
+        };
+        Live::start(&options).map(|live| live.describe().collect::<String>())
+    };
+    match start(false) {
+        Ok(way) if way.contains("tcx") => {
+            checks.can_measure = true;
+            checks.add("rtt", "attaching", Verdict::Ok, way);
+        }
+        Ok(way) => {
+            checks.can_measure = true;
+            checks
+                .add("rtt", "attaching", Verdict::Note, way)
+                .remedy("nothing must be done; from Linux 6.6 on tcx links are used, which go with the process that made them");
+        }
+        Err(error) => refused(checks, "attaching", &error),
+    }
+    match start(true) {
+        Ok(way) => {
+            checks.add("rtt", "attaching with --xdp", Verdict::Ok, way);
+        }
+        Err(error) => refused(checks, "attaching with --xdp", &error),
+    }
+}
+
+fn interfaces(checks: &mut Checks) {
+    for name in live::interface_names() {
+        let subject = format!("interface {name}");
+        match live::examine(&name) {
+            Ok(()) => {
+                checks.add(
+                    "rtt",
+                    &subject,
+                    Verdict::Ok,
+                    format!("fathom rtt -i {name}"),
+                );
+            }
+            Err(error) => refused(checks, &subject, &error),
+        }
+    }
+}
+
+fn refused(checks: &mut Checks, subject: &str, error: &Error) {
+    match error {
+        Error::Unsupported {
+            needs,
+            found,
+            remedy,
+        } => {
+            checks
+                .add("rtt", subject, Verdict::No, format!("{needs}, but {found}"))
+                .remedy(remedy);
+        }
+        error => {
+            checks
+                .add("rtt", subject, Verdict::No, chain(error))
+                .remedy("see what the machine lacks, above");
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}

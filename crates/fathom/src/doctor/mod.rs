@@ -1,0 +1,161 @@
+//! `fathom doctor`: what this kernel, these privileges and this machine allow, and what to do about the rest.
+
+mod echo;
+#[cfg(feature = "live")]
+mod live;
+mod machine;
+mod report;
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fathom_record::{Time, record};
+
+use crate::arguments::{DoctorArguments, DoctorFormat};
+use crate::output::{Output, OutputFormat};
+
+record! {
+    /// What was found out about one thing that measuring needs.
+    #[record = "check"]
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct Check {
+        /// When it was found out.
+        pub time: Time,
+        /// `machine`, or the measurement that it is about.
+        #[field(bare)]
+        pub about: &'static str,
+        /// What was looked at.
+        #[field(bare)]
+        pub subject: String,
+        /// `ok`; `note` when it works, but not as well as it could; `no` when it does not.
+        #[field(bare)]
+        pub verdict: &'static str,
+        /// What was found.
+        #[field(bare)]
+        pub found: String,
+        /// What to do about it.
+        #[field(bare)]
+        pub remedy: Option<String>,
+    }
+}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    Note,
+    No,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::No => "no",
+        }
+    }
+}
+
+/// Checks, as they are found.
+struct Checks {
+    time: Time,
+    list: Vec<Check>,
+    /// Is there a measurement that can run?
+    can_measure: bool,
+}
+
+impl Checks {
+    fn add(
+        &mut self,
+        about: &'static str,
+        subject: &str,
+        verdict: Verdict,
+        found: impl Into<String>,
+    ) -> &mut Check {
+        self.list.push(Check {
+            time: self.time,
+            about,
+            subject: subject.to_owned(),
+            verdict: verdict.name(),
+            found: found.into(),
+            remedy: None,
+        });
+        // There is one: it was just added.
+        let last = self.list.len() - 1;
+        &mut self.list[last]
+    }
+}
+
+impl Check {
+    fn remedy(&mut self, remedy: impl Into<String>) {
+        self.remedy = Some(remedy.into());
+    }
+}
+
+/// Looks, and tells; the status is 1 when nothing can be measured.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
+    let checks = examine();
+    let format = match arguments.format {
+        DoctorFormat::Text => OutputFormat::Text,
+        DoctorFormat::Json => OutputFormat::Json,
+        DoctorFormat::Csv => OutputFormat::Csv,
+    };
+    let mut output = Output::open(None, format)?;
+    if format.is_for_programs() {
+        checks.list.iter().for_each(|check| output.put(check));
+    } else {
+        output.put_text(&report::report(&checks.list));
+    }
+    output.flush()?;
+    Ok(if checks.can_measure {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn examine() -> Checks {
+    let since_1970 = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let mut checks = Checks {
+        time: Time(u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)),
+        list: Vec::new(),
+        can_measure: false,
+    };
+    machine::examine(&mut checks);
+    echo::examine(&mut checks);
+    #[cfg(feature = "live")]
+    live::examine(&mut checks);
+    #[cfg(not(feature = "live"))]
+    checks
+        .add(
+            "rtt",
+            "interfaces",
+            Verdict::No,
+            "this fathom was built for capture files only",
+        )
+        .remedy("build it with the feature `live`");
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captures_can_always_be_measured() {
+        let checks = examine();
+        assert!(checks.can_measure);
+        let files = checks
+            .list
+            .iter()
+            .find(|check| check.subject == "capture files")
+            .unwrap();
+        assert_eq!(files.verdict, "ok");
+    }
+}

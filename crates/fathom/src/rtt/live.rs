@@ -1,0 +1,241 @@
+//! Measuring on interfaces, until there is none left or the user has seen enough.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fathom_measure::live::{Live, Options};
+use fathom_measure::rtt::{Aggregation, Report};
+use fathom_measure::{Aggregator, Counts};
+use fathom_record::{Nanoseconds, Time};
+
+use super::summary::say_summary;
+use super::view::View;
+use crate::arguments::RttArguments;
+use crate::failure::say;
+use crate::signals::Signals;
+
+/// The longest wait for samples: as long may a line wait before it is written.
+const POLL: Duration = Duration::from_millis(50);
+/// Between looks through the table of flows.
+const SWEEP: Duration = Duration::from_secs(5);
+/// Between looks for interfaces that are gone.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Measures on the interfaces that were named.
+///
+/// # Errors
+/// When the kernel refuses, an interface does not exist, or the output cannot be written.
+pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let live = Live::start(&Options {
+        interfaces: arguments.interface.clone(),
+        has_xdp: arguments.xdp,
+        settings: arguments.settings_for_interfaces(),
+    })?;
+    if arguments.verbose {
+        for line in live.describe() {
+            say!("{line}");
+        }
+    }
+    let mut session = Session {
+        live,
+        view: View::open(arguments)?,
+        intervals: arguments.aggregation().map(Intervals::new),
+        sweep: Every::new(SWEEP),
+        look: Every::new(LOOK),
+    };
+    let end = arguments
+        .duration
+        .and_then(|duration| begin.checked_add(duration));
+    let ended = session.measure(end, signals);
+    let counts = ended.and_then(|()| session.finish());
+    // Gives the terminal back before anything is said.
+    drop(session.view);
+    say_summary(&counts?, begin.elapsed());
+    Ok(())
+}
+
+struct Session {
+    live: Live,
+    view: View,
+    intervals: Option<Intervals>,
+    sweep: Every,
+    look: Every,
+}
+
+impl Session {
+    fn measure(&mut self, end: Option<Instant>, signals: &Signals) -> anyhow::Result<()> {
+        while self.live.has_interfaces() && !signals.should_stop() {
+            let now = Instant::now();
+            if end.is_some_and(|end| now >= end) {
+                break;
+            }
+            self.read(self.wait(now, end))?;
+            let now = Instant::now();
+            if self
+                .intervals
+                .as_ref()
+                .is_some_and(|intervals| intervals.is_over(now))
+            {
+                self.end_interval(now)?;
+            }
+            if self.sweep.is_due(now) {
+                self.look_through()?;
+            }
+            if self.look.is_due(now) {
+                for name in self.live.departed() {
+                    self.view
+                        .say(format!("{name} has disappeared: it is no longer measured"));
+                }
+            }
+            if !self.view.refresh(&self.live, signals)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Until the next thing to do.
+    fn wait(&self, now: Instant, end: Option<Instant>) -> Duration {
+        let next = self.intervals.as_ref().map(|intervals| intervals.end);
+        let next = next.into_iter().chain(end).min();
+        next.map_or(POLL, |next| next.saturating_duration_since(now).min(POLL))
+    }
+
+    fn read(&mut self, timeout: Duration) -> anyhow::Result<()> {
+        let Self {
+            live,
+            view,
+            intervals,
+            ..
+        } = self;
+        live.poll(timeout, &mut |report| {
+            take(report, view, intervals.as_mut());
+        })?;
+        Ok(())
+    }
+
+    fn look_through(&mut self) -> anyhow::Result<()> {
+        let Self {
+            live,
+            view,
+            intervals,
+            ..
+        } = self;
+        let aggregator = intervals
+            .as_mut()
+            .map(|intervals| &mut intervals.aggregator);
+        live.sweep(aggregator, &mut |report| take(report, view, None))?;
+        Ok(())
+    }
+
+    fn end_interval(&mut self, now: Instant) -> anyhow::Result<()> {
+        self.look_through()?;
+        let Self {
+            live,
+            view,
+            intervals,
+            ..
+        } = self;
+        if let Some(intervals) = intervals {
+            let time = wall_clock();
+            for record in intervals.finish(now, time) {
+                view.put(&record);
+            }
+            view.put_counts(&live.counts()?, time);
+        }
+        Ok(())
+    }
+
+    /// What is still in the kernel, then the last counts.
+    fn finish(&mut self) -> anyhow::Result<Counts> {
+        self.read(Duration::ZERO)?;
+        self.look_through()?;
+        let counts = self.live.counts()?;
+        if self.intervals.is_some() {
+            self.end_interval(Instant::now())?;
+        } else if self.view.is_for_programs() {
+            self.view.put_counts(&counts, wall_clock());
+        }
+        self.view.flush()?;
+        Ok(counts)
+    }
+}
+
+/// A sample goes to the aggregator if there is one, everything else is shown.
+fn take(report: Report, view: &mut View, intervals: Option<&mut Intervals>) {
+    match intervals {
+        Some(intervals) if matches!(report, Report::Sample(_)) => {
+            intervals.aggregator.on_report(&report);
+        }
+        _ => view.take(&report),
+    }
+}
+
+fn wall_clock() -> Time {
+    let since_1970 = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Time(u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Intervals of aggregation, by the clock.
+struct Intervals {
+    aggregator: Aggregator,
+    length: Duration,
+    begin: Instant,
+    end: Instant,
+}
+
+impl Intervals {
+    fn new(aggregation: Aggregation) -> Self {
+        let begin = Instant::now();
+        Self {
+            aggregator: Aggregator::new(aggregation),
+            length: aggregation.interval,
+            begin,
+            end: begin + aggregation.interval,
+        }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now >= self.end
+    }
+
+    /// The records of the time since the last end, with its true length.
+    fn finish(&mut self, now: Instant, time: Time) -> Vec<fathom_measure::rtt::RttAggregate> {
+        let length = now.saturating_duration_since(self.begin);
+        let length = Nanoseconds(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
+        self.begin = now;
+        while self.end <= now {
+            self.end += self.length;
+        }
+        let mut records = self.aggregator.finish_interval(time);
+        for record in &mut records {
+            record.interval_ns = length;
+        }
+        records
+    }
+}
+
+/// Something to do again and again.
+struct Every {
+    period: Duration,
+    next: Instant,
+}
+
+impl Every {
+    fn new(period: Duration) -> Self {
+        Self {
+            period,
+            next: Instant::now() + period,
+        }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now + self.period;
+        }
+        is_due
+    }
+}

@@ -1,0 +1,111 @@
+//! From options to what the measurement takes.
+
+use std::time::Duration;
+
+use fathom_measure::Selection;
+use fathom_measure::rtt::{Aggregation, MethodSet, Settings};
+
+use crate::arguments::{Bounds, RttArguments};
+use crate::output::{Output, OutputFormat};
+
+/// Bytes of a flow that has no slots: its key, its state, and what the table adds.
+const FLOW_BYTES: u64 = 320;
+/// Bytes of a slot, one for each direction.
+const SLOT_BYTES: u64 = 32;
+/// Slots that a flow of a file has on average; there are few that need many.
+const FILE_SLOTS: u64 = 4;
+/// Slots a flow when every packet is to be measured, which would overrun those that sampling needs.
+#[cfg(feature = "live")]
+const UNSAMPLED_SLOTS: u32 = 16;
+
+impl RttArguments {
+    /// For capture files.
+    pub(super) fn settings_for_files(&self) -> Settings {
+        let mut settings = self.settings(&Settings::files());
+        settings.flows = self.bounds.flows(settings.flows, FILE_SLOTS);
+        settings
+    }
+
+    /// For interfaces.
+    #[cfg(feature = "live")]
+    pub(super) fn settings_for_interfaces(&self) -> Settings {
+        let mut settings = self.settings(&Settings::live());
+        if settings.sample_interval.is_zero() {
+            settings.slots = UNSAMPLED_SLOTS;
+        }
+        settings.flows = self.bounds.flows(settings.flows, settings.slots.into());
+        settings
+    }
+
+    fn settings(&self, defaults: &Settings) -> Settings {
+        let methods = match self.sampling.method.as_slice() {
+            [] => defaults.methods,
+            methods => methods.iter().copied().collect::<MethodSet>(),
+        };
+        Settings {
+            methods,
+            sample_interval: self
+                .sampling
+                .sample_interval
+                .unwrap_or(defaults.sample_interval),
+            per_rtt: self.sampling.per_rtt.unwrap_or(defaults.per_rtt),
+            has_near_side: self.sampling.near_side,
+            has_tunnels: !self.sampling.no_tunnels,
+            has_events: self.output.events,
+            selection: Selection {
+                networks: self.selection.net.clone(),
+                excluded: self.selection.not_net.clone(),
+                ports: self.selection.port.clone(),
+                protocols: self.selection.protocol.clone(),
+            },
+            ..*defaults
+        }
+    }
+
+    /// How samples are put together, if they are.
+    pub(super) fn aggregation(&self) -> Option<Aggregation> {
+        let options = &self.aggregation;
+        let of_length = |interval: Duration| Aggregation {
+            interval,
+            by: options.by.into(),
+            prefix_v4: options.prefix_v4,
+            prefix_v6: options.prefix_v6,
+        };
+        options.aggregate.map(of_length)
+    }
+
+    /// Opens what was asked for, else lines for people on standard output.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(super) fn open_output(&self) -> anyhow::Result<Output> {
+        let format = self.output.format.unwrap_or(OutputFormat::Text);
+        Output::open(self.output.output.as_deref(), format)
+    }
+}
+
+impl Bounds {
+    fn flows(&self, default: u32, slots: u64) -> u32 {
+        let flows = self.flows.unwrap_or(default);
+        let bytes_per_flow = FLOW_BYTES + slots * SLOT_BYTES;
+        let fitting = self
+            .max_memory
+            .map_or(u64::MAX, |bytes| bytes / bytes_per_flow);
+        u32::try_from(fitting).map_or(flows, |fitting| flows.min(fitting.max(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_bounds_the_flows() {
+        let bounds = |flows, max_memory| Bounds { flows, max_memory };
+        assert_eq!(bounds(None, None).flows(1000, 4), 1000);
+        assert_eq!(bounds(Some(2000), None).flows(1000, 4), 2000);
+        assert_eq!(bounds(None, Some(64 << 10)).flows(1000, 4), 146);
+        assert_eq!(bounds(Some(100), Some(64 << 20)).flows(1000, 4), 100);
+        assert_eq!(bounds(None, Some(u64::MAX)).flows(1000, 4), 1000);
+    }
+}

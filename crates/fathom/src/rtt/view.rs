@@ -1,0 +1,102 @@
+//! How a live measurement is shown: as lines, or on a terminal as a table that refreshes.
+
+use std::io::{self, IsTerminal};
+
+use fathom_measure::Counts;
+use fathom_measure::live::Live;
+use fathom_measure::rtt::Report;
+use fathom_record::{Record, Time};
+use nix::unistd::{getpgrp, tcgetpgrp};
+
+use crate::arguments::RttArguments;
+use crate::failure::say;
+use crate::output::Output;
+use crate::signals::Signals;
+use crate::table::{Screen, Wish};
+
+/// Where what is measured goes.
+pub(super) enum View {
+    Lines(Output),
+    Table(Box<Screen>),
+}
+
+impl View {
+    /// A table if it is that which the user looks at, else lines.
+    ///
+    /// # Errors
+    /// When the output cannot be opened.
+    pub(super) fn open(arguments: &RttArguments) -> anyhow::Result<Self> {
+        let asks_for_lines = arguments.output.format.is_some()
+            || arguments.output.output.is_some()
+            || arguments.output.events
+            || arguments.aggregation.aggregate.is_some();
+        if !asks_for_lines && is_looked_at() {
+            return Ok(Self::Table(Box::new(Screen::open(&arguments.interface)?)));
+        }
+        Ok(Self::Lines(arguments.open_output()?))
+    }
+
+    pub(super) fn take(&mut self, report: &Report) {
+        match (self, report) {
+            (Self::Lines(output), report) => output.put(report.as_record()),
+            (Self::Table(screen), Report::Sample(sample)) => screen.take(sample),
+            (Self::Table(_), Report::Flow(_)) => {}
+        }
+    }
+
+    pub(super) fn put(&mut self, record: &dyn Record) {
+        if let Self::Lines(output) = self {
+            output.put(record);
+        }
+    }
+
+    pub(super) fn put_counts(&mut self, counts: &Counts, time: Time) {
+        for count in counts.records(time) {
+            self.put(&count);
+        }
+    }
+
+    /// Tells the user something that is no data.
+    pub(super) fn say(&mut self, message: String) {
+        match self {
+            Self::Lines(_) => say!("fathom: {message}"),
+            Self::Table(screen) => screen.say(message),
+        }
+    }
+
+    pub(super) fn is_for_programs(&self) -> bool {
+        matches!(self, Self::Lines(output) if output.format().is_for_programs())
+    }
+
+    /// Shows what has come. `false`: the user has seen enough.
+    ///
+    /// # Errors
+    /// When it cannot be shown.
+    pub(super) fn refresh(&mut self, live: &Live, signals: &Signals) -> anyhow::Result<bool> {
+        match self {
+            Self::Lines(output) => {
+                output.flush()?;
+                output.reopen_if_asked(signals)?;
+                Ok(true)
+            }
+            Self::Table(screen) => Ok(screen.refresh(|| Ok(live.counts()?))? == Wish::More),
+        }
+    }
+
+    /// Writes the rest.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Lines(output) => output.flush(),
+            Self::Table(_) => Ok(()),
+        }
+    }
+}
+
+/// Is standard output a terminal, and ours? A job in the background would be stopped as soon as it set the terminal up.
+fn is_looked_at() -> bool {
+    io::stdout().is_terminal()
+        && tcgetpgrp(io::stdout()).is_ok_and(|foreground| foreground == getpgrp())
+}

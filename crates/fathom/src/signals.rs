@@ -1,0 +1,44 @@
+//! What other processes and the user at the terminal ask for by signals.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag::register;
+
+/// Signals that have come.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Signals {
+    stop: Arc<AtomicBool>,
+    reopen: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Begins to listen: to SIGINT and SIGTERM always, even where they were ignored as in a background job of a shell, and to SIGHUP if
+    /// there is a file to open anew.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn listen(has_file: bool) -> anyhow::Result<Self> {
+        let signals = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            register(signal, Arc::clone(&signals.stop))
+                .context("cannot listen to SIGINT and SIGTERM")?;
+        }
+        if has_file {
+            register(SIGHUP, Arc::clone(&signals.reopen)).context("cannot listen to SIGHUP")?;
+        }
+        Ok(signals)
+    }
+
+    /// Is it time to end?
+    pub(crate) fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Is the output file to be opened anew? Says so once a signal.
+    pub(crate) fn take_reopen(&self) -> bool {
+        self.reopen.swap(false, Ordering::Relaxed)
+    }
+}

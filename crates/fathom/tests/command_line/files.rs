@@ -1,0 +1,257 @@
+//! Capture files in, records out.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::capture::{Capture, PERIOD_NS, bytes};
+use crate::run::{Running, command, fathom, outcome};
+
+#[test]
+fn every_json_line_is_an_object_with_kind_and_time() {
+    let capture = Capture::new(50);
+    let outcome = fathom(&["rtt", capture.path(), "--format", "json"]);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let records: Vec<Value> = outcome
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(records.len(), 50);
+    for record in records {
+        assert_eq!(
+            (record["kind"].as_str(), record["rtt_ns"].as_u64()),
+            (Some("rtt"), Some(20_000_000))
+        );
+        assert!(
+            record["time"]
+                .as_str()
+                .unwrap()
+                .starts_with("2023-11-14T22:13:2")
+        );
+    }
+    assert!(
+        outcome.stderr.starts_with("100 frames, 50 samples in "),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+fn lines_are_these() {
+    let capture = Capture::new(1);
+    let line = |format| fathom(&["rtt", capture.path(), "--format", format]).stdout;
+    assert_eq!(
+        line("text"),
+        "22:13:20.020000 rtt  icmp 10.0.0.1:7 > 10.0.1.1:7  echo  rtt 20.00 ms  echoes.pcap  capture\n"
+    );
+    assert_eq!(
+        line("ppviz"),
+        "1700000000.020000 0.020000 0.020000 0 0 0 10.0.1.1:7+10.0.0.1:7\n"
+    );
+    let csv = line("csv");
+    assert!(
+        csv.starts_with("kind,time,protocol,source,source_port,destination,"),
+        "{csv}"
+    );
+    assert_eq!(csv.lines().count(), 2);
+}
+
+#[test]
+fn a_capture_that_is_cut_off_gives_all_before_and_a_warning_with_the_offset() {
+    let whole = bytes(10);
+    let cut = Capture::holding(&whole[..whole.len() - 5]);
+    let outcome = fathom(&["rtt", cut.path()]);
+    assert_eq!(outcome.status, 0);
+    assert_eq!(outcome.stdout.lines().count(), 9);
+    let told = format!(
+        "cut off: it ends at byte {}, inside what began at byte",
+        whole.len() - 5
+    );
+    assert!(outcome.stderr.contains(&told), "{}", outcome.stderr);
+}
+
+#[test]
+fn what_is_no_capture_is_an_error() {
+    let text = Capture::holding(b"no capture");
+    let outcome = fathom(&["rtt", text.path()]);
+    assert_eq!(outcome.status, 1);
+    assert!(
+        outcome.stderr.contains("not a valid capture at byte 0"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(
+        outcome
+            .stderr
+            .trim_end()
+            .ends_with("it may be compressed by gzip or zstd.")
+    );
+}
+
+#[test]
+fn a_missing_file_is_told_before_the_others_are_read() {
+    let capture = Capture::new(1);
+    let outcome = fathom(&["rtt", capture.path(), "missing.pcap"]);
+    assert_eq!((outcome.status, outcome.stdout.as_str()), (1, ""));
+    assert!(
+        outcome
+            .stderr
+            .contains("cannot open the capture file missing.pcap"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(
+        outcome.stderr.contains("because: No such file"),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+fn a_reader_that_has_read_enough_is_no_failure() {
+    let capture = Capture::new(20_000);
+    let mut child = command(&["rtt", capture.path()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 100]).unwrap();
+    drop(stdout);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn nobody_listening_to_standard_error_is_no_failure() {
+    let capture = Capture::new(1);
+    let mut child = command(&["rtt", capture.path()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let capture = Capture::new(1);
+    let outcome = fathom(&["rtt", capture.path(), "--output", "/dev/full"]);
+    assert_eq!(outcome.status, 1);
+    assert!(
+        outcome
+            .stderr
+            .starts_with("fathom: cannot write to /dev/full\n"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(
+        outcome.stderr.contains("Free some space"),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+fn output_is_appended() {
+    let capture = Capture::new(2);
+    let file = capture.beside("samples.txt", "before\n");
+    for _ in 0..2 {
+        assert_eq!(
+            fathom(&["rtt", capture.path(), "--output", &file]).stdout,
+            ""
+        );
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("before\n"));
+    assert_eq!(text.lines().count(), 5);
+}
+
+#[test]
+fn a_thread_that_reads_ahead_changes_nothing() {
+    let capture = Capture::new(3000);
+    let one = fathom(&["rtt", capture.path(), "--format", "json"]).stdout;
+    assert_eq!(
+        one,
+        fathom(&["rtt", capture.path(), "--format", "json", "--threads", "2"]).stdout
+    );
+    assert_eq!(one.lines().count(), 3000);
+}
+
+#[test]
+fn intervals_follow_the_time_of_the_capture() {
+    let echoes = 95;
+    let capture = Capture::new(echoes);
+    let outcome = fathom(&[
+        "rtt",
+        capture.path(),
+        "--aggregate",
+        "3s",
+        "--by",
+        "network",
+        "--format",
+        "json",
+    ]);
+    let records: Vec<Value> = outcome
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let counts: Vec<_> = records
+        .iter()
+        .map(|record| record["count"].as_u64().unwrap())
+        .collect();
+    let last_ns = u64::from(echoes - 1) * PERIOD_NS - 9_000_000_000;
+    assert_eq!(counts, [30, 30, 30, 5], "{}", outcome.stdout);
+    assert_eq!(records[0]["interval_ns"], 3_000_000_000_u64);
+    assert_eq!(records[3]["interval_ns"], last_ns);
+    assert_eq!(records[0]["network"], "10.0.1.0/24");
+}
+
+#[test]
+fn standard_input_is_a_capture_too() {
+    let capture = Capture::new(3);
+    let stdin = std::fs::File::open(&capture.path).unwrap();
+    let output = command(&["rtt", "-"]).stdin(stdin).output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .filter(|line| line.contains("stdin"))
+            .count(),
+        3
+    );
+}
+
+/// A shell starts its background jobs with SIGINT ignored.
+#[test]
+fn a_job_in_the_background_that_waits_for_input_ends_at_sigint() {
+    let program = env!("CARGO_BIN_EXE_fathom");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &format!("trap '' INT; exec {program} rtt -v -")]);
+    let mut running = Running::start(&mut shell);
+    assert_eq!(running.line(), "reading -\n");
+    running.signal(Signal::SIGINT);
+    let (status, said) = running.end();
+    assert_eq!(status, 0);
+    assert!(said.starts_with("0 frames, 0 samples"), "{said}");
+}
+
+#[test]
+fn events_are_records_of_their_own() {
+    let capture = Capture::new(1);
+    let outcome = outcome(&mut command(&[
+        "rtt",
+        capture.path(),
+        "--events",
+        "--method",
+        "echo",
+    ]));
+    assert_eq!(outcome.status, 0);
+    assert!(outcome.stdout.contains(" rtt  icmp"));
+}

@@ -1,0 +1,102 @@
+//! Wrong usage, help, and what derives from the declarations.
+
+use crate::run::{fathom, outcome};
+use crate::{capture, run};
+
+#[test]
+fn wrong_usage_is_told_and_has_status_2() {
+    for (arguments, told) in [
+        (&["rtt"][..], "nothing to measure"),
+        (&[], "Usage"),
+        (&["rtt", "--nonsense"], "--nonsense"),
+        (
+            &["rtt", "a.pcap", "-i", "lo"],
+            "cannot be measured together",
+        ),
+        (
+            &["rtt", "a.pcap", "--duration", "5s"],
+            "--duration is for live interfaces",
+        ),
+        (
+            &["rtt", "a.pcap", "--method", "tsval"],
+            "the methods are timestamp, sequence",
+        ),
+        (
+            &["rtt", "a.pcap", "--net", "10.0.0.0/40"],
+            "a prefix of 40 bits",
+        ),
+        (&["rtt", "a.pcap", "--max-memory", "1K"], "at least 64K"),
+        (&["rtt", "a.pcap", "--flows", "0"], "0 is not in 64.."),
+        (&["rtt", "a.pcap", "--aggregate", "5"], "100ms, 5s or 2m"),
+    ] {
+        let outcome = fathom(arguments);
+        assert_eq!(outcome.status, 2, "{arguments:?}: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains(told),
+            "{arguments:?}: {}",
+            outcome.stderr
+        );
+        assert_eq!(outcome.stdout, "");
+    }
+}
+
+#[test]
+fn too_long_a_selection_is_wrong_usage() {
+    let capture = capture::Capture::new(1);
+    let ports: Vec<_> = (0..17).map(|port: u16| port.to_string()).collect();
+    let outcome = fathom(&["rtt", capture.path(), "--port", &ports.join(",")]);
+    assert_eq!(outcome.status, 2);
+    assert!(
+        outcome
+            .stderr
+            .contains("17 ports are selected, but at most 16 can be"),
+        "{}",
+        outcome.stderr
+    );
+}
+
+#[test]
+#[cfg(feature = "live")]
+fn help_is_complete() {
+    let outcome = fathom(&["rtt", "--help"]);
+    assert_eq!(outcome.status, 0);
+    insta::assert_snapshot!(outcome.stdout);
+}
+
+#[test]
+fn the_defaults_are_printed_as_a_configuration_file() {
+    let outcome = fathom(&["rtt", "--print-config"]);
+    assert_eq!(outcome.status, 0);
+    insta::assert_snapshot!(outcome.stdout);
+}
+
+#[test]
+fn manual_and_completions_are_generated() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = fathom(&["man", directory.path().to_str().unwrap()]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let page = std::fs::read_to_string(directory.path().join("fathom-rtt.1")).unwrap();
+    assert!(page.contains("sample\\-interval"), "{page}");
+    let script = outcome(&mut run::command(&["completions", "bash"]));
+    assert!(script.stdout.contains("--sample-interval"));
+}
+
+#[test]
+fn the_doctor_says_that_captures_can_be_measured() {
+    let outcome = fathom(&["doctor", "--format", "json"]);
+    assert_eq!(outcome.status, 0);
+    let checks: Vec<serde_json::Value> = outcome
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let files = checks
+        .iter()
+        .find(|check| check["subject"] == "capture files")
+        .unwrap();
+    assert_eq!(
+        (files["kind"].as_str(), files["verdict"].as_str()),
+        (Some("check"), Some("ok"))
+    );
+    assert!(fathom(&["doctor"]).stdout.contains("ok    capture files"));
+}

@@ -1,0 +1,257 @@
+//! Every sample of every method, over IPv4 and IPv6, against the truth of its own two packets.
+
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fathom_lab::traffic::{dns, quic, tcp, tools};
+use fathom_lab::{LinkConfig, Topology, obstacle};
+use fathom_tests::{Comparison, Fathom, Finished, Method, Pair, pairs, passings_at_wan, settle};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SERVERS: [IpAddr; 2] = [Topology::SERVER_V4, Topology::SERVER_V6];
+/// All packets, also towards the router's own addresses.
+const EVERYTHING: [&str; 5] = ["--sample-interval", "0", "--per-rtt", "0", "--near-side"];
+
+/// A lab with delays of 5 ms to the client and 20 ms to the server, and the turn of its test; `None` where it cannot be.
+fn lab() -> Option<(Topology, MutexGuard<'static, ()>)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return None;
+    }
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = Topology::builder()
+        .lan(LinkConfig::symmetric(5 * MILLISECOND))
+        .wan(LinkConfig::symmetric(20 * MILLISECOND))
+        .build()
+        .unwrap();
+    Some((lab, turn))
+}
+
+/// Runs `traffic` to each server at once under the eyes of a `fathom` on `wan0`.
+fn measure(lab: &Topology, traffic: impl Fn(IpAddr) + Sync) -> Finished {
+    let fathom = Fathom::start(&lab.router, &[Topology::WAN_INTERFACE], &EVERYTHING).unwrap();
+    std::thread::scope(|scope| {
+        for server in SERVERS {
+            let traffic = &traffic;
+            scope.spawn(move || traffic(server));
+        }
+    });
+    settle(lab).unwrap();
+    fathom.finish().unwrap()
+}
+
+/// Checks the samples of `method` and that there is one for nearly each pair of both families and towards both ends.
+fn check(lab: &Topology, finished: &Finished, method: Method, truth: &[Pair]) {
+    let mut samples = finished.samples();
+    samples.retain(|sample| sample.method == method);
+    let comparison = Comparison::new(&samples, truth);
+    assert!(
+        comparison.unexplained.is_empty(),
+        "samples without packets: {:#?}",
+        comparison.unexplained
+    );
+    let is_answered_by_client = !matches!(method, Method::Echo | Method::Dns);
+    for server in SERVERS {
+        for is_towards_server in [true, false] {
+            if !is_towards_server && !is_answered_by_client {
+                continue;
+            }
+            let figures = comparison.figures_of(|pair| {
+                let (near, far) = (pair.flow.source, pair.flow.destination);
+                if is_towards_server {
+                    far == server
+                } else {
+                    near == server
+                }
+            });
+            let family = if server.is_ipv4() { "IPv4" } else { "IPv6" };
+            let side = if is_towards_server {
+                "server"
+            } else {
+                "client"
+            };
+            println!("{} {family} towards the {side}: {figures}", method.name());
+            assert!(figures.samples >= 10, "{figures}");
+            assert!(figures.is_accurate(), "{figures}");
+            assert!(figures.missed * 100 <= figures.samples, "{figures}");
+        }
+    }
+    for one in &comparison.matches {
+        assert!(
+            one.is_close(),
+            "{} us off: {one:?}",
+            one.excess_ns() / 1_000
+        );
+    }
+    let bytes_unread = [fathom_lab::Way::Forward, fathom_lab::Way::Backward]
+        .map(|way| lab.wan.unread_drops(way).unwrap());
+    assert_eq!(bytes_unread, [0, 0], "the lab lost packets unseen");
+}
+
+/// Several connections at once, each with several requests of a few segments.
+fn exchange_over_tcp(lab: &Topology, server: IpAddr) {
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let client = tcp::Client {
+                    requests: 40,
+                    request_bytes: 5_000,
+                    response_bytes: 6_000,
+                    pause: 7 * MILLISECOND,
+                    ..tcp::Client::new((server, 8080).into())
+                };
+                client.run(&lab.client).unwrap();
+            });
+        }
+    });
+}
+
+fn tcp_servers(lab: &Topology) -> [tcp::Server; 2] {
+    SERVERS.map(|address| tcp::Server::start(&lab.server, (address, 8080).into()).unwrap())
+}
+
+#[test]
+fn timestamp() {
+    let Some((lab, _turn)) = lab() else { return };
+    let _servers = tcp_servers(&lab);
+    let finished = measure(&lab, |server| exchange_over_tcp(&lab, server));
+    let truth = pairs::timestamp(&passings_at_wan(&lab));
+    check(&lab, &finished, Method::Timestamp, &truth);
+}
+
+#[test]
+fn sequence() {
+    let Some((lab, _turn)) = lab() else { return };
+    lab.client.set_tcp_timestamps(false).unwrap();
+    lab.server.set_tcp_timestamps(false).unwrap();
+    let _servers = tcp_servers(&lab);
+    let finished = measure(&lab, |server| exchange_over_tcp(&lab, server));
+    let truth = pairs::sequence(&passings_at_wan(&lab));
+    check(&lab, &finished, Method::Sequence, &truth);
+}
+
+#[test]
+fn tcp_handshake() {
+    let Some((lab, _turn)) = lab() else { return };
+    let _servers = tcp_servers(&lab);
+    let finished = measure(&lab, |server| {
+        let client = tcp::Client {
+            requests: 1,
+            ..tcp::Client::new((server, 8080).into())
+        };
+        for _ in 0..30 {
+            client.run(&lab.client).unwrap();
+        }
+    });
+    let truth = pairs::handshake(&passings_at_wan(&lab));
+    check(&lab, &finished, Method::Handshake, &truth);
+}
+
+#[test]
+fn echo() {
+    let Some((lab, _turn)) = lab() else { return };
+    let finished = measure(&lab, |server| {
+        let times = tools::ping(&lab.client, server, 150, 10 * MILLISECOND).unwrap();
+        assert_eq!(times.len(), 150);
+    });
+    let truth = pairs::echo(&passings_at_wan(&lab));
+    check(&lab, &finished, Method::Echo, &truth);
+}
+
+fn quic_servers(lab: &Topology, options: quic::Options) -> [quic::Server; 2] {
+    SERVERS.map(|address| quic::Server::start(&lab.server, (address, 443).into(), options).unwrap())
+}
+
+#[test]
+fn spin() {
+    let Some((lab, _turn)) = lab() else { return };
+    let options = quic::Options {
+        pace: quic::Pace::PerSecond(300),
+        ..quic::Options::default()
+    };
+    let _servers = quic_servers(&lab, options);
+    let finished = measure(&lab, |server| {
+        let address = SocketAddr::from((server, 443));
+        let client = quic::Client::start(&lab.client, address, 5_000 * MILLISECOND, options);
+        assert_eq!(client.unwrap().join().established, 1);
+    });
+    let mut truth = pairs::spin(&passings_at_wan(&lab));
+    // The first edges of a connection are not believed yet.
+    truth.sort_by_key(|pair| pair.answer.time_ns);
+    let start_ns = truth[0].answer.time_ns + 400_000_000;
+    let (early, late): (Vec<_>, Vec<_>) = truth
+        .iter()
+        .partition(|pair| pair.answer.time_ns < start_ns);
+    println!(
+        "{} edges of the first 400 ms of {}",
+        early.len(),
+        truth.len()
+    );
+    let mut finished = finished;
+    finished.records.retain(|record| match record {
+        fathom_tests::Record::Sample(sample) => sample.time_ns >= start_ns + 1_000_000,
+        _ => true,
+    });
+    check(&lab, &finished, Method::Spin, &late);
+}
+
+#[test]
+fn quic_handshake() {
+    let Some((lab, _turn)) = lab() else { return };
+    let _servers = quic_servers(&lab, quic::Options::default());
+    let finished = measure(&lab, |server| {
+        for seed in 0..20 {
+            let version = if seed % 2 == 0 {
+                quic::Version::V1
+            } else {
+                quic::Version::V2
+            };
+            let options = quic::Options {
+                version,
+                seed,
+                ..quic::Options::default()
+            };
+            let address = SocketAddr::from((server, 443));
+            // Three times what it needs: an end before the handshake would be one without truth, too.
+            let client = quic::Client::start(&lab.client, address, 150 * MILLISECOND, options);
+            client.unwrap().join();
+        }
+    });
+    let truth = pairs::quic_handshake(&passings_at_wan(&lab));
+    check(&lab, &finished, Method::Handshake, &truth);
+}
+
+fn dns_over(is_tcp: bool) {
+    let Some((lab, _turn)) = lab() else { return };
+    let think = dns::Think {
+        minimum: MILLISECOND,
+        maximum: 10 * MILLISECOND,
+    };
+    let _servers = SERVERS
+        .map(|address| dns::Server::start(&lab.server, (address, 53).into(), think).unwrap());
+    let finished = measure(&lab, |server| {
+        let client = dns::Client {
+            queries: 60,
+            is_tcp,
+            ..dns::Client::new((server, 53).into())
+        };
+        let exchanges = client.run(&lab.client).unwrap();
+        assert!(exchanges.iter().all(|exchange| exchange.attempts == 1));
+    });
+    let truth = pairs::dns(&passings_at_wan(&lab));
+    check(&lab, &finished, Method::Dns, &truth);
+}
+
+#[test]
+fn dns_over_udp() {
+    dns_over(false);
+}
+
+#[test]
+fn dns_over_tcp() {
+    dns_over(true);
+}

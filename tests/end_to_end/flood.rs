@@ -1,0 +1,217 @@
+//! A flood of SYNs, of segments and QUIC packets with random tuples, and of DNS queries, beside traffic that must still be measured.
+
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use etherparse::PacketBuilder;
+use fathom_lab::traffic::{dns, tcp, tools};
+use fathom_lab::{LinkConfig, Topology, Way, Worker, obstacle};
+use fathom_tests::{
+    Comparison, EVERY_PACKET, Fathom, Finished, Flow, Method, pairs, passings_at_wan, settle,
+};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
+};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const PACKETS: u32 = 260_000;
+/// A burst each pause: what the lab's links carry with room for the other traffic.
+const BURST: u32 = 100;
+const PAUSE: Duration = Duration::from_micros(3_500);
+const METHODS: [Method; 4] = [
+    Method::Timestamp,
+    Method::Handshake,
+    Method::Echo,
+    Method::Dns,
+];
+
+fn lab() -> Topology {
+    Topology::builder()
+        .lan(LinkConfig::symmetric(2 * MILLISECOND))
+        .wan(LinkConfig::symmetric(10 * MILLISECOND))
+        .build()
+        .unwrap()
+}
+
+/// One packet of the flood; all that it asks for is answered by a reset or not at all, to addresses that nobody has.
+fn flood_packet(number: u32) -> Vec<u8> {
+    // A permutation of the numbers, so that no tuple comes twice.
+    let mixed = number.wrapping_mul(0x9e37_79b1);
+    let source = [10, 77, 1, 2 + (mixed % 250) as u8];
+    let port = 1_024 + (mixed >> 8) as u16 % 60_000;
+    let builder = PacketBuilder::ipv4(source, [10, 77, 2, 1], 64);
+    let mut packet = Vec::new();
+    match number % 8 {
+        0 | 1 => builder
+            .tcp(port, 81, mixed, 1_000)
+            .syn()
+            .write(&mut packet, &[]),
+        2..=5 => builder
+            .tcp(port, 81, mixed, 1_000)
+            .ack(mixed)
+            .write(&mut packet, &[0; 10]),
+        6 => builder
+            .udp(port, 443)
+            .write(&mut packet, &[0x40 | (number >> 3) as u8 & 0x20; 40]),
+        _ => {
+            let mut query = vec![0; 12];
+            query[..2].copy_from_slice(&(mixed as u16).to_be_bytes());
+            query[2..6].copy_from_slice(&[1, 0, 0, 1]);
+            query.extend_from_slice(b"\x05flood\x04test\x00\x00\x01\x00\x01");
+            builder.udp(port, 53).write(&mut packet, &query)
+        }
+    }
+    .unwrap();
+    packet
+}
+
+/// Sends the flood from the client; ends early when dropped.
+fn start_flood(lab: &Topology) -> Worker<u32> {
+    let raw = lab
+        .client
+        .enter(|| {
+            socket(
+                AddressFamily::Inet,
+                SockType::Raw,
+                SockFlag::empty(),
+                SockProtocol::Raw,
+            )
+        })
+        .unwrap()
+        .unwrap();
+    let server = SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::new(10, 77, 2, 1), 0));
+    Worker::start("flood", move |stop| {
+        let start = Instant::now();
+        let mut sent = 0;
+        for burst in 0..PACKETS / BURST {
+            if stop.is_set() {
+                break;
+            }
+            for number in burst * BURST..(burst + 1) * BURST {
+                let packet = flood_packet(number);
+                let result = sendto(raw.as_raw_fd(), &packet, &server, MsgFlags::empty());
+                sent += u32::from(result.is_ok());
+            }
+            stop.sleep_until(start + PAUSE * (burst + 1));
+        }
+        sent
+    })
+    .unwrap()
+}
+
+/// Traffic for as long as a flood takes.
+fn drive(lab: &Topology) {
+    let server = Topology::SERVER_V4;
+    let end = Instant::now() + PAUSE * (PACKETS / BURST);
+    let is_over = || Instant::now() >= end;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // One connection from the first to the last packet of the flood.
+            let client = tcp::Client {
+                requests: (PACKETS / BURST) * 3_500 / 60_000,
+                pause: 30 * MILLISECOND,
+                ..tcp::Client::new((server, 8080).into())
+            };
+            client.run(&lab.client).unwrap();
+        });
+        scope.spawn(|| {
+            while !is_over() {
+                let one = tcp::Client {
+                    requests: 2,
+                    ..tcp::Client::new((server, 8080).into())
+                };
+                one.run(&lab.client).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !is_over() {
+                let queries = dns::Client {
+                    queries: 10,
+                    ..dns::Client::new((server, 53).into())
+                };
+                queries.run(&lab.client).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            let count = (PAUSE * (PACKETS / BURST)).as_millis() as u32 / 20;
+            tools::ping(&lab.client, server, count, 20 * MILLISECOND).unwrap();
+        });
+    });
+}
+
+/// Measures the traffic and gives for each method the share of pairs that have a sample.
+fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished) {
+    let lab = lab();
+    let _tcp = tcp::Server::start(&lab.server, (Topology::SERVER_V4, 8080).into()).unwrap();
+    let address = (Topology::SERVER_V4, 53).into();
+    let _dns = dns::Server::start(&lab.server, address, dns::Think::default()).unwrap();
+    let fathom = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
+    let flood = has_flood.then(|| start_flood(&lab));
+    drive(&lab);
+    if let Some(flood) = flood {
+        let start = Instant::now();
+        let sent = flood.join();
+        let drops = lab.lan.unread_drops(Way::Forward).unwrap()
+            + lab.wan.unread_drops(Way::Forward).unwrap();
+        println!(
+            "{sent} packets of flood, {drops} dropped before the links, {:?} longer than the traffic",
+            start.elapsed()
+        );
+        assert!(sent >= PACKETS * 9 / 10, "{sent}");
+    }
+    settle(&lab).unwrap();
+    let finished = fathom.finish().unwrap();
+    let mut truth = pairs::all(&passings_at_wan(&lab));
+    let is_legitimate = |flow: Flow| [flow.source, flow.destination].contains(&Topology::CLIENT_V4);
+    truth.retain(|pair| is_legitimate(pair.flow));
+    let mut samples = finished.samples();
+    samples.retain(|sample| is_legitimate(sample.flow));
+    let comparison = Comparison::new(&samples, &truth);
+    for one in &comparison.matches {
+        assert!(
+            one.is_close(),
+            "{} us off: {one:?}",
+            one.excess_ns() / 1_000
+        );
+    }
+    let shares = METHODS.map(|method| {
+        let figures = comparison.figures(method);
+        println!("flood {has_flood}: {} {figures}", method.name());
+        assert!(figures.samples >= 50, "{figures}");
+        figures.samples as f64 / (figures.samples + figures.missed) as f64
+    });
+    (shares, finished)
+}
+
+#[test]
+fn legitimate_flows_keep_their_samples() {
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let (quiet, _) = measure(false);
+    let (flooded, finished) = measure(true);
+    for ((method, quiet), flooded) in METHODS.iter().zip(quiet).zip(flooded) {
+        println!(
+            "{}: {:.2} % of samples without, {:.2} % with the flood",
+            method.name(),
+            quiet * 100.0,
+            flooded * 100.0
+        );
+        assert!(flooded >= 0.95 * quiet, "{}", method.name());
+    }
+    let counts = [
+        "flows opened",
+        "flows evicted: table full",
+        "requests displaced by newer ones",
+    ];
+    let [opened, evicted, displaced] = counts.map(|name| finished.count(name));
+    println!("{opened} flows opened, {evicted} evicted, {displaced} requests displaced");
+    assert!(displaced > 10_000, "{displaced}");
+    // Each is counted once, and those that the table holds not at all; the kernel evicts a little before it is full.
+    assert!(evicted > opened - 65_536 - 1_000, "{evicted} of {opened}");
+    assert!(evicted < opened - 40_000, "{evicted} of {opened}");
+}

@@ -1,0 +1,331 @@
+//! Loss, reordering and a bufferbloat ramp: how many round trips that could be measured are.
+//!
+//! One run of traffic is seen by a live `fathom` that takes every packet, by one with the default sampling, and by a capture at the same place.
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use fathom_lab::traffic::tools;
+use fathom_lab::{Direction, LinkConfig, Process, Schedule, Topology, Way, obstacle, wait_until};
+use fathom_tests::{
+    Comparison, EVERY_PACKET, End, Fathom, Flow, Method, Pair, Sample, pairs, passings,
+    passings_at_wan,
+};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+/// The greatest delay of the ramp.
+const BLOAT: Duration = Duration::from_secs(3);
+/// Packets of one direction that can wait for an answer when every packet is asked for.
+const SLOTS: usize = 16;
+/// How long a packet waits for its answer when its slot is wanted.
+const EXPIRY: Duration = Duration::from_secs(10);
+
+/// What became of the traffic.
+struct Run {
+    /// By the link's record, with the limits of both links.
+    truth: Vec<Pair>,
+    /// By the link's record alone, which is what the capture file says.
+    by_link_alone: Vec<Pair>,
+    /// Packets that find all slots of a live measurement taken.
+    refused: HashSet<(Flow, u64)>,
+    every: Vec<Sample>,
+    sampled: Vec<Sample>,
+    replayed: Vec<Sample>,
+}
+
+/// The run, made by the first test that asks; `None` where it cannot be.
+fn run() -> Option<&'static Run> {
+    static RUN: OnceLock<Option<Run>> = OnceLock::new();
+    RUN.get_or_init(|| {
+        if let Some(why) = obstacle() {
+            println!("skipped: {why}");
+            return None;
+        }
+        Some(drive())
+    })
+    .as_ref()
+}
+
+fn impaired(delay: Schedule) -> Direction {
+    Direction::scheduled(delay)
+        .loss(0.01)
+        .reordering(0.02, 25 * MILLISECOND)
+}
+
+fn drive() -> Run {
+    let directory = tempfile::tempdir().unwrap();
+    let wan = LinkConfig {
+        forward: impaired(Schedule::constant(MILLISECOND)),
+        backward: impaired(Schedule::constant(MILLISECOND)),
+        seed: 7,
+    };
+    let lab = Topology::builder()
+        .lan(LinkConfig::symmetric(2 * MILLISECOND))
+        .wan(wan)
+        .captures(directory.path())
+        .build()
+        .unwrap();
+    let interfaces = [Topology::WAN_INTERFACE];
+    let every = Fathom::start(&lab.router, &interfaces, &EVERY_PACKET).unwrap();
+    let sampled = Fathom::start(&lab.router, &interfaces, &[]).unwrap();
+    let traffic = bulk_and_ping(&lab);
+    wait_until(10 * SECOND, "the traffic to flow", || {
+        every.samples().len() > 3_000
+    })
+    .unwrap();
+    let ramp = Schedule::ramp(MILLISECOND, BLOAT, 10 * SECOND);
+    lab.wan.reconfigure(Way::Forward, impaired(ramp));
+    let bloated_ns = BLOAT.as_nanos() as u64;
+    let is_bloated =
+        |sample: &Sample| sample.method == Method::Timestamp && sample.rtt_ns >= bloated_ns;
+    let what = "round trips at the top of the ramp";
+    wait_until(25 * SECOND, what, || every.has_sample(is_bloated)).unwrap();
+    drop(traffic);
+    let (every, sampled) = (every.finish().unwrap(), sampled.finish().unwrap());
+    print_overtaking(&lab);
+    conclude(
+        lab,
+        every.samples(),
+        sampled.samples(),
+        &directory.path().join("wan0.pcap"),
+    )
+}
+
+/// Compares only what was answered before the first measurement ended: what passed while it was ending may have been seen or not.
+fn conclude(lab: Topology, every: Vec<Sample>, sampled: Vec<Sample>, capture: &Path) -> Run {
+    let times = every.iter().map(|sample| sample.time_ns);
+    let end_ns = times.max().unwrap();
+    let all = passings_at_wan(&lab);
+    let refused = pairs::without_slot(&all, SLOTS, EXPIRY.as_nanos() as u64);
+    let by_link_alone = pairs::all(&passings(&lab.wan.truth(), End::First));
+    // Writes the rest of the capture.
+    drop(lab);
+    let replayed = Fathom::replay(capture, &[]).unwrap().samples();
+    let samples_before = |mut samples: Vec<Sample>| {
+        samples.retain(|sample| sample.time_ns < end_ns);
+        samples
+    };
+    let pairs_before = |mut pairs: Vec<Pair>| {
+        pairs.retain(|pair| pair.answer.time_ns < end_ns);
+        pairs
+    };
+    Run {
+        truth: pairs_before(pairs::all(&all)),
+        by_link_alone: pairs_before(by_link_alone),
+        refused,
+        every: samples_before(every),
+        sampled: samples_before(sampled),
+        replayed: samples_before(replayed),
+    }
+}
+
+/// Bulk transfers up and down over both families and pings, for longer than the test.
+fn bulk_and_ping(lab: &Topology) -> Vec<Process> {
+    let mut command = lab.client.command("ping");
+    command.args(["-q", "-i", "0.02", "10.77.2.1"]);
+    let ping = Process::start(command.stdout(Stdio::null())).unwrap();
+    let mut processes = vec![ping];
+    for (port, address) in [(5201, Topology::SERVER_V4), (5202, Topology::SERVER_V6)] {
+        processes.push(tools::iperf3_server(&lab.server, port).unwrap());
+        let address = SocketAddr::from((address, port));
+        let options = [
+            "--bidir",
+            "--bitrate",
+            "2M",
+            "--length",
+            "1400",
+            "--parallel",
+            "3",
+        ];
+        processes.push(tools::iperf3_client(&lab.client, address, 120, &options).unwrap());
+    }
+    processes
+}
+
+/// Says how many packets were held back and how many of them others really passed.
+fn print_overtaking(lab: &Topology) {
+    let truth = lab.wan.truth();
+    for way in [Way::Forward, Way::Backward] {
+        let delivered: Vec<_> = truth
+            .iter()
+            .filter(|packet| packet.way == way && packet.written_ns.is_some())
+            .collect();
+        let mut latest: HashMap<Flow, u64> = HashMap::new();
+        let mut overtaken = 0;
+        // From the last to the first: was one that was read later written before?
+        for packet in delivered.iter().rev() {
+            let Some(header) = packet.header else {
+                continue;
+            };
+            let flow = Flow {
+                protocol: header.protocol,
+                source: header.source,
+                source_port: header.source_port,
+                destination: header.destination,
+                destination_port: header.destination_port,
+            };
+            let earliest = latest.entry(flow).or_insert(u64::MAX);
+            overtaken += usize::from(packet.written_ns.unwrap() > *earliest);
+            *earliest = (*earliest).min(packet.written_ns.unwrap());
+        }
+        let held_back = delivered
+            .iter()
+            .filter(|packet| packet.is_reordered)
+            .count();
+        println!(
+            "{way:?}: {} delivered, {} lost, {held_back} held back, {overtaken} overtaken",
+            delivered.len(),
+            lab.wan.totals(way).lost
+        );
+        assert!(overtaken * 2 >= held_back, "too few to test reordering");
+    }
+}
+
+#[test]
+fn capture_gives_every_sample() {
+    let Some(run) = run() else { return };
+    let comparison = Comparison::new(&run.replayed, &run.by_link_alone);
+    for method in [Method::Timestamp, Method::Echo] {
+        let figures = comparison.figures(method);
+        let overtaken = comparison
+            .missed
+            .iter()
+            .filter(|pair| pair.method == method && pair.is_overtaken)
+            .count();
+        println!(
+            "{} over a capture: {figures}, {overtaken} of them overtaken",
+            method.name()
+        );
+        assert!(figures.samples >= 500, "{figures}");
+        assert!(figures.missed * 100 <= figures.samples, "{figures}");
+    }
+    check_errors(&comparison);
+}
+
+#[test]
+fn kernel_gives_every_sample_it_has_slots_for() {
+    let Some(run) = run() else { return };
+    let comparison = Comparison::new(&run.every, &run.truth);
+    for method in [Method::Timestamp, Method::Echo] {
+        let figures = comparison.figures(method);
+        let missed = comparison
+            .missed
+            .iter()
+            .filter(|pair| pair.method == method);
+        let (excused, lost): (Vec<&Pair>, Vec<&Pair>) =
+            missed.partition(|pair| run.refused.contains(&(pair.flow, pair.packet.time_ns)));
+        let overtaken = lost.iter().filter(|pair| pair.is_overtaken).count();
+        println!(
+            "{} live: {figures}; {} of them found no slot, {} are lost, of these {overtaken} overtaken",
+            method.name(),
+            excused.len(),
+            lost.len()
+        );
+        assert!(figures.samples >= 500, "{figures}");
+        assert!(
+            lost.len() * 100 <= figures.samples + lost.len(),
+            "{figures}"
+        );
+    }
+    check_errors(&comparison);
+}
+
+#[test]
+fn sampling_covers_the_whole_run() {
+    let Some(run) = run() else { return };
+    let samples = &run.sampled;
+    let comparison = Comparison::new(samples, &run.truth);
+    check_errors(&comparison);
+    let mut by_flow: HashMap<Flow, (Vec<&Pair>, Vec<u64>)> = HashMap::new();
+    for pair in run
+        .truth
+        .iter()
+        .filter(|pair| pair.method == Method::Timestamp)
+    {
+        by_flow.entry(pair.flow).or_default().0.push(pair);
+    }
+    for one in comparison
+        .matches
+        .iter()
+        .filter(|one| one.pair.method == Method::Timestamp)
+    {
+        let times = &mut by_flow.get_mut(&one.pair.flow).unwrap().1;
+        times.push(one.pair.packet.time_ns);
+    }
+    for times in by_flow.values_mut() {
+        times.1.sort_unstable();
+    }
+    // While data is missing the receiver echoes no newer TSval (RFC 7323, section 4.3): nobody can sample then, and what was asked for just before
+    // has no answer. That leaves a few windows bare. A quarter of a round trip is the most often that samples are taken, not a promise: four slots
+    // with up to three packets for each sample hold less of a long round trip.
+    for (per_rtt, allowed_percent) in [(1, 3), (4, 100)] {
+        let (mut bare, mut windows) = (0, 0);
+        for (pairs, times) in by_flow.values() {
+            let (its_bare, its_windows) = bare_windows(pairs, times, per_rtt);
+            (bare, windows) = (bare + its_bare, windows + its_windows);
+        }
+        println!(
+            "{bare} of {windows} windows of 100 ms or 1/{per_rtt} round trip without a sample, {} samples",
+            samples.len()
+        );
+        assert!(windows > 200, "{windows}");
+        assert!(
+            bare * 100 <= windows * allowed_percent,
+            "{bare} of {windows}"
+        );
+    }
+}
+
+/// Windows of the sampling interval, or of a part of the round trip, that have an answered packet but no sample; and all that have one.
+/// A window starts with an answered packet that no window before has.
+fn bare_windows(pairs: &[&Pair], sampled_ns: &[u64], per_rtt: u64) -> (usize, usize) {
+    let (mut bare, mut windows) = (0, 0);
+    let mut end_ns = 0;
+    let mut longest_ns = 0;
+    let mut in_order = pairs.to_vec();
+    in_order.sort_by_key(|pair| pair.packet.time_ns);
+    for pair in in_order {
+        longest_ns = longest_ns.max(pair.rtt_ns());
+        if pair.packet.time_ns < end_ns {
+            continue;
+        }
+        let width_ns = (100_000_000).max(longest_ns / per_rtt);
+        end_ns = pair.packet.time_ns + width_ns;
+        // A sample just before rules the next one out for a whole interval.
+        let start_ns = pair.packet.time_ns.saturating_sub(width_ns);
+        let first = sampled_ns.partition_point(|time| *time < start_ns);
+        let is_covered = sampled_ns.get(first).is_some_and(|time| *time < end_ns);
+        windows += 1;
+        bare += usize::from(!is_covered);
+    }
+    (bare, windows)
+}
+
+/// No sample may be of other packets than its own, or far off.
+fn check_errors(comparison: &Comparison) {
+    let is_checked =
+        |method| matches!(method, Method::Timestamp | Method::Echo | Method::Handshake);
+    let mut unexplained = comparison.unexplained.clone();
+    unexplained.retain(|sample| is_checked(sample.method));
+    assert!(
+        unexplained.is_empty(),
+        "samples without packets: {unexplained:#?}"
+    );
+    for one in comparison
+        .matches
+        .iter()
+        .filter(|one| is_checked(one.pair.method))
+    {
+        assert!(
+            one.is_close(),
+            "{} us off: {one:?}",
+            one.excess_ns() / 1_000
+        );
+    }
+}

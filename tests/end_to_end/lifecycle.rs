@@ -1,0 +1,147 @@
+//! Interfaces that go, signals, and several measurements at a time: nothing crashes, nothing stays behind.
+
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fathom_lab::traffic::tools;
+use fathom_lab::{Topology, obstacle, wait_until};
+use fathom_tests::{EVERY_PACKET, Fathom, attached_programs, has_tcx};
+use nix::sys::signal::Signal;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// A lab without delays and the turn of its test; `None` where it cannot be.
+fn lab() -> Option<(Topology, MutexGuard<'static, ()>)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return None;
+    }
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    Some((Topology::builder().build().unwrap(), turn))
+}
+
+fn ping(lab: &Topology, count: u32) {
+    tools::ping(&lab.client, Topology::SERVER_V4, count, INTERVAL).unwrap();
+}
+
+/// Waits until `fathom` has printed so many echo samples of `interface`.
+fn wait_for_samples(fathom: &Fathom, interface: &str, count: usize) {
+    wait_until(PATIENCE, "samples", || {
+        let samples = fathom.samples();
+        let here = samples
+            .iter()
+            .filter(|sample| sample.interface == interface);
+        here.count() >= count
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_gone_interface_is_told_and_the_rest_goes_on() {
+    let Some((lab, _turn)) = lab() else { return };
+    let both = [Topology::LAN_INTERFACE, Topology::WAN_INTERFACE];
+    let mut fathom = Fathom::start(&lab.router, &both, &EVERY_PACKET).unwrap();
+    ping(&lab, 5);
+    wait_for_samples(&fathom, "lan0", 5);
+    wait_for_samples(&fathom, "wan0", 5);
+    let said = fathom.errors().len();
+    lab.router.run("ip link delete lan0").unwrap();
+    wait_until(PATIENCE, "a message about lan0", || {
+        fathom.errors()[said..].contains("lan0")
+    })
+    .unwrap();
+    tools::ping(&lab.router, Topology::SERVER_V4, 5, INTERVAL).unwrap();
+    wait_for_samples(&fathom, "wan0", 10);
+    assert!(
+        fathom.process().status().unwrap().is_none(),
+        "it ended: {}",
+        fathom.errors()
+    );
+    let finished = fathom.finish().unwrap();
+    println!("{}", finished.errors);
+}
+
+#[test]
+fn the_last_interface_ends_the_measurement() {
+    let Some((lab, _turn)) = lab() else { return };
+    let fathom = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
+    ping(&lab, 5);
+    wait_for_samples(&fathom, "wan0", 5);
+    let said = fathom.errors().len();
+    lab.router.run("ip link delete wan0").unwrap();
+    let finished = fathom.join().unwrap();
+    assert!(finished.status.success(), "{}", finished.errors);
+    assert!(
+        finished.errors[said..].contains("wan0"),
+        "{}",
+        finished.errors
+    );
+    assert_eq!(finished.samples().len(), 5);
+}
+
+#[test]
+fn signals_leave_nothing_behind() {
+    let Some((lab, _turn)) = lab() else { return };
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        if signal == Signal::SIGKILL && !has_tcx(&lab.router, "wan0").unwrap() {
+            println!(
+                "skipped: a killed process can leave filters behind on kernels before 6.6, which have no tcx links"
+            );
+            continue;
+        }
+        let both = [Topology::LAN_INTERFACE, Topology::WAN_INTERFACE];
+        let fathom = Fathom::start(&lab.router, &both, &EVERY_PACKET).unwrap();
+        ping(&lab, 5);
+        wait_for_samples(&fathom, "wan0", 5);
+        let finished = fathom.end(signal).unwrap();
+        assert_eq!(
+            finished.status.success(),
+            signal != Signal::SIGKILL,
+            "{}",
+            finished.errors
+        );
+        for interface in both {
+            // The kernel frees the links of a killed process soon after it is gone.
+            wait_until(PATIENCE, "the programs to go", || {
+                attached_programs(&lab.router, interface).unwrap() == 0
+            })
+            .unwrap();
+        }
+        let qdiscs = lab.router.run("tc qdisc show").unwrap();
+        assert!(!qdiscs.contains("clsact"), "{qdiscs}");
+        ping(&lab, 1);
+    }
+}
+
+#[test]
+fn two_measure_the_same_interface() {
+    let Some((lab, _turn)) = lab() else { return };
+    let first = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
+    let second = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
+    ping(&lab, 10);
+    wait_for_samples(&first, "wan0", 10);
+    wait_for_samples(&second, "wan0", 10);
+    let first = first.finish().unwrap();
+    // The one that stays is not touched by the other's end.
+    ping(&lab, 5);
+    wait_for_samples(&second, "wan0", 15);
+    assert_eq!(first.samples().len(), 10);
+    assert_eq!(second.finish().unwrap().samples().len(), 15);
+}
+
+#[test]
+fn a_missing_interface_is_named_with_those_that_exist() {
+    let Some((lab, _turn)) = lab() else { return };
+    let path = fathom_tests::binary().unwrap();
+    let mut command = lab.router.command(path.to_str().unwrap());
+    let output = command.args(["rtt", "-i", "wan7"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    for name in ["wan7", "lan0", "wan0"] {
+        assert!(errors.contains(name), "{errors}");
+    }
+}

@@ -1,0 +1,36 @@
+//! The `fathom` binary against the truth of the lab: what the end-to-end tests and the demonstration share.
+//!
+//! It runs the binary as a user would, reads its JSON by the documented names, and finds in the lab's record, with code of its own, which packet
+//! was answered by which and how long that took ([`pairs`]), to compare each printed sample with its own two packets ([`Comparison`]).
+//! It links nothing of the measurement.
+//!
+//! # Examples
+//! ```no_run
+//! use std::time::Duration;
+//! use fathom_lab::{LinkConfig, Topology, traffic::tools};
+//! use fathom_tests::{Comparison, EVERY_PACKET, End, Fathom, Method, pairs, passings};
+//!
+//! let lab = Topology::builder().wan(LinkConfig::symmetric(Duration::from_millis(20))).build()?;
+//! let fathom = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET)?;
+//! tools::ping(&lab.client, Topology::SERVER_V4, 10, Duration::from_millis(20))?;
+//! let samples = fathom.finish()?.samples();
+//! let truth = pairs::echo(&passings(&lab.wan.truth(), End::First));
+//! println!("{}", Comparison::new(&samples, &truth).figures(Method::Echo));
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+
+mod attached;
+mod comparison;
+mod fathom;
+pub mod pairs;
+mod passing;
+mod record;
+mod settle;
+
+pub use attached::{attached_programs, has_tcx};
+pub use comparison::{Comparison, Figures, Match};
+pub use fathom::{EVERY_PACKET, Fathom, Finished, binary};
+pub use pairs::{Moment, Pair};
+pub use passing::{End, Passing, passings, passings_at_wan};
+pub use record::{Count, Flow, Method, Record, Sample};
+pub use settle::settle;

@@ -1,0 +1,190 @@
+//! The records that the binary prints as JSON, read by their documented names alone.
+
+use std::net::IpAddr;
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Deserializer};
+
+/// One line of `--format json`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind")]
+pub enum Record {
+    /// A round trip.
+    #[serde(rename = "rtt")]
+    Sample(Sample),
+    /// How often something happened that is no measurement.
+    #[serde(rename = "rtt_count")]
+    Count(Count),
+    /// Another record.
+    #[serde(other)]
+    Other,
+}
+
+/// Packets of one direction of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Flow {
+    /// IANA protocol number.
+    pub protocol: u8,
+    /// Source address.
+    pub source: IpAddr,
+    /// Source port; ICMP echo: the identifier.
+    pub source_port: u16,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Destination port; ICMP echo: the identifier.
+    pub destination_port: u16,
+}
+
+impl Flow {
+    /// The other direction.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        Self {
+            source: self.destination,
+            source_port: self.destination_port,
+            destination: self.source,
+            destination_port: self.source_port,
+            ..self
+        }
+    }
+}
+
+/// How a packet and its answer were matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// TCP timestamps.
+    Timestamp,
+    /// TCP data and acknowledgements.
+    Sequence,
+    /// Handshakes of TCP and QUIC.
+    Handshake,
+    /// ICMP echo.
+    Echo,
+    /// The QUIC spin bit.
+    Spin,
+    /// DNS queries.
+    Dns,
+}
+
+impl Method {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timestamp => "timestamp",
+            Self::Sequence => "sequence",
+            Self::Handshake => "handshake",
+            Self::Echo => "echo",
+            Self::Spin => "spin",
+            Self::Dns => "dns",
+        }
+    }
+}
+
+/// A round trip as printed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "FlatSample")]
+pub struct Sample {
+    /// When the answer passed, in ns since 1970.
+    pub time_ns: u64,
+    /// The flow of the measured packet.
+    pub flow: Flow,
+    /// How packet and answer were matched.
+    pub method: Method,
+    /// From the packet to its answer, in ns.
+    pub rtt_ns: u64,
+    /// The interface or file.
+    pub interface: String,
+}
+
+/// A count as printed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Count {
+    /// What is counted.
+    pub name: String,
+    /// How often, since the start.
+    pub count: u64,
+}
+
+/// The fields as they stand in the line.
+#[derive(Deserialize)]
+struct FlatSample {
+    #[serde(rename = "time", deserialize_with = "time_ns")]
+    time_ns: u64,
+    #[serde(deserialize_with = "protocol_number")]
+    protocol: u8,
+    source: IpAddr,
+    source_port: u16,
+    destination: IpAddr,
+    destination_port: u16,
+    method: Method,
+    rtt_ns: u64,
+    interface: String,
+}
+
+impl From<FlatSample> for Sample {
+    fn from(flat: FlatSample) -> Self {
+        Self {
+            time_ns: flat.time_ns,
+            flow: Flow {
+                protocol: flat.protocol,
+                source: flat.source,
+                source_port: flat.source_port,
+                destination: flat.destination,
+                destination_port: flat.destination_port,
+            },
+            method: flat.method,
+            rtt_ns: flat.rtt_ns,
+            interface: flat.interface,
+        }
+    }
+}
+
+fn time_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let time = humantime::parse_rfc3339(&text).map_err(serde::de::Error::custom)?;
+    let since_epoch = time
+        .duration_since(UNIX_EPOCH)
+        .map_err(serde::de::Error::custom)?;
+    u64::try_from(since_epoch.as_nanos()).map_err(serde::de::Error::custom)
+}
+
+fn protocol_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.as_str() {
+        "icmp" => Ok(1),
+        "tcp" => Ok(6),
+        "udp" => Ok(17),
+        "icmpv6" => Ok(58),
+        number => number.parse().map_err(serde::de::Error::custom),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let line = r#"{"kind":"rtt","time":"2026-11-20T12:00:00.000000001Z","protocol":"tcp","source":"10.77.1.1",
+            "source_port":4000,"destination":"10.77.2.1","destination_port":80,"method":"timestamp","rtt_ns":20000123,
+            "min_rtt_ns":20000000,"interface":"wan0","observed":"ingress"}"#;
+        let Record::Sample(sample) = serde_json::from_str(line).unwrap() else {
+            panic!("{line}");
+        };
+        assert_eq!(sample.time_ns % 1_000_000_000, 1);
+        assert_eq!(
+            (sample.method, sample.rtt_ns),
+            (Method::Timestamp, 20_000_123)
+        );
+        assert_eq!(sample.flow.protocol, 6);
+        let line =
+            r#"{"kind":"rtt_count","time":"2026-11-20T12:00:00Z","name":"packets","count":7}"#;
+        assert!(matches!(
+            serde_json::from_str(line).unwrap(),
+            Record::Count(Count { count: 7, .. })
+        ));
+        let line = r#"{"kind":"rtt_flow","time":"2026-11-20T12:00:00Z","event":"open"}"#;
+        assert_eq!(serde_json::from_str::<Record>(line).unwrap(), Record::Other);
+    }
+}
