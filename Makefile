@@ -21,7 +21,7 @@ build: ## build the release binary, target/release/fathom
 
 demo: setup-demo ## measure real traffic in a lab on this machine, and compare with the truth (needs root)
 	cargo build --release -p fathom -p fathom-tests --bins
-	@$(TARGET)/release/demo --fathom $(TARGET)/release/fathom
+	@$(TARGET)/release/demo
 
 check: ## formatting, lints, generated files, documentation
 	cargo fmt --all --check
