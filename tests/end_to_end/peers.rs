@@ -85,6 +85,14 @@ fn estimate_ms(text: &str, name: &str) -> f64 {
     number.split('/').next().unwrap().parse().unwrap()
 }
 
+/// What ss prints below the line of the connection from `port`.
+fn info_of(sockets: &str, port: u16) -> &str {
+    let ending = format!(":{port}");
+    let mut lines = sockets.lines();
+    lines.find(|line| line.split_whitespace().any(|word| word.ends_with(&ending)));
+    lines.next().unwrap()
+}
+
 #[test]
 fn kernel_estimates_what_timestamps_say() {
     let Some((lab, _turn)) = lab(|builder| builder) else {
@@ -126,12 +134,7 @@ fn kernel_estimates_what_timestamps_say() {
             .into_iter()
             .max_by_key(|(_, times)| times.len())
             .unwrap();
-        let ending = format!(":{data_port}");
-        let lines: Vec<&str> = sockets.lines().collect();
-        let place = lines
-            .iter()
-            .position(|line| line.split_whitespace().any(|word| word.ends_with(&ending)));
-        let info = lines[place.unwrap() + 1];
+        let info = info_of(&sockets, data_port);
         times.sort_unstable();
         let (least_ms, median_ms) = (times[0] as f64 / 1e6, times[times.len() / 2] as f64 / 1e6);
         let (kernel_least_ms, kernel_ms) = (estimate_ms(info, "minrtt"), estimate_ms(info, "rtt"));

@@ -134,9 +134,6 @@ impl Replay {
             engine.on_packet(packet, &self.names, report);
         }
         let ended = batch.ended.take();
-        if ended.is_some() {
-            engine.finish(&self.names, report);
-        }
         match &mut self.source {
             Source::Here(_, own) => *own = batch,
             // If there is no room, or no reader any more, the batch is simply dropped.
@@ -146,6 +143,11 @@ impl Replay {
             Ok(()) => Some(Ended::Whole),
             Err(source) => Some(Ended::Broken(unreadable(self.file, source))),
         }
+    }
+
+    /// The end of the measurement, after the last file: if flow events are wanted, the closing of all flows that are open.
+    pub fn finish(&self, engine: &Engine, report: &mut impl FnMut(Report)) {
+        engine.finish(&self.names, report);
     }
 
     /// Hands the traffic of all flows to an aggregator.

@@ -36,6 +36,7 @@ pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result
         progress: Progress::new(inputs.iter().map(|input| input.bytes).sum()),
         signals,
     };
+    let mut last = None;
     for input in &inputs {
         if signals.should_stop() {
             break;
@@ -52,8 +53,9 @@ pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result
             replay = replay.read_ahead(&run.engine);
         }
         run.file(input, &mut replay)?;
+        last = Some(replay);
     }
-    run.finish()?;
+    run.finish(last.as_ref())?;
     drop(run.progress);
     say_summary(run.engine.counts(), begin.elapsed());
     Ok(())
@@ -152,8 +154,12 @@ impl Run<'_> {
         ended
     }
 
-    /// The last interval, the last counts, and all that was not written yet.
-    fn finish(&mut self) -> anyhow::Result<()> {
+    /// The end of flows that are still open, the last interval, the last counts, and all that was not written yet.
+    fn finish(&mut self, last: Option<&Replay>) -> anyhow::Result<()> {
+        if let Some(replay) = last {
+            let output = &mut self.output;
+            replay.finish(&self.engine, &mut |report| output.put(report.as_record()));
+        }
         if let Some(intervals) = &mut self.intervals {
             intervals.finish(&self.engine, &mut self.output);
         } else if self.output.format().is_for_programs() {

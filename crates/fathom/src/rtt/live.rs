@@ -148,8 +148,13 @@ impl Session {
 
     /// What is still in the kernel, then the last counts.
     fn finish(&mut self) -> anyhow::Result<Counts> {
-        self.read(Duration::ZERO)?;
-        self.look_through()?;
+        let Self {
+            live,
+            view,
+            intervals,
+            ..
+        } = self;
+        live.finish(&mut |report| take(report, view, intervals.as_mut()))?;
         let counts = self.live.counts()?;
         if self.intervals.is_some() {
             self.end_interval(Instant::now())?;

@@ -1,6 +1,7 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its samples read.
 
 mod attach;
+mod flows;
 mod interfaces;
 mod janitor;
 mod object;
@@ -12,15 +13,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
-use crate::native::{self, flow_address, flow_key, rtt_event, rtt_flow, rtt_flow_event};
+use crate::native::{self, flow_address, rtt_event, rtt_flow_event};
 use crate::rtt::{Aggregator, Interfaces, Report, Settings, Transition, decode};
 use crate::{Counts, Error};
 use attach::Attached;
+use flows::for_each_flow;
 use interfaces::{Interface, local_addresses};
 pub use interfaces::{examine, interface_names};
 use janitor::Janitor;
+use object::Programs;
 pub use object::probe;
-use object::{BATCH, Programs};
 
 /// Flows without packets for so long are over and leave the table.
 const IDLE: Duration = Duration::from_secs(300);
@@ -164,30 +166,21 @@ impl Live {
         mut aggregator: Option<&mut Aggregator>,
         report: &mut impl FnMut(Report),
     ) -> Result<(), Error> {
-        let failed = |error| Error::kernel("read the table of flows", error);
         let now = monotonic_ns();
         let offset = wall_clock_offset();
         let mut over = Vec::new();
         let flows = self.programs.flows()?;
-        let batches = flows
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(failed)?;
-        for (key, value) in batches {
-            let (Some((key, _)), Some((flow, _))) = (
-                object::read_prefix::<flow_key>(&key),
-                object::read_prefix::<rtt_flow>(&value),
-            ) else {
-                continue;
-            };
+        for_each_flow(&flows, |key, flow| {
             if let Some(aggregator) = aggregator.as_deref_mut() {
-                aggregator.on_flow(&key, &flow, &self.names);
+                aggregator.on_flow(key, flow, &self.names);
             }
             let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
             let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
             if idle > IDLE || (is_closed && idle > CLOSED) {
-                over.push((key, flow, is_closed));
+                over.push((*key, *flow, is_closed));
             }
-        }
+        })
+        .map_err(|error| Error::kernel("read the table of flows", error))?;
         for (key, flow, is_closed) in over {
             if flows.delete(object::bytes_of(&key)).is_err() {
                 continue; // the kernel was faster
@@ -199,6 +192,26 @@ impl Live {
             }
         }
         self.learn_addresses()
+    }
+
+    /// The end of the measurement: what is still in the ring, then, if flow events are wanted, the closing of all flows that are open.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring or the table cannot be read.
+    pub fn finish(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
+        self.attached.clear();
+        self.drain(report)?;
+        if !self.has_events {
+            return Ok(());
+        }
+        let closing = Transition::close(native::RTT_REASON_END, monotonic_ns());
+        let offset = wall_clock_offset();
+        for_each_flow(&self.programs.flows()?, |key, flow| {
+            if u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0 {
+                report(closing.report(key, flow, &self.names, offset));
+            }
+        })
+        .map_err(|error| Error::kernel("read the table of flows", error))
     }
 
     /// What was counted since the start.

@@ -7,15 +7,13 @@ use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramAttachType,
 };
 
+use super::flows::for_each_flow;
 use crate::native::{self, rtt_bucket, rtt_flow, rtt_pending};
 use crate::rtt::Settings;
 use crate::{Counts, Error};
 
 /// Request buckets, of four requests each: 256 KiB.
 const BUCKETS: u32 = 4096;
-
-/// Flows read from the kernel at once.
-pub(super) const BATCH: u32 = 512;
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_path.bpf.o"));
@@ -74,11 +72,9 @@ impl Programs {
         let opened = counts.counters[native::RTT_COUNT_FLOWS_OPENED as usize];
         let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];
         // Read after the counters: flows that are opened in between make the number too small, never too large.
-        let present = self
-            .flows()?
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(|error| Error::kernel("read the table of flows", error))?
-            .count() as u64;
+        let mut present = 0;
+        for_each_flow(&self.flows()?, |_, _| present += 1)
+            .map_err(|error| Error::kernel("read the table of flows", error))?;
         counts.evicted = opened.saturating_sub(deleted + present);
         Ok(counts)
     }

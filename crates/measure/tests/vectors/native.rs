@@ -48,6 +48,9 @@ fn replay(settings: &Settings, file: Vec<u8>, prepare: impl Fn(Replay, &Engine) 
         }
     };
     assert!(matches!(ended, Ended::Whole), "{ended:?}");
+    replay.finish(&engine, &mut |report| {
+        run.outcomes.push(Outcome::from_report(&report, START_NS));
+    });
     run.sort_end();
     let counts = engine.counts();
     run.counts = counts.named().collect::<BTreeMap<_, _>>();
