@@ -36,7 +36,9 @@ fuzz_target!(|input: &[u8]| {
     let mut writer = Writer::new(Vec::new(), link, 0).expect("memory takes everything");
     // Twice, so that the state that the first leaves is met.
     for time_ns in [START_NS, START_NS + GAP_NS] {
-        writer.write(time_ns, length, data).expect("memory takes everything");
+        writer
+            .write(time_ns, length, data)
+            .expect("memory takes everything");
     }
     let file = writer.finish().expect("memory takes everything");
 

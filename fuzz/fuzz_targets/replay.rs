@@ -12,7 +12,12 @@ fuzz_target!(|input: &[u8]| {
     let Ok(mut replay) = Replay::from_reader("fuzz", Cursor::new(input.to_vec())) else {
         return;
     };
-    let settings = Settings { has_events: true, slots: 16, flows: 64, ..Settings::files() };
+    let settings = Settings {
+        has_events: true,
+        slots: 16,
+        flows: 64,
+        ..Settings::files()
+    };
     let mut engine = Engine::new(&settings, 1).expect("the selection is empty");
     let mut sinks = [Format::Text, Format::Json, Format::Csv].map(Format::sink);
     let mut line = Vec::new();

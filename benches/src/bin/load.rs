@@ -81,17 +81,16 @@ fn main() -> anyhow::Result<()> {
     }
     let is_offered = offered_rate >= LEAST_OFFERED * f64::from(arguments.rate);
     if !is_offered {
-        println!("the sender was too slow to offer what is asked: run it again on a machine that does nothing else");
+        println!(
+            "the sender was too slow to offer what is asked: run it again on a machine that does nothing else"
+        );
     }
     let row = Row {
         what: format!(
             "user space, live, {} samples a second offered",
             arguments.rate
         ),
-        target: format!(
-            "none lost, under {:.0} % of a core",
-            100.0 * MOST_SHARE
-        ),
+        target: format!("none lost, under {:.0} % of a core", 100.0 * MOST_SHARE),
         measured: format!(
             "{missing} lost of {offered} ({offered_rate:.0} a second offered), {:.1} %",
             100.0 * share

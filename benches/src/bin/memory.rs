@@ -77,7 +77,7 @@ fn main() -> anyhow::Result<()> {
     for case in &CASES {
         let (memory, finished) = measure(case, &arguments)?;
         print(case, &memory, &finished);
-        rows.push(row(case, &memory, arguments.flows));
+        rows.push(row(case, &memory, &finished, arguments.flows));
     }
     conclude(&rows, arguments.summary.as_deref())
 }
@@ -119,7 +119,7 @@ fn print(case: &Case, memory: &Memory, finished: &Finished) {
     }
 }
 
-fn row(case: &Case, memory: &Memory, flows: u32) -> Row {
+fn row(case: &Case, memory: &Memory, finished: &Finished, flows: u32) -> Row {
     let kernel = memory.kernel_bytes() as f64 / MEGABYTE;
     let process = memory.peak_bytes as f64 / MEGABYTE;
     let counted = if case.counts_process {
@@ -130,7 +130,10 @@ fn row(case: &Case, memory: &Memory, flows: u32) -> Row {
     Row {
         what: format!("memory, {flows} active flows, {}", case.name),
         target: format!("at most {:.0} MB", case.most_megabytes),
-        measured: format!("{counted:.1} MB (kernel {kernel:.1}, process {process:.1} at most)"),
+        measured: format!(
+            "{counted:.1} MB (kernel {kernel:.1}, process {process:.1} at most); {} samples lost",
+            finished.lost()
+        ),
         is_reached: counted <= case.most_megabytes,
     }
 }

@@ -123,7 +123,7 @@ pub(crate) struct Sampling {
     /// Time between the packets of one direction of a flow that are measured; 0 measures every one; by default 100ms live, 0 in files.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) sample_interval: Option<Duration>,
-    /// Samples per smoothed round trip and direction, at most; 0 is no limit; by default 4 live, 0 in files.
+    /// Samples per smoothed round trip and direction, at most; 0 is no limit; by default 4 live, 0 in files and with `--sample-interval 0`.
     #[arg(long, value_name = "COUNT")]
     pub(crate) per_rtt: Option<u32>,
     /// Measure towards this machine's own addresses too, and so the delay of its own stack; live only.

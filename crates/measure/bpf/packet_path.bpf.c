@@ -9,28 +9,28 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("tc")
 int ethernet_ingress(struct __sk_buff *skb)
 {
-	packet_path_skb(skb, 0, RTT_HOOK_INGRESS, 0);
+	packet_path_skb(skb, 0, RTT_HOOK_INGRESS);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ethernet_egress(struct __sk_buff *skb)
 {
-	packet_path_skb(skb, 0, RTT_HOOK_EGRESS, 0);
+	packet_path_skb(skb, 0, RTT_HOOK_EGRESS);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ip_ingress(struct __sk_buff *skb)
 {
-	packet_path_skb(skb, wire16(skb->protocol), RTT_HOOK_INGRESS, 0);
+	packet_path_skb(skb, wire16(skb->protocol), RTT_HOOK_INGRESS);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ip_egress(struct __sk_buff *skb)
 {
-	packet_path_skb(skb, wire16(skb->protocol), RTT_HOOK_EGRESS, 0);
+	packet_path_skb(skb, wire16(skb->protocol), RTT_HOOK_EGRESS);
 	return TC_ACT_UNSPEC;
 }
 

@@ -119,20 +119,19 @@ static __always_inline struct rtt_cpu *packet_cpu(void)
 	return bpf_map_lookup_elem(&rtt_cpus, &zero);
 }
 
-static __always_inline void packet_measure(struct rtt_cpu *cpu, __u32 verdict, enum rtt_hook hook, __u64 now)
+static __always_inline void packet_measure(struct rtt_cpu *cpu, __u32 verdict, enum rtt_hook hook)
 {
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
 		return;
 	if (selection_admits(&selection, &cpu->packet.key))
-		rtt_path(cpu, hook, now);
+		rtt_path(cpu, hook);
 	else
 		cpu->counters[RTT_COUNT_FILTERED]++;
 }
 
-/* `now` is 0 but in tests, which bring their own time. */
-static __always_inline void packet_path_skb(struct __sk_buff *skb, __u16 ether_type, enum rtt_hook hook, __u64 now)
+static __always_inline void packet_path_skb(struct __sk_buff *skb, __u16 ether_type, enum rtt_hook hook)
 {
 	struct rtt_cpu *cpu = packet_cpu();
 	__u32 verdict;
@@ -147,7 +146,7 @@ static __always_inline void packet_path_skb(struct __sk_buff *skb, __u16 ether_t
 		if (!bpf_skb_pull_data(skb, wanted))
 			verdict = packet_parse_skb(skb, ether_type, cpu);
 	}
-	packet_measure(cpu, verdict, hook, now);
+	packet_measure(cpu, verdict, hook);
 }
 
 static __always_inline void packet_path_xdp(struct xdp_md *xdp)
@@ -155,7 +154,7 @@ static __always_inline void packet_path_xdp(struct xdp_md *xdp)
 	struct rtt_cpu *cpu = packet_cpu();
 
 	if (cpu)
-		packet_measure(cpu, packet_parse_xdp(xdp, cpu), RTT_HOOK_XDP, 0);
+		packet_measure(cpu, packet_parse_xdp(xdp, cpu), RTT_HOOK_XDP);
 }
 
 #endif

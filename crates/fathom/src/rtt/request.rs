@@ -32,6 +32,8 @@ impl RttArguments {
         let mut settings = self.settings(&Settings::live());
         if settings.sample_interval.is_zero() {
             settings.slots = UNSAMPLED_SLOTS;
+            // Every one is every one, unless the user says otherwise.
+            settings.per_rtt = self.sampling.per_rtt.unwrap_or(0);
         }
         settings.flows = self.bounds.flows(settings.flows, settings.slots.into());
         settings

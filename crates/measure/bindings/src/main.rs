@@ -11,9 +11,11 @@ fn main() -> Result<()> {
     let generated = generate(&folder.join("native.h"))?;
     let path = folder.join("bindings.rs");
     if env::args().any(|argument| argument == "--write") {
-        return fs::write(&path, generated).with_context(|| format!("cannot write {}", path.display()));
+        return fs::write(&path, generated)
+            .with_context(|| format!("cannot write {}", path.display()));
     }
-    let committed = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let committed =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     if committed != generated {
         bail!("the C headers have changed: run cargo run -p fathom-bindings -- --write");
     }
@@ -21,7 +23,9 @@ fn main() -> Result<()> {
 }
 
 fn generate(header: &Path) -> Result<String> {
-    let version = bindgen::RustTarget::stable(88, 0).ok().context("bindgen does not know Rust 1.88")?;
+    let version = bindgen::RustTarget::stable(88, 0)
+        .ok()
+        .context("bindgen does not know Rust 1.88")?;
     let bindings = bindgen::Builder::default()
         .header(header.display().to_string())
         .allowlist_file(".*/(native|rtt|packet|flow|selection).h")

@@ -7,7 +7,8 @@
 
 /*
  * Packets that are measured at each opportunity. The answer to one may be withheld (a delayed acknowledgement echoes the
- * first of two segments, a stretched one the first of many): the next ones of the burst then give the sample.
+ * first of two segments, a stretched one the first of many): the next ones of the burst then give the sample. But the first
+ * go before: the others are taken only while half of the ring is free, or few bursts would fit into a long round trip.
  */
 #define RTT_BURST 3
 
@@ -51,6 +52,8 @@ static __always_inline void rtt_offer(struct rtt_half *half, struct rtt_ring rin
 
 	if (half->flags & RTT_HALF_IS_NEAR)
 		return;
+	if (half->burst_left && half->newest - half->oldest >= config->slots / 2)
+		half->burst_left = 0;
 	if (!half->burst_left && now < half->next_sample)
 		return;
 	if (!rtt_has_room(half, ring, direction, now, config, output))
@@ -90,7 +93,7 @@ static __always_inline void rtt_end_burst(struct rtt_half *half, struct rtt_ring
 /*
  * Takes out all that `id` answers. Returns the time of the packet it answers exactly, or that it falls into (one buffer
  * may be a train of segments, of which the receiver acknowledges a part); 0 if there is none. What is skipped over has
- * no answer of its own any more: freed at once, without a sample.
+ * no answer of its own any more: freed at once, without a sample. If nothing is left then, the next packet is measured.
  */
 static __always_inline __u64 rtt_match(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id)
 {
@@ -109,6 +112,10 @@ static __always_inline __u64 rtt_match(struct rtt_half *half, struct rtt_ring ri
 			rtt_end_burst(half, ring, direction, pending->burst);
 			return time;
 		}
+	}
+	if (i) {
+		half->burst_left = 0;
+		half->next_sample = 0;
 	}
 	return 0;
 }

@@ -178,11 +178,15 @@ static __always_inline void rtt_on_query(struct rtt_bucket *bucket, __u32 finger
 {
 	struct rtt_request *request = rtt_find_request(bucket, fingerprint);
 
-	if (request && !request->is_spent && now - request->time < config->expiry) {
+	int is_recent = request && now - request->time < config->expiry;
+
+	if (is_recent && !request->is_spent) {
 		request->detail++;
 		request->is_spent = !is_dns;
 		return;
 	}
+	if (is_recent && !is_dns && request->detail) /* ambiguous: also for those that come after */
+		return;
 	if (request)
 		request->fingerprint = 0;
 	rtt_put_request(bucket, fingerprint, 0, now, config, output);

@@ -243,12 +243,12 @@ static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow
 	counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
 }
 
-/* A parsed packet. `now` is 0 but in tests, which bring their own time. */
-static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook, __u64 now)
+/* A parsed packet. */
+static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook)
 {
 	const struct rtt_config *config = rtt_settings();
 	const struct packet *packet = &cpu->packet;
-	struct rtt_pass pass = { .packet = packet, .cpu = cpu, .now = now, .hook = hook };
+	struct rtt_pass pass = { .packet = packet, .cpu = cpu, .hook = hook };
 	struct rtt_bucket *bucket = 0;
 	struct rtt_flow *flow = 0;
 
@@ -261,7 +261,7 @@ static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook, __
 		index = pass.hash & config->bucket_mask;
 		bucket = bpf_map_lookup_elem(&rtt_requests, &index);
 	}
-	if (!now && rtt_needs_clock(flow, !!bucket, packet, config))
+	if (rtt_needs_clock(flow, !!bucket, packet, config))
 		pass.now = bpf_ktime_get_ns();
 	rtt_reset(&cpu->output);
 	if (flow)

@@ -138,7 +138,7 @@ impl Settings {
             sample_interval: Duration::from_millis(100),
             per_rtt: 4,
             flows: 65_536,
-            slots: 4,
+            slots: 8,
             has_near_side: false,
             has_tunnels: true,
             has_events: false,
