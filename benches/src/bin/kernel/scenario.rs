@@ -228,3 +228,39 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(frame: &[u8], offset: usize) -> u32 {
+        u32::from_be_bytes(frame[offset..offset + 4].try_into().unwrap())
+    }
+
+    #[test]
+    fn data_moves_on_by_its_sequence_number_and_value() {
+        let tagged = Connection {
+            is_tagged: true,
+            ..Connection::v4(1)
+        };
+        for connection in [Connection::v4(0), Connection::v6(0), tagged] {
+            let scenario = connection.data("data", 1);
+            let [sequence, value] = scenario.steps;
+            let start = scenario.frame_after(0);
+            assert_eq!(number(&start, sequence.offset), CLIENT_SEQUENCE + 1);
+            assert_eq!(number(&start, value.offset), CLIENT_VALUE + 1);
+            let later = scenario.frame_after(3);
+            let moved = CLIENT_SEQUENCE + 1 + 3 * u32::from(PAYLOAD_BYTES);
+            assert_eq!(number(&later, sequence.offset), moved);
+            assert_eq!(number(&later, value.offset), CLIENT_VALUE + 4);
+        }
+    }
+
+    #[test]
+    fn a_flood_moves_on_by_its_source_address() {
+        let scenario = Connection::v4(0).flood("flood", flag::SYN);
+        let address = number(&scenario.frame_after(0), scenario.steps[0].offset);
+        assert_eq!(Ipv4Addr::from_bits(address), Ipv4Addr::new(198, 18, 0, 1));
+        assert_ne!(scenario.frame_after(1), scenario.frame_after(0));
+    }
+}

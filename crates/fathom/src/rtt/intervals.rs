@@ -80,13 +80,11 @@ impl Intervals {
     }
 
     fn write(&mut self, end: Time, length_ns: u64, engine: &Engine, output: &mut Output) {
-        let records = self.aggregator.finish_interval(end);
-        if records.is_empty() {
+        let records = self
+            .aggregator
+            .finish_interval(end, Nanoseconds(length_ns), |record| output.put(record));
+        if records == 0 {
             return;
-        }
-        for mut record in records {
-            record.interval_ns = Nanoseconds(length_ns);
-            output.put(&record);
         }
         for count in engine.counts().records(end) {
             output.put(&count);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fathom_measure::live::{Live, Options};
-use fathom_measure::rtt::{Aggregation, Report};
+use fathom_measure::rtt::{Aggregation, Report, RttAggregate};
 use fathom_measure::{Aggregator, Counts};
 use fathom_record::{Nanoseconds, Time};
 
@@ -138,9 +138,20 @@ impl Session {
         } = self;
         if let Some(intervals) = intervals {
             let time = wall_clock();
-            for record in intervals.finish(now, time) {
-                view.put(&record);
-            }
+            // The records of very many flows are written as they come, and what the kernel has meanwhile is not left to overflow.
+            let mut outcome = Ok(());
+            intervals.finish(now, time, |record| {
+                if outcome.is_ok() {
+                    view.put(record);
+                    outcome = view.flush_if_full().and_then(|has_flushed| {
+                        if has_flushed {
+                            live.collect()?;
+                        }
+                        Ok(())
+                    });
+                }
+            });
+            outcome?;
             view.put_counts(&live.counts()?, time);
         }
         Ok(())
@@ -206,19 +217,15 @@ impl Intervals {
         now >= self.end
     }
 
-    /// The records of the time since the last end, with its true length.
-    fn finish(&mut self, now: Instant, time: Time) -> Vec<fathom_measure::rtt::RttAggregate> {
+    /// Hands the records of the time since the last end, with its true length, to `put`.
+    fn finish(&mut self, now: Instant, time: Time, put: impl FnMut(&RttAggregate)) {
         let length = now.saturating_duration_since(self.begin);
         let length = Nanoseconds(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
         self.begin = now;
         while self.end <= now {
             self.end += self.length;
         }
-        let mut records = self.aggregator.finish_interval(time);
-        for record in &mut records {
-            record.interval_ns = length;
-        }
-        records
+        self.aggregator.finish_interval(time, length, put);
     }
 }
 

@@ -126,14 +126,22 @@ impl Live {
         self.drain(report)
     }
 
+    /// Takes what is in the ring out of it, to be handed on later: for those who have long work to do meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub fn collect(&mut self) -> Result<(), Error> {
+        self.ring
+            .consume()
+            .map_err(|error| Error::kernel("read the samples from the kernel", error))
+    }
+
     /// Hands on what is there, without waiting.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn drain(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
-        self.ring
-            .consume()
-            .map_err(|error| Error::kernel("read the samples from the kernel", error))?;
+        self.collect()?;
         let offset = wall_clock_offset();
         let mut inbox = self.inbox.borrow_mut();
         let mut rest = inbox.as_slice();

@@ -1,11 +1,11 @@
 //! Round trips of an interval, by flow, network, VLAN or interface.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Time};
 
+use super::chunked::ChunkedMap;
 use super::event::{Interfaces, flow_of, tags, traffic_of};
 use super::{Report, RttAggregate, RttSample};
 use crate::native::{flow_key, rtt_flow, rtt_traffic};
@@ -36,22 +36,33 @@ pub struct Aggregation {
     pub prefix_v6: u8,
 }
 
+/// What is put together. Kept small: there may be two for each of very many flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
-    flow: Option<FlowKey>,
-    network: Option<Network>,
-    vlan: (Option<u16>, Option<u16>),
-    interface: &'static str,
+    key: GroupKey,
+    /// Place in the list of names.
+    interface: u16,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum GroupKey {
+    Flow(FlowKey, Tags),
+    Network(Option<Network>),
+    Vlan(Tags),
+    Interface,
+}
+
+/// Outer and inner VLAN tag.
+type Tags = (Option<u16>, Option<u16>);
 
 #[derive(Default)]
 struct Figures {
     rtt: Histogram,
-    packets: u64,
     bytes: u64,
-    retransmitted: u64,
-    out_of_order: u64,
-    congestion_experienced: u64,
+    packets: u32,
+    retransmitted: u32,
+    out_of_order: u32,
+    congestion_experienced: u32,
 }
 
 /// What a flow had sent at the last count, and at which count that was.
@@ -63,9 +74,12 @@ struct Counted {
 /// Collects samples and traffic, and gives the records of an interval.
 pub struct Aggregator {
     aggregation: Aggregation,
-    groups: HashMap<Group, Figures>,
-    flows: HashMap<flow_key, Counted>,
+    groups: ChunkedMap<Group, Figures>,
+    flows: ChunkedMap<flow_key, Counted>,
+    interfaces: Vec<&'static str>,
     interval: u64,
+    /// Flows that were counted in this interval.
+    present: usize,
 }
 
 impl Aggregator {
@@ -73,9 +87,11 @@ impl Aggregator {
     pub fn new(aggregation: Aggregation) -> Self {
         Self {
             aggregation,
-            groups: HashMap::new(),
-            flows: HashMap::new(),
+            groups: ChunkedMap::new(),
+            flows: ChunkedMap::new(),
+            interfaces: Vec::new(),
             interval: 0,
+            present: 0,
         }
     }
 
@@ -87,30 +103,27 @@ impl Aggregator {
     }
 
     fn on_sample(&mut self, sample: &RttSample) {
-        let vlan = (sample.vlan, sample.inner_vlan);
-        let group = self.group(sample.flow, vlan, sample.interface);
-        let figures = self.groups.entry(group).or_default();
+        let tags = (sample.vlan, sample.inner_vlan);
+        let group = self.group(sample.flow, tags, sample.interface);
+        let figures = self.groups.get_or_insert_with(group, Figures::default);
         figures.rtt.record(sample.rtt_ns.0);
     }
 
-    fn group(
-        &self,
-        flow: FlowKey,
-        vlan: (Option<u16>, Option<u16>),
-        interface: &'static str,
-    ) -> Group {
-        let by = self.aggregation.by;
+    fn group(&mut self, flow: FlowKey, tags: Tags, interface: &'static str) -> Group {
+        let key = match self.aggregation.by {
+            GroupBy::Flow => GroupKey::Flow(flow, tags),
+            GroupBy::Network => GroupKey::Network(self.network(flow.destination)),
+            GroupBy::Vlan => GroupKey::Vlan(tags),
+            GroupBy::Interface => GroupKey::Interface,
+        };
+        let known = self.interfaces.iter().position(|&known| known == interface);
+        let interface = known.unwrap_or_else(|| {
+            self.interfaces.push(interface);
+            self.interfaces.len() - 1
+        });
         Group {
-            flow: (by == GroupBy::Flow).then_some(flow),
-            network: (by == GroupBy::Network)
-                .then(|| self.network(flow.destination))
-                .flatten(),
-            vlan: if matches!(by, GroupBy::Vlan | GroupBy::Flow) {
-                vlan
-            } else {
-                (None, None)
-            },
-            interface,
+            key,
+            interface: interface as u16,
         }
     }
 
@@ -130,20 +143,23 @@ impl Aggregator {
         interfaces: &impl Interfaces,
     ) {
         let traffic = [traffic_of(&flow.half[0]), traffic_of(&flow.half[1])];
-        let before = self.flows.insert(
-            *key,
+        let interval = self.interval;
+        let mut is_new = false;
+        let counted = self.flows.get_or_insert_with(*key, || {
+            is_new = true;
             Counted {
-                traffic,
-                interval: self.interval,
-            },
-        );
+                traffic: Default::default(),
+                interval,
+            }
+        });
+        let mut before = std::mem::replace(&mut counted.traffic, traffic);
+        if std::mem::replace(&mut counted.interval, interval) != interval || is_new {
+            self.present += 1;
+        }
         // Fewer than before: the flow was forgotten and opened anew in between.
-        let before = before
-            .filter(|before| {
-                (0..2).all(|half| before.traffic[half].packets <= traffic[half].packets)
-            })
-            .map(|before| before.traffic)
-            .unwrap_or_default();
+        if (0..2).any(|half| before[half].packets > traffic[half].packets) {
+            before = Default::default();
+        }
         for direction in 0..2 {
             let (now, then) = (&traffic[direction], &before[direction]);
             if now.packets == then.packets {
@@ -151,52 +167,83 @@ impl Aggregator {
             }
             let interface = interfaces.name(key.interface);
             let group = self.group(flow_of(key, direction as u8), tags(key.vlan()), interface);
-            let figures = self.groups.entry(group).or_default();
-            figures.packets += now.packets - then.packets;
-            figures.bytes += now.bytes - then.bytes;
-            figures.retransmitted += u64::from(now.retransmitted.wrapping_sub(then.retransmitted));
-            figures.out_of_order += u64::from(now.out_of_order.wrapping_sub(then.out_of_order));
-            figures.congestion_experienced += u64::from(
-                now.congestion_experienced
-                    .wrapping_sub(then.congestion_experienced),
-            );
+            let figures = self.groups.get_or_insert_with(group, Figures::default);
+            figures.add_traffic(now, then);
         }
     }
 
-    /// Ends the interval at `time` and gives its records, busiest group first.
-    pub fn finish_interval(&mut self, time: Time) -> Vec<RttAggregate> {
-        let interval =
-            Nanoseconds(u64::try_from(self.aggregation.interval.as_nanos()).unwrap_or(u64::MAX));
-        let mut records: Vec<_> = self
-            .groups
-            .drain()
-            .map(|(group, figures)| figures.to_record(&group, time, interval))
-            .collect();
-        records.sort_by(|one, other| {
-            (other.count, other.packets, one.interface, one.flow).cmp(&(
-                one.count,
-                one.packets,
-                other.interface,
-                other.flow,
-            ))
+    /// Ends the interval of this `length` at `time`: hands its records to `put`, busiest group first. Returns how many there were.
+    pub fn finish_interval(
+        &mut self,
+        time: Time,
+        length: Nanoseconds,
+        mut put: impl FnMut(&RttAggregate),
+    ) -> usize {
+        let mut order: Vec<u32> = (0..self.groups.len() as u32).collect();
+        order.sort_by_key(|&place| {
+            let figures = &self.groups.at(place).1;
+            std::cmp::Reverse((figures.rtt.count(), figures.packets))
         });
+        for place in &order {
+            let (group, figures) = self.groups.at(*place);
+            let interface = self.interfaces[usize::from(group.interface)];
+            put(&figures.to_record(group.key, interface, time, length));
+        }
+        drop(self.groups.drain());
+        self.forget_flows();
+        order.len()
+    }
+
+    /// Flows that are not there any more are dropped when they have become as many as those that are.
+    fn forget_flows(&mut self) {
         let ended = self.interval;
-        self.flows.retain(|_, counted| counted.interval == ended);
         self.interval += 1;
-        records
+        let present = std::mem::take(&mut self.present);
+        if self.flows.len() < 2 * present {
+            return;
+        }
+        let all = self.flows.drain();
+        for (key, counted) in all.filter(|(_, counted)| counted.interval == ended) {
+            self.flows.get_or_insert_with(key, || counted);
+        }
     }
 }
 
 impl Figures {
-    fn to_record(&self, group: &Group, time: Time, interval_ns: Nanoseconds) -> RttAggregate {
+    fn add_traffic(&mut self, now: &rtt_traffic, then: &rtt_traffic) {
+        self.bytes += now.bytes - then.bytes;
+        self.packets += (now.packets - then.packets) as u32;
+        self.retransmitted += now.retransmitted.wrapping_sub(then.retransmitted);
+        self.out_of_order += now.out_of_order.wrapping_sub(then.out_of_order);
+        self.congestion_experienced += now
+            .congestion_experienced
+            .wrapping_sub(then.congestion_experienced);
+    }
+
+    fn to_record(
+        &self,
+        key: GroupKey,
+        interface: &'static str,
+        time: Time,
+        interval_ns: Nanoseconds,
+    ) -> RttAggregate {
         let quantile = |quantile| self.rtt.quantile(quantile).map(Nanoseconds);
+        let (flow, tags) = match key {
+            GroupKey::Flow(flow, tags) => (Some(flow), tags),
+            GroupKey::Vlan(tags) => (None, tags),
+            GroupKey::Network(_) | GroupKey::Interface => (None, (None, None)),
+        };
+        let network = match key {
+            GroupKey::Network(network) => network,
+            _ => None,
+        };
         RttAggregate {
             time,
             interval_ns,
-            flow: group.flow,
-            network: group.network,
-            vlan: group.vlan.0,
-            inner_vlan: group.vlan.1,
+            flow,
+            network,
+            vlan: tags.0,
+            inner_vlan: tags.1,
             count: self.rtt.count(),
             min_rtt_ns: self.rtt.min().map(Nanoseconds),
             mean_rtt_ns: self.rtt.mean().map(Nanoseconds),
@@ -210,7 +257,7 @@ impl Figures {
             retransmitted: self.retransmitted,
             out_of_order: self.out_of_order,
             congestion_experienced: self.congestion_experienced,
-            interface: group.interface,
+            interface,
         }
     }
 }

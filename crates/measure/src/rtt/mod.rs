@@ -1,6 +1,7 @@
 //! Passive round-trip times: existing packets matched with what answers them. See `README.md` beside this file.
 
 mod aggregate;
+mod chunked;
 mod engine;
 mod event;
 mod record;

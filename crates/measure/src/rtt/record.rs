@@ -171,19 +171,19 @@ record! {
         pub max_rtt_ns: Option<Nanoseconds>,
         /// Packets towards there, of the flows that have state (TCP and QUIC).
         #[field(unit = Unit::Packets, ipfix = 2)]
-        pub packets: u64,
+        pub packets: u32,
         /// Their IP bytes.
         #[field(unit = Unit::Bytes, label = "bytes", ipfix = 1)]
         pub bytes: u64,
         /// Of them, packets sent again.
         #[field(unit = Unit::Packets)]
-        pub retransmitted: u64,
+        pub retransmitted: u32,
         /// Of them, packets overtaken.
         #[field(unit = Unit::Packets)]
-        pub out_of_order: u64,
+        pub out_of_order: u32,
         /// Of them, packets that a router marked as having met congestion (RFC 3168).
         #[field(unit = Unit::Packets, label = "ce")]
-        pub congestion_experienced: u64,
+        pub congestion_experienced: u32,
         /// The interface or capture file.
         #[field(bare)]
         pub interface: &'static str,
