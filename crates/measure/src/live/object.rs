@@ -15,6 +15,10 @@ use crate::{Counts, Error};
 /// Request buckets, of four requests each: 256 KiB.
 const BUCKETS: u32 = 4096;
 
+/// Places of the table that each CPU may hold free for itself. An LRU map of exactly as many places as there are flows would evict a few
+/// hundred again and again; so it gets these besides.
+const SPARE_FLOWS: u32 = 256;
+
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_path.bpf.o"));
 
@@ -119,7 +123,9 @@ fn configure(
         match name.as_str() {
             "rtt_flows" => {
                 map.set_value_size(flow_size).map_err(failed)?;
-                map.set_max_entries(settings.flows).map_err(failed)?;
+                let spare = SPARE_FLOWS * libbpf_rs::num_possible_cpus().map_err(failed)? as u32;
+                map.set_max_entries(settings.flows.saturating_add(spare))
+                    .map_err(failed)?;
             }
             "rtt_empty_flow" => map.set_value_size(flow_size).map_err(failed)?,
             "rtt_requests" => {

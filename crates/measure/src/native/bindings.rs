@@ -579,17 +579,16 @@ pub struct rtt_half {
     pub tsval: __u32,
     pub next_seq: __u32,
     pub acked: __u32,
-    pub oldest: __u32,
-    pub newest: __u32,
+    pub oldest: __u16,
+    pub newest: __u16,
     pub window: __u16,
-    pub burst: __u16,
-    pub burst_left: __u8,
+    pub _bitfield_align_1: [u8; 0],
+    pub _bitfield_1: __BindgenBitfieldUnit<[u8; 1usize]>,
     pub flags: __u8,
-    pub padding: [__u8; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_half"][::core::mem::size_of::<rtt_half>() - 88usize];
+    ["Size of rtt_half"][::core::mem::size_of::<rtt_half>() - 80usize];
     ["Alignment of rtt_half"][::core::mem::align_of::<rtt_half>() - 8usize];
     [
         "Offset of field: rtt_half::packets",
@@ -632,23 +631,114 @@ const _: () = {
     ][::core::mem::offset_of!(rtt_half, oldest) - 72usize];
     [
         "Offset of field: rtt_half::newest",
-    ][::core::mem::offset_of!(rtt_half, newest) - 76usize];
+    ][::core::mem::offset_of!(rtt_half, newest) - 74usize];
     [
         "Offset of field: rtt_half::window",
-    ][::core::mem::offset_of!(rtt_half, window) - 80usize];
-    [
-        "Offset of field: rtt_half::burst",
-    ][::core::mem::offset_of!(rtt_half, burst) - 82usize];
-    [
-        "Offset of field: rtt_half::burst_left",
-    ][::core::mem::offset_of!(rtt_half, burst_left) - 84usize];
+    ][::core::mem::offset_of!(rtt_half, window) - 76usize];
     [
         "Offset of field: rtt_half::flags",
-    ][::core::mem::offset_of!(rtt_half, flags) - 85usize];
-    [
-        "Offset of field: rtt_half::padding",
-    ][::core::mem::offset_of!(rtt_half, padding) - 86usize];
+    ][::core::mem::offset_of!(rtt_half, flags) - 79usize];
 };
+impl rtt_half {
+    #[inline]
+    pub fn burst(&self) -> __u8 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get(0usize, 6u8) as u8) }
+    }
+    #[inline]
+    pub fn set_burst(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::core::mem::transmute(val);
+            self._bitfield_1.set(0usize, 6u8, val as u64)
+        }
+    }
+    #[inline]
+    pub unsafe fn burst_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::core::mem::transmute(
+                <__BindgenBitfieldUnit<
+                    [u8; 1usize],
+                >>::raw_get(::core::ptr::addr_of!((*this)._bitfield_1), 0usize, 6u8)
+                    as u8,
+            )
+        }
+    }
+    #[inline]
+    pub unsafe fn set_burst_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<
+                [u8; 1usize],
+            >>::raw_set(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                0usize,
+                6u8,
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    pub fn burst_left(&self) -> __u8 {
+        unsafe { ::core::mem::transmute(self._bitfield_1.get(6usize, 2u8) as u8) }
+    }
+    #[inline]
+    pub fn set_burst_left(&mut self, val: __u8) {
+        unsafe {
+            let val: u8 = ::core::mem::transmute(val);
+            self._bitfield_1.set(6usize, 2u8, val as u64)
+        }
+    }
+    #[inline]
+    pub unsafe fn burst_left_raw(this: *const Self) -> __u8 {
+        unsafe {
+            ::core::mem::transmute(
+                <__BindgenBitfieldUnit<
+                    [u8; 1usize],
+                >>::raw_get(::core::ptr::addr_of!((*this)._bitfield_1), 6usize, 2u8)
+                    as u8,
+            )
+        }
+    }
+    #[inline]
+    pub unsafe fn set_burst_left_raw(this: *mut Self, val: __u8) {
+        unsafe {
+            let val: u8 = ::core::mem::transmute(val);
+            <__BindgenBitfieldUnit<
+                [u8; 1usize],
+            >>::raw_set(
+                ::core::ptr::addr_of_mut!((*this)._bitfield_1),
+                6usize,
+                2u8,
+                val as u64,
+            )
+        }
+    }
+    #[inline]
+    pub fn new_bitfield_1(
+        burst: __u8,
+        burst_left: __u8,
+    ) -> __BindgenBitfieldUnit<[u8; 1usize]> {
+        let mut __bindgen_bitfield_unit: __BindgenBitfieldUnit<[u8; 1usize]> = Default::default();
+        __bindgen_bitfield_unit
+            .set(
+                0usize,
+                6u8,
+                {
+                    let burst: u8 = unsafe { ::core::mem::transmute(burst) };
+                    burst as u64
+                },
+            );
+        __bindgen_bitfield_unit
+            .set(
+                6usize,
+                2u8,
+                {
+                    let burst_left: u8 = unsafe { ::core::mem::transmute(burst_left) };
+                    burst_left as u64
+                },
+            );
+        __bindgen_bitfield_unit
+    }
+}
 pub const RTT_FLOW_HAS_TIMESTAMPS: rtt_flow_flag = 1;
 pub const RTT_FLOW_IS_CLOSED: rtt_flow_flag = 2;
 pub const RTT_FLOW_KNOWS_CLIENT: rtt_flow_flag = 4;
@@ -671,38 +761,38 @@ pub struct rtt_flow {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_flow"][::core::mem::size_of::<rtt_flow>() - 208usize];
+    ["Size of rtt_flow"][::core::mem::size_of::<rtt_flow>() - 192usize];
     ["Alignment of rtt_flow"][::core::mem::align_of::<rtt_flow>() - 8usize];
     [
         "Offset of field: rtt_flow::half",
     ][::core::mem::offset_of!(rtt_flow, half) - 0usize];
     [
         "Offset of field: rtt_flow::opened",
-    ][::core::mem::offset_of!(rtt_flow, opened) - 176usize];
+    ][::core::mem::offset_of!(rtt_flow, opened) - 160usize];
     [
         "Offset of field: rtt_flow::last_seen",
-    ][::core::mem::offset_of!(rtt_flow, last_seen) - 184usize];
+    ][::core::mem::offset_of!(rtt_flow, last_seen) - 168usize];
     [
         "Offset of field: rtt_flow::spin_loop",
-    ][::core::mem::offset_of!(rtt_flow, spin_loop) - 192usize];
+    ][::core::mem::offset_of!(rtt_flow, spin_loop) - 176usize];
     [
         "Offset of field: rtt_flow::spin_edges",
-    ][::core::mem::offset_of!(rtt_flow, spin_edges) - 200usize];
+    ][::core::mem::offset_of!(rtt_flow, spin_edges) - 184usize];
     [
         "Offset of field: rtt_flow::spin_violations",
-    ][::core::mem::offset_of!(rtt_flow, spin_violations) - 202usize];
+    ][::core::mem::offset_of!(rtt_flow, spin_violations) - 186usize];
     [
         "Offset of field: rtt_flow::spin_score",
-    ][::core::mem::offset_of!(rtt_flow, spin_score) - 204usize];
+    ][::core::mem::offset_of!(rtt_flow, spin_score) - 188usize];
     [
         "Offset of field: rtt_flow::spin_rejected",
-    ][::core::mem::offset_of!(rtt_flow, spin_rejected) - 205usize];
+    ][::core::mem::offset_of!(rtt_flow, spin_rejected) - 189usize];
     [
         "Offset of field: rtt_flow::client_direction",
-    ][::core::mem::offset_of!(rtt_flow, client_direction) - 206usize];
+    ][::core::mem::offset_of!(rtt_flow, client_direction) - 190usize];
     [
         "Offset of field: rtt_flow::flags",
-    ][::core::mem::offset_of!(rtt_flow, flags) - 207usize];
+    ][::core::mem::offset_of!(rtt_flow, flags) - 191usize];
 };
 #[repr(C)]
 #[repr(align(8))]

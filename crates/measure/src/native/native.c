@@ -62,7 +62,7 @@ void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slot
 
 	for (direction = 0; direction < 2; direction++) {
 		const struct rtt_half *half = &flow->half[direction];
-		__u32 position;
+		__u16 position;
 
 		for (position = half->oldest; position != half->newest; position++)
 			*rtt_slot(to, direction, position) = *rtt_slot(from, direction, position);

@@ -32,7 +32,7 @@ static __always_inline struct rtt_pending *rtt_slot(struct rtt_ring ring, __u8 d
 static __always_inline int rtt_has_room(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u64 now,
 					const struct rtt_config *config, struct rtt_output *output)
 {
-	if (half->newest - half->oldest < ring.size)
+	if (rtt_waiting(half) < ring.size)
 		return 1;
 	if (now - rtt_slot(ring, direction, half->oldest)->time < config->expiry)
 		return 0;
@@ -52,7 +52,7 @@ static __always_inline void rtt_offer(struct rtt_half *half, struct rtt_ring rin
 
 	if (half->flags & RTT_HALF_IS_NEAR)
 		return;
-	if (half->burst_left && half->newest - half->oldest >= config->slots / 2)
+	if (half->burst_left && rtt_waiting(half) >= config->slots / 2)
 		half->burst_left = 0;
 	if (!half->burst_left && now < half->next_sample)
 		return;
@@ -81,9 +81,9 @@ static __always_inline void rtt_end_burst(struct rtt_half *half, struct rtt_ring
 {
 	__u32 i;
 
-	if ((half->burst & 0xfff) == burst)
+	if (half->burst == burst)
 		half->burst_left = 0;
-	for (i = 0; i < RTT_BURST && half->oldest != half->newest; i++) {
+	for (i = 0; i < RTT_BURST && rtt_waiting(half); i++) {
 		if (rtt_slot(ring, direction, half->oldest)->burst != burst)
 			break;
 		half->oldest++;
@@ -99,7 +99,7 @@ static __always_inline __u64 rtt_match(struct rtt_half *half, struct rtt_ring ri
 {
 	__u32 i;
 
-	for (i = 0; i < ring.size && half->oldest != half->newest; i++) {
+	for (i = 0; i < ring.size && rtt_waiting(half); i++) {
 		struct rtt_pending *pending = rtt_slot(ring, direction, half->oldest);
 		__s32 past = id - pending->id;
 
@@ -125,8 +125,8 @@ static __always_inline void rtt_collapse(struct rtt_half *half, struct rtt_ring 
 {
 	__u32 i;
 
-	for (i = 0; i < ring.size && half->oldest != half->newest; i++) {
-		if (!rtt_after(rtt_slot(ring, direction, half->newest - 1)->id, seq))
+	for (i = 0; i < ring.size && rtt_waiting(half); i++) {
+		if (!rtt_after(rtt_slot(ring, direction, (__u16)(half->newest - 1))->id, seq))
 			return;
 		half->newest--;
 	}

@@ -90,15 +90,14 @@ struct rtt_half {
 	__u32 tsval; /* newest seen */
 	__u32 next_seq; /* after the highest byte seen */
 	__u32 acked; /* highest acknowledgement of it */
-	__u32 oldest; /* the ring of pending: free-running, [oldest, newest) */
-	__u32 newest;
+	__u16 oldest; /* the ring of pending: free-running, [oldest, newest) */
+	__u16 newest;
 	__u16 window; /* in the last acknowledgement of it */
-	__u16 burst; /* number of the present one */
-	__u8 burst_left; /* packets it may still take */
+	__u8 burst : 6; /* number of the present one */
+	__u8 burst_left : 2; /* packets it may still take */
 	__u8 flags; /* enum rtt_half_flag */
-	__u8 padding[2];
 };
-FATHOM_ASSERT_SIZE(struct rtt_half, 6 * 8 + 8 * 4 + 8);
+FATHOM_ASSERT_SIZE(struct rtt_half, 6 * 8 + 6 * 4 + 8);
 
 enum rtt_flow_flag {
 	RTT_FLOW_HAS_TIMESTAMPS = 1 << 0,
@@ -121,7 +120,7 @@ struct rtt_flow {
 	__u8 client_direction; /* QUIC: of the client's packets */
 	__u8 flags; /* enum rtt_flow_flag */
 };
-FATHOM_ASSERT_SIZE(struct rtt_flow, 2 * 88 + 3 * 8 + 8);
+FATHOM_ASSERT_SIZE(struct rtt_flow, 2 * 80 + 3 * 8 + 8);
 
 /* A request whose flow has no state of its own: a SYN, a query, an echo request, a QUIC Initial. */
 struct rtt_request {
@@ -256,6 +255,12 @@ static __always_inline void rtt_reset(struct rtt_output *output)
 	output->expired = 0;
 	output->displaced = 0;
 	output->has_tsval = 0;
+}
+
+/* Packets of a direction that wait. */
+static __always_inline __u16 rtt_waiting(const struct rtt_half *half)
+{
+	return half->newest - half->oldest;
 }
 
 static __always_inline void rtt_put_sample(struct rtt_output *output, enum rtt_method method, __u8 direction,

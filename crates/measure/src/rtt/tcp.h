@@ -33,7 +33,7 @@ static __always_inline int rtt_tcp_needs_clock(const struct rtt_flow *flow, cons
 	const struct rtt_half *own = &flow->half[packet->direction & 1];
 	const struct rtt_half *peer = &flow->half[!packet->direction];
 
-	if (peer->oldest != peer->newest || packet->tcp_flags & (TCP_FIN | TCP_RST))
+	if (rtt_waiting(peer) || packet->tcp_flags & (TCP_FIN | TCP_RST))
 		return 1;
 	if (rtt_uses_timestamps(flow, config) && packet->flags & PACKET_HAS_TIMESTAMP)
 		return rtt_is_new_tsval(own, packet);
@@ -113,7 +113,7 @@ static __always_inline void rtt_on_timestamp(struct rtt_flow *flow, struct rtt_r
 
 	if (!(packet->flags & PACKET_HAS_TIMESTAMP))
 		return;
-	if (peer->oldest != peer->newest && packet->tcp_flags & TCP_ACK)
+	if (rtt_waiting(peer) && packet->tcp_flags & TCP_ACK)
 		rtt_tcp_sample(peer, RTT_TIMESTAMP, !direction, rtt_match(peer, ring, !direction, packet->tsecr), now,
 			       output);
 	if (!rtt_is_new_tsval(own, packet))
@@ -135,7 +135,7 @@ static __always_inline void rtt_on_acknowledgement(struct rtt_half *peer, struct
 	int is_duplicate = packet->ack == peer->acked && packet->window == peer->window && !rtt_tcp_span(packet);
 	__u64 time = 0;
 
-	if (peer->oldest == peer->newest)
+	if (!rtt_waiting(peer))
 		return;
 	if (packet->flags & PACKET_HAS_SACK && rtt_after(packet->sack_right, packet->ack))
 		time = rtt_match(peer, ring, direction, packet->sack_right);
