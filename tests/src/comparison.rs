@@ -78,6 +78,14 @@ impl Comparison {
         comparison
     }
 
+    /// Without what is left over since `time_ns`: near the end of a measurement, one side may have seen a packet that the other has not.
+    #[must_use]
+    pub fn settled(mut self, time_ns: u64) -> Self {
+        self.unexplained.retain(|sample| sample.time_ns < time_ns);
+        self.missed.retain(|pair| pair.answer.time_ns < time_ns);
+        self
+    }
+
     /// Errors of the samples of `method`.
     pub fn figures(&self, method: Method) -> Figures {
         self.figures_of(|pair| pair.method == method)
