@@ -36,7 +36,7 @@ format: ## format all sources
 	clang-format -i $(C_SOURCES)
 
 test: ## all tests; those that need root say so where they have none
-	cargo test --workspace --no-fail-fast
+	cargo test --workspace --no-fail-fast -- --show-output
 
 test-kernels: build ## load every program and measure in guest kernels 6.1 and 6.12 (qemu, 40 s each)
 	tests/kernels/all $(TARGET)/release/fathom
