@@ -7,6 +7,6 @@
 fathom doctor >/doctor
 cat /doctor
 check "the kernel takes every program" grep -q '^  ok  *interfaces ' /doctor
-check "programs attach to traffic control" grep -q '^  ok  *attaching ' /doctor
+check "programs attach to traffic control" grep -qE '^  (ok|note) +attaching  ' /doctor
 check "a program attaches to XDP" grep -q '^  ok  *attaching with --xdp ' /doctor
 finish
