@@ -59,10 +59,8 @@ static __always_inline void rtt_offer(struct rtt_half *half, struct rtt_ring rin
 	if (!rtt_has_room(half, ring, direction, now, config, output))
 		return;
 	if (!half->burst_left) {
-		__u64 pause = config->sample_interval;
+		__u64 pause = rtt_pause(half, config);
 
-		if (config->per_rtt && half->smoothed / config->per_rtt > pause)
-			pause = half->smoothed / config->per_rtt;
 		half->next_sample = now + pause;
 		half->burst++;
 		half->burst_left = pause ? RTT_BURST : 1;

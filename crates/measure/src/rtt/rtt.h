@@ -277,6 +277,14 @@ static __always_inline void rtt_put_sample(struct rtt_output *output, enum rtt_m
 	output->sample_count++;
 }
 
+/* ns from one measured packet of a direction to the next. */
+static __always_inline __u64 rtt_pause(const struct rtt_half *half, const struct rtt_config *config)
+{
+	if (config->per_rtt && half->smoothed / config->per_rtt > config->sample_interval)
+		return half->smoothed / config->per_rtt;
+	return config->sample_interval;
+}
+
 /* Takes a round trip into the figures of the direction that was measured. */
 static __always_inline void rtt_update(struct rtt_half *half, __u64 rtt)
 {

@@ -69,7 +69,6 @@ static __always_inline int rtt_judge_edge(struct rtt_flow *flow, const struct rt
 static __always_inline void rtt_spin_sample(struct rtt_half *half, __u8 direction, __u8 flags, __u64 now,
 					    const struct rtt_config *config, struct rtt_output *output)
 {
-	__u64 pause = config->sample_interval;
 	__u64 sent = half->advanced;
 
 	if (half->flags & RTT_HALF_IS_NEAR || !sent)
@@ -77,9 +76,7 @@ static __always_inline void rtt_spin_sample(struct rtt_half *half, __u8 directio
 	rtt_update(half, now - sent);
 	if (sent < half->next_sample)
 		return;
-	if (config->per_rtt && half->smoothed / config->per_rtt > pause)
-		pause = half->smoothed / config->per_rtt;
-	half->next_sample = sent + pause;
+	half->next_sample = sent + rtt_pause(half, config);
 	rtt_put_sample(output, RTT_SPIN, direction, flags, now - sent, half->minimum);
 }
 
