@@ -50,11 +50,6 @@ static void packet_read_tcp_options(const struct packet_bytes *bytes, __u32 offs
 	}
 }
 
-static __always_inline void packet_set_dns(const struct dns_header *dns, __u16 question, struct packet *packet)
-{
-	packet->id = (__u32)wire16(dns->id) << 16 | question;
-}
-
 /*
  * The question, folded into 16 bits: a resolver that reuses a transaction id must not be matched with the wrong answer.
  * The hash takes the name as it stands (servers echo its case) and the type after it.
@@ -90,7 +85,7 @@ static __always_inline enum packet_kind packet_read_dns(const struct packet_byte
 	flags = wire16(dns->flags);
 	if (flags & 0x7800 || wire16(dns->questions) != 1) /* another opcode than QUERY */
 		return PACKET_KIND_NONE;
-	packet_set_dns(dns, packet_hash_question(bytes, offset + sizeof(*dns)), packet);
+	packet->id = (__u32)wire16(dns->id) << 16 | packet_hash_question(bytes, offset + sizeof(*dns));
 	return flags & 0x8000 ? PACKET_KIND_DNS_RESPONSE : PACKET_KIND_DNS_QUERY;
 }
 

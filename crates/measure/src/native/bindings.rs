@@ -816,17 +816,16 @@ const _: () = {
     ["Size of rtt_bucket"][::core::mem::size_of::<rtt_bucket>() - 64usize];
     ["Alignment of rtt_bucket"][::core::mem::align_of::<rtt_bucket>() - 8usize];
 };
-pub const RTT_COUNT_PACKETS: rtt_counter = 0;
-pub const RTT_COUNT_FILTERED: rtt_counter = 1;
-pub const RTT_COUNT_SAMPLES: rtt_counter = 2;
-pub const RTT_COUNT_SAMPLES_LOST: rtt_counter = 3;
-pub const RTT_COUNT_EVENTS_LOST: rtt_counter = 4;
-pub const RTT_COUNT_FLOWS_OPENED: rtt_counter = 5;
-pub const RTT_COUNT_FLOWS_DELETED: rtt_counter = 6;
-pub const RTT_COUNT_FLOWS_REFUSED: rtt_counter = 7;
-pub const RTT_COUNT_PENDING_EXPIRED: rtt_counter = 8;
-pub const RTT_COUNT_REQUESTS_DISPLACED: rtt_counter = 9;
-pub const RTT_COUNTER_COUNT: rtt_counter = 10;
+pub const RTT_COUNT_FILTERED: rtt_counter = 0;
+pub const RTT_COUNT_SAMPLES: rtt_counter = 1;
+pub const RTT_COUNT_SAMPLES_LOST: rtt_counter = 2;
+pub const RTT_COUNT_EVENTS_LOST: rtt_counter = 3;
+pub const RTT_COUNT_FLOWS_OPENED: rtt_counter = 4;
+pub const RTT_COUNT_FLOWS_DELETED: rtt_counter = 5;
+pub const RTT_COUNT_FLOWS_REFUSED: rtt_counter = 6;
+pub const RTT_COUNT_PENDING_EXPIRED: rtt_counter = 7;
+pub const RTT_COUNT_REQUESTS_DISPLACED: rtt_counter = 8;
+pub const RTT_COUNTER_COUNT: rtt_counter = 9;
 pub type rtt_counter = ::core::ffi::c_uint;
 pub const RTT_SAMPLE_RETRANSMITTED: rtt_sample_flag = 1;
 pub const RTT_SAMPLE_IS_LOOP: rtt_sample_flag = 2;
@@ -1165,7 +1164,7 @@ unsafe extern "C" {
     pub static fathom_rtt_reason_names: [*const ::core::ffi::c_char; 8usize];
 }
 unsafe extern "C" {
-    pub static fathom_rtt_counter_names: [*const ::core::ffi::c_char; 10usize];
+    pub static fathom_rtt_counter_names: [*const ::core::ffi::c_char; 9usize];
 }
 unsafe extern "C" {
     pub static fathom_rtt_hook_names: [*const ::core::ffi::c_char; 4usize];

@@ -140,7 +140,6 @@ FATHOM_ASSERT_SIZE(struct rtt_bucket, 64);
 
 /* What is counted of our own doings; the texts are what users see. */
 #define RTT_COUNTERS(X)                                                                                                \
-	X(PACKETS, "packets")                                                                                          \
 	X(FILTERED, "packets left out by the selection")                                                               \
 	X(SAMPLES, "samples")                                                                                          \
 	X(SAMPLES_LOST, "samples lost: ring buffer full")                                                              \
