@@ -7,8 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fathom_lab::traffic::{dns, quic, tcp, tools};
-use fathom_lab::{LinkConfig, Topology, obstacle};
-use fathom_tests::{Comparison, Fathom, Finished, Method, Pair, pairs, passings_at_wan, settle};
+use fathom_lab::{LinkConfig, Tap, Topology, obstacle};
+use fathom_tests::{
+    Comparison, Fathom, Finished, Method, Pair, Passing, pairs, passed_by_tap, settle,
+};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SERVERS: [IpAddr; 2] = [Topology::SERVER_V4, Topology::SERVER_V6];
@@ -31,8 +33,9 @@ fn lab() -> Option<(Topology, MutexGuard<'static, ()>)> {
     Some((lab, turn))
 }
 
-/// Runs `traffic` to each server at once under the eyes of a `fathom` on `wan0`.
-fn measure(lab: &Topology, traffic: impl Fn(IpAddr) + Sync) -> Finished {
+/// Runs `traffic` to each server at once under the eyes of a `fathom` on `wan0`; what it printed, and what really passed.
+fn measure(lab: &Topology, traffic: impl Fn(IpAddr) + Sync) -> (Finished, Vec<Passing>) {
+    let tap = Tap::start(&lab.router, Topology::WAN_INTERFACE).unwrap();
     let fathom = Fathom::start(&lab.router, &[Topology::WAN_INTERFACE], &EVERYTHING).unwrap();
     std::thread::scope(|scope| {
         for server in SERVERS {
@@ -41,7 +44,8 @@ fn measure(lab: &Topology, traffic: impl Fn(IpAddr) + Sync) -> Finished {
         }
     });
     settle(lab).unwrap();
-    fathom.finish().unwrap()
+    let finished = fathom.finish().unwrap();
+    (finished, passed_by_tap(tap).unwrap())
 }
 
 /// Checks the samples of `method` and that there is one for nearly each pair of both families and towards both ends.
@@ -81,11 +85,7 @@ fn check(lab: &Topology, finished: &Finished, method: Method, truth: &[Pair]) {
         }
     }
     for one in &comparison.matches {
-        assert!(
-            one.is_close(),
-            "{} us off: {one:?}",
-            one.excess_ns() / 1_000
-        );
+        assert!(one.is_close(), "{} us off: {one:?}", one.error_ns() / 1_000);
     }
     let bytes_unread = [fathom_lab::Way::Forward, fathom_lab::Way::Backward]
         .map(|way| lab.wan.unread_drops(way).unwrap());
@@ -118,8 +118,8 @@ fn tcp_servers(lab: &Topology) -> [tcp::Server; 2] {
 fn timestamp() {
     let Some((lab, _turn)) = lab() else { return };
     let _servers = tcp_servers(&lab);
-    let finished = measure(&lab, |server| exchange_over_tcp(&lab, server));
-    let truth = pairs::timestamp(&passings_at_wan(&lab));
+    let (finished, passed) = measure(&lab, |server| exchange_over_tcp(&lab, server));
+    let truth = pairs::timestamp(&passed);
     check(&lab, &finished, Method::Timestamp, &truth);
 }
 
@@ -129,8 +129,8 @@ fn sequence() {
     lab.client.set_tcp_timestamps(false).unwrap();
     lab.server.set_tcp_timestamps(false).unwrap();
     let _servers = tcp_servers(&lab);
-    let finished = measure(&lab, |server| exchange_over_tcp(&lab, server));
-    let truth = pairs::sequence(&passings_at_wan(&lab));
+    let (finished, passed) = measure(&lab, |server| exchange_over_tcp(&lab, server));
+    let truth = pairs::sequence(&passed);
     check(&lab, &finished, Method::Sequence, &truth);
 }
 
@@ -138,7 +138,7 @@ fn sequence() {
 fn tcp_handshake() {
     let Some((lab, _turn)) = lab() else { return };
     let _servers = tcp_servers(&lab);
-    let finished = measure(&lab, |server| {
+    let (finished, passed) = measure(&lab, |server| {
         let client = tcp::Client {
             requests: 1,
             ..tcp::Client::new((server, 8080).into())
@@ -147,18 +147,18 @@ fn tcp_handshake() {
             client.run(&lab.client).unwrap();
         }
     });
-    let truth = pairs::handshake(&passings_at_wan(&lab));
+    let truth = pairs::handshake(&passed);
     check(&lab, &finished, Method::Handshake, &truth);
 }
 
 #[test]
 fn echo() {
     let Some((lab, _turn)) = lab() else { return };
-    let finished = measure(&lab, |server| {
+    let (finished, passed) = measure(&lab, |server| {
         let times = tools::ping(&lab.client, server, 150, 10 * MILLISECOND).unwrap();
         assert_eq!(times.len(), 150);
     });
-    let truth = pairs::echo(&passings_at_wan(&lab));
+    let truth = pairs::echo(&passed);
     check(&lab, &finished, Method::Echo, &truth);
 }
 
@@ -174,18 +174,16 @@ fn spin() {
         ..quic::Options::default()
     };
     let _servers = quic_servers(&lab, options);
-    let finished = measure(&lab, |server| {
+    let (finished, passed) = measure(&lab, |server| {
         let address = SocketAddr::from((server, 443));
         let client = quic::Client::start(&lab.client, address, 5_000 * MILLISECOND, options);
         assert_eq!(client.unwrap().join().established, 1);
     });
-    let mut truth = pairs::spin(&passings_at_wan(&lab));
+    let mut truth = pairs::spin(&passed);
     // The first edges of a connection are not believed yet.
-    truth.sort_by_key(|pair| pair.answer.time_ns);
-    let start_ns = truth[0].answer.time_ns + 400_000_000;
-    let (early, late): (Vec<_>, Vec<_>) = truth
-        .iter()
-        .partition(|pair| pair.answer.time_ns < start_ns);
+    truth.sort_by_key(|pair| pair.answer_ns);
+    let start_ns = truth[0].answer_ns + 400_000_000;
+    let (early, late): (Vec<_>, Vec<_>) = truth.iter().partition(|pair| pair.answer_ns < start_ns);
     println!(
         "{} edges of the first 400 ms of {}",
         early.len(),
@@ -203,7 +201,7 @@ fn spin() {
 fn quic_handshake() {
     let Some((lab, _turn)) = lab() else { return };
     let _servers = quic_servers(&lab, quic::Options::default());
-    let finished = measure(&lab, |server| {
+    let (finished, passed) = measure(&lab, |server| {
         for seed in 0..20 {
             let version = if seed % 2 == 0 {
                 quic::Version::V1
@@ -221,7 +219,7 @@ fn quic_handshake() {
             client.unwrap().join();
         }
     });
-    let truth = pairs::quic_handshake(&passings_at_wan(&lab));
+    let truth = pairs::quic_handshake(&passed);
     check(&lab, &finished, Method::Handshake, &truth);
 }
 
@@ -233,7 +231,7 @@ fn dns_over(is_tcp: bool) {
     };
     let _servers = SERVERS
         .map(|address| dns::Server::start(&lab.server, (address, 53).into(), think).unwrap());
-    let finished = measure(&lab, |server| {
+    let (finished, passed) = measure(&lab, |server| {
         let client = dns::Client {
             queries: 60,
             is_tcp,
@@ -242,7 +240,7 @@ fn dns_over(is_tcp: bool) {
         let exchanges = client.run(&lab.client).unwrap();
         assert!(exchanges.iter().all(|exchange| exchange.attempts == 1));
     });
-    let truth = pairs::dns(&passings_at_wan(&lab));
+    let truth = pairs::dns(&passed);
     check(&lab, &finished, Method::Dns, &truth);
 }
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
 use fathom_lab::traffic::{dns, tcp, tools};
-use fathom_lab::{LinkConfig, Topology, Way, Worker, obstacle};
+use fathom_lab::{LinkConfig, Tap, Topology, Way, Worker, obstacle};
 use fathom_tests::{
-    Comparison, EVERY_PACKET, Fathom, Finished, Flow, Method, pairs, passings_at_wan, settle,
+    Comparison, EVERY_PACKET, Fathom, Finished, Flow, Method, pairs, passed_by_tap, settle,
 };
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
@@ -148,7 +148,9 @@ fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished) {
     let _tcp = tcp::Server::start(&lab.server, (Topology::SERVER_V4, 8080).into()).unwrap();
     let address = (Topology::SERVER_V4, 53).into();
     let _dns = dns::Server::start(&lab.server, address, dns::Think::default()).unwrap();
-    let fathom = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
+    let tap = Tap::start(&lab.router, "wan0").unwrap();
+    let options = [&EVERY_PACKET[..], &["--flows", "65536"]].concat();
+    let fathom = Fathom::start(&lab.router, &["wan0"], &options).unwrap();
     let flood = has_flood.then(|| start_flood(&lab));
     drive(&lab);
     if let Some(flood) = flood {
@@ -164,18 +166,14 @@ fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished) {
     }
     settle(&lab).unwrap();
     let finished = fathom.finish().unwrap();
-    let mut truth = pairs::all(&passings_at_wan(&lab));
+    let mut truth = pairs::all(&passed_by_tap(tap).unwrap());
     let is_legitimate = |flow: Flow| [flow.source, flow.destination].contains(&Topology::CLIENT_V4);
     truth.retain(|pair| is_legitimate(pair.flow));
     let mut samples = finished.samples();
     samples.retain(|sample| is_legitimate(sample.flow));
     let comparison = Comparison::new(&samples, &truth);
     for one in &comparison.matches {
-        assert!(
-            one.is_close(),
-            "{} us off: {one:?}",
-            one.excess_ns() / 1_000
-        );
+        assert!(one.is_close(), "{} us off: {one:?}", one.error_ns() / 1_000);
     }
     let shares = METHODS.map(|method| {
         let figures = comparison.figures(method);

@@ -3,7 +3,7 @@
 //! One run of traffic is seen by a live `fathom` that takes every packet, by one with the default sampling, and by a capture at the same place.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
@@ -11,32 +11,27 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use fathom_lab::traffic::tools;
-use fathom_lab::{Direction, LinkConfig, Process, Schedule, Topology, Way, obstacle, wait_until};
+use fathom_lab::{
+    Direction, LinkConfig, Process, Schedule, Tap, Topology, Way, obstacle, wait_until,
+};
 use fathom_tests::{
-    Comparison, EVERY_PACKET, End, Fathom, Flow, Method, Pair, Sample, pairs, passings,
-    passings_at_wan,
+    Comparison, EVERY_PACKET, Fathom, Flow, Method, Pair, Passing, Sample, pairs, passed_by_link,
+    passed_by_tap,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 /// The greatest delay of the ramp.
 const BLOAT: Duration = Duration::from_secs(3);
-/// Packets of one direction that can wait for an answer when every packet is asked for.
-const SLOTS: usize = 16;
-/// How long a packet waits for its answer when its slot is wanted.
-const EXPIRY: Duration = Duration::from_secs(10);
-
 /// Before the end of a measurement, when not everything that passes is seen by all.
 const ENDING: Duration = Duration::from_millis(100);
 
 /// What became of the traffic.
 struct Run {
-    /// By the link's record, with the limits of both links.
+    /// By the clock of the kernel.
     truth: Vec<Pair>,
-    /// By the link's record alone, which is what the capture file says.
-    by_link_alone: Vec<Pair>,
-    /// Packets that find all slots of a live measurement taken.
-    refused: HashSet<(Flow, u64)>,
+    /// By the link's record, which is what the capture file says.
+    by_link: Vec<Pair>,
     every: Vec<Sample>,
     sampled: Vec<Sample>,
     replayed: Vec<Sample>,
@@ -77,6 +72,7 @@ fn drive() -> Run {
         .build()
         .unwrap();
     let interfaces = [Topology::WAN_INTERFACE];
+    let tap = Tap::start(&lab.router, Topology::WAN_INTERFACE).unwrap();
     let every = Fathom::start(&lab.router, &interfaces, &EVERY_PACKET).unwrap();
     let sampled = Fathom::start(&lab.router, &interfaces, &[]).unwrap();
     let traffic = bulk_and_ping(&lab);
@@ -96,6 +92,7 @@ fn drive() -> Run {
     print_overtaking(&lab);
     conclude(
         lab,
+        &passed_by_tap(tap).unwrap(),
         every.samples(),
         sampled.samples(),
         &directory.path().join("wan0.pcap"),
@@ -103,18 +100,21 @@ fn drive() -> Run {
 }
 
 /// What is left over is judged only some time before the first measurement ended: what passed while it was ending may have been seen or not.
-fn conclude(lab: Topology, every: Vec<Sample>, sampled: Vec<Sample>, capture: &Path) -> Run {
+fn conclude(
+    lab: Topology,
+    passed: &[Passing],
+    every: Vec<Sample>,
+    sampled: Vec<Sample>,
+    capture: &Path,
+) -> Run {
     let times = every.iter().map(|sample| sample.time_ns);
     let end_ns = times.max().unwrap();
-    let all = passings_at_wan(&lab);
-    let refused = pairs::without_slot(&all, SLOTS, EXPIRY.as_nanos() as u64);
-    let by_link_alone = pairs::all(&passings(&lab.wan.truth(), End::First));
+    let by_link = pairs::all(&passed_by_link(&lab.wan.truth()));
     // Writes the rest of the capture.
     drop(lab);
     Run {
-        truth: pairs::all(&all),
-        by_link_alone,
-        refused,
+        truth: pairs::all(passed),
+        by_link,
         every,
         sampled,
         replayed: Fathom::replay(capture, &[]).unwrap().samples(),
@@ -187,48 +187,35 @@ fn print_overtaking(lab: &Topology) {
 #[test]
 fn capture_gives_every_sample() {
     let Some(run) = run() else { return };
-    let comparison = Comparison::new(&run.replayed, &run.by_link_alone).settled(run.settled_ns);
-    for method in [Method::Timestamp, Method::Echo] {
-        let figures = comparison.figures(method);
-        let overtaken = comparison
-            .missed
-            .iter()
-            .filter(|pair| pair.method == method && pair.is_overtaken)
-            .count();
-        println!(
-            "{} over a capture: {figures}, {overtaken} of them overtaken",
-            method.name()
-        );
-        assert!(figures.samples >= 500, "{figures}");
-        assert!(figures.missed * 100 <= figures.samples, "{figures}");
-    }
-    check_errors(&comparison);
+    check_every(&run.replayed, &run.by_link, run.settled_ns);
 }
 
 #[test]
-fn kernel_gives_every_sample_it_has_slots_for() {
+fn kernel_gives_every_sample() {
     let Some(run) = run() else { return };
-    let comparison = Comparison::new(&run.every, &run.truth).settled(run.settled_ns);
+    check_every(&run.every, &run.truth, run.settled_ns);
+}
+
+/// A round trip is lost only where its answer was overtaken by the answer to a later packet, and those are few.
+fn check_every(samples: &[Sample], truth: &[Pair], settled_ns: u64) {
+    let comparison = Comparison::new(samples, truth).settled(settled_ns);
     for method in [Method::Timestamp, Method::Echo] {
         let figures = comparison.figures(method);
         let missed = comparison
             .missed
             .iter()
             .filter(|pair| pair.method == method);
-        let (excused, lost): (Vec<&Pair>, Vec<&Pair>) =
-            missed.partition(|pair| run.refused.contains(&(pair.flow, pair.packet.time_ns)));
-        let overtaken = lost.iter().filter(|pair| pair.is_overtaken).count();
+        let (overtaken, lost): (Vec<&Pair>, Vec<&Pair>) =
+            missed.partition(|pair| pair.is_overtaken);
         println!(
-            "{} live: {figures}; {} of them found no slot, {} are lost, of these {overtaken} overtaken",
+            "{}: {figures}, {} of them overtaken",
             method.name(),
-            excused.len(),
-            lost.len()
+            overtaken.len()
         );
         assert!(figures.samples >= 500, "{figures}");
-        assert!(
-            lost.len() * 100 <= figures.samples + lost.len(),
-            "{figures}"
-        );
+        assert!(lost.is_empty(), "{lost:#?}");
+        // Their share is the link's doing and differs from run to run: docs/accuracy.md tells it.
+        assert!(overtaken.len() * 1000 <= figures.samples * 15, "{figures}");
     }
     check_errors(&comparison);
 }
@@ -243,7 +230,7 @@ fn sampling_covers_the_whole_run() {
     for pair in run
         .truth
         .iter()
-        .filter(|pair| pair.method == Method::Timestamp && pair.answer.time_ns < run.settled_ns)
+        .filter(|pair| pair.method == Method::Timestamp && pair.answer_ns < run.settled_ns)
     {
         by_flow.entry(pair.flow).or_default().0.push(pair);
     }
@@ -253,7 +240,7 @@ fn sampling_covers_the_whole_run() {
         .filter(|one| one.pair.method == Method::Timestamp)
     {
         let (_, times) = by_flow.entry(one.pair.flow).or_default();
-        times.push(one.pair.packet.time_ns);
+        times.push(one.pair.packet_ns);
     }
     for times in by_flow.values_mut() {
         times.1.sort_unstable();
@@ -285,16 +272,16 @@ fn bare_windows(pairs: &[&Pair], sampled_ns: &[u64], per_rtt: u64) -> (usize, us
     let mut end_ns = 0;
     let mut longest_ns = 0;
     let mut in_order = pairs.to_vec();
-    in_order.sort_by_key(|pair| pair.packet.time_ns);
+    in_order.sort_by_key(|pair| pair.packet_ns);
     for pair in in_order {
         longest_ns = longest_ns.max(pair.rtt_ns());
-        if pair.packet.time_ns < end_ns {
+        if pair.packet_ns < end_ns {
             continue;
         }
         let width_ns = (100_000_000).max(longest_ns / per_rtt);
-        end_ns = pair.packet.time_ns + width_ns;
+        end_ns = pair.packet_ns + width_ns;
         // A sample just before rules the next one out for a whole interval.
-        let start_ns = pair.packet.time_ns.saturating_sub(width_ns);
+        let start_ns = pair.packet_ns.saturating_sub(width_ns);
         let first = sampled_ns.partition_point(|time| *time < start_ns);
         let is_covered = sampled_ns.get(first).is_some_and(|time| *time < end_ns);
         windows += 1;
@@ -318,10 +305,6 @@ fn check_errors(comparison: &Comparison) {
         .iter()
         .filter(|one| is_checked(one.pair.method))
     {
-        assert!(
-            one.is_close(),
-            "{} us off: {one:?}",
-            one.excess_ns() / 1_000
-        );
+        assert!(one.is_close(), "{} us off: {one:?}", one.error_ns() / 1_000);
     }
 }

@@ -13,7 +13,7 @@ use fathom_lab::traffic::{tcp, tools};
 use fathom_lab::{
     Direction, LinkConfig, Topology, TopologyBuilder, Transport, obstacle, wait_until,
 };
-use fathom_tests::{EVERY_PACKET, End, Fathom, Flow, Method, Passing, Sample, passings, settle};
+use fathom_tests::{EVERY_PACKET, Fathom, Flow, Method, Passing, Sample, passed_by_link, settle};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -247,7 +247,7 @@ fn tshark_finds_the_same_acknowledgements() {
         client.run(&lab.client).unwrap();
     }
     settle(&lab).unwrap();
-    let trouble = trouble(&passings(&lab.wan.truth(), End::First));
+    let trouble = trouble(&passed_by_link(&lab.wan.truth()));
     drop(lab);
     let capture = captures.path().join("wan0.pcap");
     let options = ["--method", "sequence,handshake"];

@@ -24,16 +24,9 @@ impl Match {
         self.rtt_ns.cast_signed() - self.pair.rtt_ns().cast_signed()
     }
 
-    /// How far it is outside the round trips that the lab holds possible, in ns.
-    pub fn excess_ns(&self) -> u64 {
-        let (shortest_ns, longest_ns) = self.pair.limits_ns();
-        self.rtt_ns
-            .abs_diff(self.rtt_ns.clamp(shortest_ns, longest_ns))
-    }
-
-    /// Whether the excess is at most 1 ms and 2 %.
+    /// Whether it is off by at most 1 ms and 2 %.
     pub fn is_close(&self) -> bool {
-        self.excess_ns() <= 1_000_000 + self.pair.rtt_ns() / 50
+        self.error_ns().unsigned_abs() <= 1_000_000 + self.pair.rtt_ns() / 50
     }
 }
 
@@ -57,7 +50,7 @@ impl Comparison {
             pairs.push((*pair, false));
         }
         for pairs in by_flow.values_mut() {
-            pairs.sort_by_key(|(pair, _)| pair.answer.time_ns);
+            pairs.sort_by_key(|(pair, _)| pair.answer_ns);
         }
         let mut comparison = Self::default();
         for sample in samples {
@@ -82,7 +75,7 @@ impl Comparison {
     #[must_use]
     pub fn settled(mut self, time_ns: u64) -> Self {
         self.unexplained.retain(|sample| sample.time_ns < time_ns);
-        self.missed.retain(|pair| pair.answer.time_ns < time_ns);
+        self.missed.retain(|pair| pair.answer_ns < time_ns);
         self
     }
 
@@ -98,7 +91,6 @@ impl Comparison {
         let bias_ns = median(&mut errors_ns);
         let mut sizes_ns: Vec<u64> = errors_ns.into_iter().map(i64::unsigned_abs).collect();
         let mut truth_ns: Vec<u64> = selected.clone().map(|one| one.pair.rtt_ns()).collect();
-        let excess_ns = selected.clone().map(Match::excess_ns).max();
         let mut rtt_ns: Vec<u64> = selected.map(|one| one.rtt_ns).collect();
         let median_ns = median(&mut sizes_ns);
         Figures {
@@ -113,7 +105,6 @@ impl Comparison {
                 .copied()
                 .unwrap_or_default(),
             maximum_ns: sizes_ns.last().copied().unwrap_or_default(),
-            excess_ns: excess_ns.unwrap_or_default(),
         }
     }
 }
@@ -128,14 +119,14 @@ fn median<T: Ord + Copy + Default>(values: &mut [T]) -> T {
 fn take_nearest(pairs: &mut [(Pair, bool)], sample: &Sample) -> Option<Pair> {
     let earliest = sample.time_ns.saturating_sub(TOLERANCE_NS);
     let latest = sample.time_ns + TOLERANCE_NS;
-    let start = pairs.partition_point(|(pair, _)| pair.answer.time_ns < earliest);
+    let start = pairs.partition_point(|(pair, _)| pair.answer_ns < earliest);
     let near = pairs[start..].iter_mut();
     let sent_ns = sample.time_ns.saturating_sub(sample.rtt_ns);
     let (pair, is_taken) = near
-        .take_while(|(pair, _)| pair.answer.time_ns <= latest)
+        .take_while(|(pair, _)| pair.answer_ns <= latest)
         .filter(|(_, is_taken)| !is_taken)
         .min_by_key(|(pair, _)| {
-            pair.answer.time_ns.abs_diff(sample.time_ns) + pair.packet.time_ns.abs_diff(sent_ns)
+            pair.answer_ns.abs_diff(sample.time_ns) + pair.packet_ns.abs_diff(sent_ns)
         })?;
     *is_taken = true;
     Some(*pair)
@@ -160,8 +151,6 @@ pub struct Figures {
     pub p99_ns: u64,
     /// Greatest size.
     pub maximum_ns: u64,
-    /// Greatest distance from what the lab holds possible.
-    pub excess_ns: u64,
 }
 
 impl Figures {
@@ -175,7 +164,7 @@ impl fmt::Display for Figures {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} samples of {:.3} ms (truth {:.3} ms), error median {:+} us, of sizes {} us, p99 {} us, max {} us, beyond doubt {} us, {} pairs without",
+            "{} samples of {:.3} ms (truth {:.3} ms), error median {:+} us, of sizes {} us, p99 {} us, max {} us, {} pairs without",
             self.samples,
             self.median_rtt_ns as f64 / 1e6,
             self.median_truth_ns as f64 / 1e6,
@@ -183,7 +172,6 @@ impl fmt::Display for Figures {
             self.median_ns / 1_000,
             self.p99_ns / 1_000,
             self.maximum_ns / 1_000,
-            self.excess_ns / 1_000,
             self.missed
         )
     }
@@ -192,7 +180,6 @@ impl fmt::Display for Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pairs::Moment;
 
     fn flow() -> Flow {
         Flow {
@@ -205,16 +192,11 @@ mod tests {
     }
 
     fn pair(packet_ns: u64, answer_ns: u64) -> Pair {
-        let moment = |time_ns| Moment {
-            time_ns,
-            earliest_ns: time_ns,
-            latest_ns: time_ns + 1_000,
-        };
         Pair {
             flow: flow(),
             method: Method::Timestamp,
-            packet: moment(packet_ns),
-            answer: moment(answer_ns),
+            packet_ns,
+            answer_ns,
             is_overtaken: false,
         }
     }
@@ -244,8 +226,6 @@ mod tests {
         let comparison = Comparison::new(&samples, &pairs);
         let errors: Vec<i64> = comparison.matches.iter().map(Match::error_ns).collect();
         assert_eq!(errors, [-20_000, 60_000]);
-        let excess: Vec<u64> = comparison.matches.iter().map(Match::excess_ns).collect();
-        assert_eq!(excess, [19_000, 59_000]);
         assert_eq!(comparison.unexplained, samples[2..]);
         assert_eq!(comparison.missed, pairs[..1]);
         let figures = comparison.figures(Method::Timestamp);

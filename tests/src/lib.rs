@@ -7,14 +7,15 @@
 //! # Examples
 //! ```no_run
 //! use std::time::Duration;
-//! use fathom_lab::{LinkConfig, Topology, traffic::tools};
-//! use fathom_tests::{Comparison, EVERY_PACKET, End, Fathom, Method, pairs, passings};
+//! use fathom_lab::{LinkConfig, Tap, Topology, traffic::tools};
+//! use fathom_tests::{Comparison, EVERY_PACKET, Fathom, Method, pairs, passed_by_tap};
 //!
 //! let lab = Topology::builder().wan(LinkConfig::symmetric(Duration::from_millis(20))).build()?;
+//! let tap = Tap::start(&lab.router, "wan0")?;
 //! let fathom = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET)?;
 //! tools::ping(&lab.client, Topology::SERVER_V4, 10, Duration::from_millis(20))?;
 //! let samples = fathom.finish()?.samples();
-//! let truth = pairs::echo(&passings(&lab.wan.truth(), End::First));
+//! let truth = pairs::echo(&passed_by_tap(tap)?);
 //! println!("{}", Comparison::new(&samples, &truth).figures(Method::Echo));
 //! # Ok::<(), anyhow::Error>(())
 //! ```
@@ -30,7 +31,7 @@ mod settle;
 pub use attached::{attached_programs, has_tcx};
 pub use comparison::{Comparison, Figures, Match};
 pub use fathom::{EVERY_PACKET, Fathom, Finished, binary};
-pub use pairs::{Moment, Pair};
-pub use passing::{End, Passing, passings, passings_at_wan};
+pub use pairs::Pair;
+pub use passing::{Passing, passed_by_link, passed_by_tap};
 pub use record::{Count, Flow, Method, Record, Sample};
 pub use settle::settle;

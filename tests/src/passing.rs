@@ -1,29 +1,14 @@
 //! Packets as they pass a place in the lab.
 
-use std::collections::{HashMap, VecDeque};
-
-use fathom_lab::{PacketFate, PacketHeader, Topology, Transport, Way};
+use fathom_lab::{PacketFate, PacketHeader, Passed, Tap, Transport, Way};
 
 use crate::Flow;
 
-/// An end of a link: the place that a measurement is compared at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Where forward packets go in and backward packets come out, as `wan0` of the router.
-    First,
-    /// Where forward packets come out and backward packets go in, as `lan0` of the router.
-    Second,
-}
-
-/// A packet at the end of a link.
+/// A packet at the place that a measurement is compared at, `wan0` of the router.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Passing {
-    /// When, in ns since 1970: read by the link going in, written by it coming out.
+    /// When, in ns since 1970.
     pub time_ns: u64,
-    /// It passed no earlier.
-    pub earliest_ns: u64,
-    /// It passed no later.
-    pub latest_ns: u64,
     /// Its parsed headers.
     pub header: PacketHeader,
 }
@@ -46,53 +31,32 @@ impl Passing {
     }
 }
 
-/// All parsed packets that pass `end`, in order of time.
-pub fn passings(truth: &[PacketFate], end: End) -> Vec<Passing> {
-    let goes_in = |way| (way == Way::Forward) == (end == End::First);
+/// What passed `wan0` by the record of the link there: forward packets when its thread read them, backward ones when it wrote them, which are
+/// also the times of its capture file.
+pub fn passed_by_link(truth: &[PacketFate]) -> Vec<Passing> {
     let mut passings: Vec<Passing> = truth
         .iter()
         .filter_map(|packet| {
-            let time_ns = if goes_in(packet.way) {
-                packet.read_ns
-            } else {
-                packet.written_ns?
+            let time_ns = match packet.way {
+                Way::Forward => packet.read_ns,
+                Way::Backward => packet.written_ns?,
             };
-            Some(Passing {
-                time_ns,
-                earliest_ns: time_ns,
-                latest_ns: time_ns,
-                header: packet.header?,
-            })
+            let header = packet.header?;
+            Some(Passing { time_ns, header })
         })
         .collect();
     passings.sort_by_key(|passing| passing.time_ns);
     passings
 }
 
-/// All parsed packets that pass `wan0`, in order of time, with the limits that both links together set to it: a packet came out of one link
-/// before it passed, and was read by the other after. The thread that reads may have waited for a processor; the measurement point did not.
-pub fn passings_at_wan(lab: &Topology) -> Vec<Passing> {
-    let lan = passings(&lab.lan.truth(), End::Second);
-    let mut passings = passings(&lab.wan.truth(), End::First);
-    let mut at_lan: HashMap<Flow, VecDeque<Passing>> = HashMap::new();
-    for passing in lan {
-        at_lan.entry(passing.flow()).or_default().push_back(passing);
-    }
-    for passing in &mut passings {
-        let Some(queue) = at_lan.get_mut(&passing.flow()) else {
-            continue;
-        };
-        // The router keeps the order of a flow; what it has not passed on is not asked for.
-        let Some(position) = queue
-            .iter()
-            .position(|other| other.header == passing.header)
-        else {
-            continue;
-        };
-        let time_ns = queue[position].time_ns;
-        queue.drain(..=position);
-        passing.earliest_ns = passing.earliest_ns.min(time_ns);
-        passing.latest_ns = passing.latest_ns.max(time_ns);
-    }
-    passings
+/// What passed `wan0` by the clock of the kernel, which no busy machine makes late.
+///
+/// # Errors
+/// When the tap lost packets.
+pub fn passed_by_tap(tap: Tap) -> anyhow::Result<Vec<Passing>> {
+    let as_passing = |packet: Passed| Passing {
+        time_ns: packet.time_ns,
+        header: packet.header,
+    };
+    Ok(tap.finish()?.into_iter().map(as_passing).collect())
 }

@@ -27,6 +27,7 @@ mod link;
 mod namespace;
 mod process;
 mod random;
+mod tap;
 mod topology;
 pub mod traffic;
 mod worker;
@@ -38,5 +39,6 @@ pub use link::{
 };
 pub use namespace::{Namespace, obstacle};
 pub use process::{Process, wait_until};
+pub use tap::{Passed, Tap};
 pub use topology::{Topology, TopologyBuilder};
 pub use worker::{Stop, Worker};

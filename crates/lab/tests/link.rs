@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fathom_lab::{
     Direction, Fate, Layer, Link, LinkConfig, LinkEnd, Namespace, PacketFate, PacketKind, Rule,
-    Schedule, Topology, Transport, Way, obstacle, wait_until,
+    Schedule, Tap, Topology, Transport, Way, obstacle, wait_until,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -318,6 +318,54 @@ fn two_labs_at_once() {
         let truth = link.truth();
         assert_eq!(truth.len(), 4, "nothing but the echoes: {truth:#?}");
         assert_eq!(link.unread_drops(Way::Forward).unwrap(), 0);
+    }
+}
+
+/// Two clocks, the kernel's and that of the link's threads, tell the same story: a packet passes the device before the link reads it, and after the
+/// link has begun to write it.
+#[test]
+fn a_tap_sees_what_the_link_carries() {
+    if is_skipped() {
+        return;
+    }
+    let _turn = alone();
+    let pair = pair(LinkConfig::symmetric(2 * MILLISECOND));
+    let tap = Tap::start(&pair.client, "eth0").unwrap();
+    for address in ["10.77.1.2", "fd77:1::2"] {
+        pair.client
+            .run(&format!("ping -c 20 -i 0.01 {address}"))
+            .unwrap();
+    }
+    let passed = tap.finish().unwrap();
+    let truth = pair.link.truth();
+    let is_echo = |transport| matches!(transport, Transport::Echo { .. });
+    for (way, is_outgoing) in [(Way::Forward, true), (Way::Backward, false)] {
+        let carried = truth.iter().filter(|packet| {
+            packet.way == way
+                && packet
+                    .header
+                    .is_some_and(|header| is_echo(header.transport))
+        });
+        let carried: Vec<_> = carried.collect();
+        let seen = passed
+            .iter()
+            .filter(|packet| packet.is_outgoing == is_outgoing && is_echo(packet.header.transport));
+        let seen: Vec<_> = seen.collect();
+        assert_eq!((carried.len(), seen.len()), (40, 40));
+        let mut late_ns: Vec<i64> = Vec::new();
+        for (carried, seen) in carried.iter().zip(seen) {
+            assert_eq!(carried.header, Some(seen.header));
+            late_ns.push(match way {
+                Way::Forward => carried.read_ns.cast_signed() - seen.time_ns.cast_signed(),
+                Way::Backward => {
+                    seen.time_ns.cast_signed() - carried.written_ns.unwrap().cast_signed()
+                }
+            });
+        }
+        late_ns.sort_unstable();
+        // The clocks are read one after the other, so they may differ by a little.
+        assert!(late_ns[0] > -20_000, "{late_ns:?}");
+        assert!(late_ns[20] < 200_000, "{late_ns:?}");
     }
 }
 

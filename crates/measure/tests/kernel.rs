@@ -14,7 +14,7 @@ fn the_kernel_takes_the_programs() {
         Settings::live(),
         Settings {
             sample_interval: std::time::Duration::ZERO,
-            slots: 16,
+            slots: 128,
             has_events: true,
             has_near_side: true,
             ..Settings::live()

@@ -8,7 +8,7 @@ mod tcp;
 
 pub use quic::{quic_handshake, spin};
 pub use request::{dns, echo};
-pub use tcp::{handshake, sequence, timestamp, without_slot};
+pub use tcp::{handshake, sequence, timestamp};
 
 use crate::{Flow, Method, Passing};
 
@@ -19,59 +19,26 @@ pub struct Pair {
     pub flow: Flow,
     /// The method that finds it.
     pub method: Method,
-    /// The packet.
-    pub packet: Moment,
-    /// Its answer.
-    pub answer: Moment,
+    /// When the packet passed, in ns since 1970.
+    pub packet_ns: u64,
+    /// When its answer did.
+    pub answer_ns: u64,
     /// The answer had been overtaken by the answer to a later packet.
     pub is_overtaken: bool,
-}
-
-/// When a packet passed, as far as the lab knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
-    /// In ns since 1970.
-    pub time_ns: u64,
-    /// No earlier than.
-    pub earliest_ns: u64,
-    /// No later than.
-    pub latest_ns: u64,
-}
-
-impl From<&Passing> for Moment {
-    fn from(passing: &Passing) -> Self {
-        Self {
-            time_ns: passing.time_ns,
-            earliest_ns: passing.earliest_ns,
-            latest_ns: passing.latest_ns,
-        }
-    }
 }
 
 impl Pair {
     /// The round trip, in ns.
     pub fn rtt_ns(&self) -> u64 {
-        self.answer.time_ns - self.packet.time_ns
+        self.answer_ns - self.packet_ns
     }
 
-    /// The shortest and the longest round trip that the limits of both moments allow, in ns.
-    pub fn limits_ns(&self) -> (u64, u64) {
-        (
-            self.answer
-                .earliest_ns
-                .saturating_sub(self.packet.latest_ns),
-            self.answer
-                .latest_ns
-                .saturating_sub(self.packet.earliest_ns),
-        )
-    }
-
-    fn new(flow: Flow, method: Method, packet: Moment, answer: Moment) -> Self {
+    fn new(flow: Flow, method: Method, packet_ns: u64, answer_ns: u64) -> Self {
         Self {
             flow,
             method,
-            packet,
-            answer,
+            packet_ns,
+            answer_ns,
             is_overtaken: false,
         }
     }

@@ -1,16 +1,16 @@
 //! Pairs of TCP segments.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use fathom_lab::{TcpFlags, Transport};
 
-use super::{Moment, Pair};
+use super::Pair;
 use crate::{Flow, Method, Passing};
 
 /// A TCP segment, taken apart.
 #[derive(Clone, Copy)]
 struct Segment {
-    moment: Moment,
+    time_ns: u64,
     flow: Flow,
     sequence: u32,
     acknowledgement: u32,
@@ -40,7 +40,7 @@ fn segments(passings: &[Passing]) -> impl Iterator<Item = Segment> {
                 flags,
                 timestamps,
             } => Some(Segment {
-                moment: passing.into(),
+                time_ns: passing.time_ns,
                 flow: passing.flow(),
                 sequence,
                 acknowledgement,
@@ -68,7 +68,7 @@ struct Timestamps {
     newest: Option<u32>,
     newest_echoed: Option<u32>,
     /// TSval of data that was not echoed yet, with the time of its first packet.
-    open: HashMap<u32, Moment>,
+    open: HashMap<u32, u64>,
 }
 
 /// TCP timestamps: the first segment with a TSval, if it carries data, and the first that echoes it (RFC 7323).
@@ -86,7 +86,7 @@ pub fn timestamp(passings: &[Passing]) -> Vec<Pair> {
                 .is_none_or(|newest| is_after(echo, newest));
             if let Some(packet) = peer.open.remove(&echo) {
                 let flow = segment.flow.reversed();
-                let pair = Pair::new(flow, Method::Timestamp, packet, segment.moment);
+                let pair = Pair::new(flow, Method::Timestamp, packet, segment.time_ns);
                 pairs.push(Pair {
                     is_overtaken: !is_newest,
                     ..pair
@@ -101,46 +101,11 @@ pub fn timestamp(passings: &[Passing]) -> Vec<Pair> {
             own.newest = Some(value);
             // A SYN is the business of the handshake.
             if segment.end() != segment.sequence && !segment.flags.contains(TcpFlags::SYN) {
-                own.open.insert(value, segment.moment);
+                own.open.insert(value, segment.time_ns);
             }
         }
     }
     pairs
-}
-
-/// A packet that waits in a slot: its TSval and when it passed.
-type Slot = (u32, u64);
-
-/// Which first packets of a TSval find no slot when a direction of a connection has only so many: the documented bound of the kernel's
-/// memory. A slot is taken until the TSval or a newer one is echoed, or for `expiry_ns`.
-pub fn without_slot(passings: &[Passing], slots: usize, expiry_ns: u64) -> HashSet<(Flow, u64)> {
-    let mut refused = HashSet::new();
-    let mut directions: HashMap<Flow, (Option<u32>, Vec<Slot>)> = HashMap::new();
-    for segment in segments(passings) {
-        let Some((value, echo)) = segment.timestamps else {
-            continue;
-        };
-        let now_ns = segment.moment.time_ns;
-        let (_, waiting) = directions.entry(segment.flow.reversed()).or_default();
-        waiting.retain(|(value, _)| is_after(*value, echo));
-        let (newest, waiting) = directions.entry(segment.flow).or_default();
-        if newest.is_some_and(|newest| !is_after(value, newest)) {
-            continue;
-        }
-        *newest = Some(value);
-        if segment.end() == segment.sequence || segment.flags.contains(TcpFlags::SYN) {
-            continue;
-        }
-        if waiting.len() == slots && now_ns - waiting[0].1 >= expiry_ns {
-            waiting.remove(0);
-        }
-        if waiting.len() < slots {
-            waiting.push((value, now_ns));
-        } else {
-            refused.insert((segment.flow, now_ns));
-        }
-    }
-    refused
 }
 
 /// What one direction of a connection sent, by sequence numbers.
@@ -149,7 +114,7 @@ struct Sequences {
     next: Option<u32>,
     acknowledged: Option<u32>,
     /// End of segments that were sent once and not acknowledged yet, with the time.
-    open: HashMap<u32, Moment>,
+    open: HashMap<u32, u64>,
 }
 
 /// TCP data and the acknowledgement of exactly it, of what was sent once and in order.
@@ -171,7 +136,7 @@ pub fn sequence(passings: &[Passing]) -> Vec<Pair> {
             peer.acknowledged = Some(acknowledgement);
             if let Some(packet) = peer.open.remove(&acknowledgement) {
                 let flow = segment.flow.reversed();
-                pairs.push(Pair::new(flow, Method::Sequence, packet, segment.moment));
+                pairs.push(Pair::new(flow, Method::Sequence, packet, segment.time_ns));
             }
             peer.open.retain(|end, _| is_after(*end, acknowledgement));
         }
@@ -184,7 +149,7 @@ pub fn sequence(passings: &[Passing]) -> Vec<Pair> {
             // Sent again, or overtaken: what reaches beyond it has two possible causes.
             own.open.retain(|end, _| !is_after(*end, start));
         } else if own.next.is_some() {
-            own.open.insert(end, segment.moment);
+            own.open.insert(end, segment.time_ns);
         }
         if own.next.is_none_or(|next| is_after(end, next)) {
             own.next = Some(end);
@@ -197,19 +162,19 @@ pub fn sequence(passings: &[Passing]) -> Vec<Pair> {
 pub fn handshake(passings: &[Passing]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     // When the segment passed, unless it is answered or was sent again, by what acknowledges it.
-    let mut open: HashMap<(Flow, u32), Option<Moment>> = HashMap::new();
+    let mut open: HashMap<(Flow, u32), Option<u64>> = HashMap::new();
     for segment in segments(passings) {
         if segment.flags.contains(TcpFlags::ACK) {
             let flow = segment.flow.reversed();
             let request = open.get_mut(&(flow, segment.acknowledgement));
             if let Some(packet) = request.and_then(Option::take) {
-                pairs.push(Pair::new(flow, Method::Handshake, packet, segment.moment));
+                pairs.push(Pair::new(flow, Method::Handshake, packet, segment.time_ns));
             }
         }
         if segment.flags.contains(TcpFlags::SYN) {
             open.entry((segment.flow, segment.end()))
                 .and_modify(|time| *time = None)
-                .or_insert(Some(segment.moment));
+                .or_insert(Some(segment.time_ns));
         }
     }
     pairs
@@ -224,8 +189,6 @@ mod tests {
     fn segment(time_ns: u64, ports: (u16, u16), payload: u32, timestamps: (u32, u32)) -> Passing {
         Passing {
             time_ns,
-            earliest_ns: time_ns,
-            latest_ns: time_ns,
             header: PacketHeader {
                 protocol: 6,
                 source_port: ports.0,
@@ -245,7 +208,7 @@ mod tests {
     fn times(pairs: &[Pair]) -> Vec<(u64, u64, bool)> {
         let times = pairs
             .iter()
-            .map(|pair| (pair.packet.time_ns, pair.answer.time_ns, pair.is_overtaken));
+            .map(|pair| (pair.packet_ns, pair.answer_ns, pair.is_overtaken));
         times.collect()
     }
 

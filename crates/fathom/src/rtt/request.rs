@@ -14,9 +14,12 @@ const FLOW_BYTES: u64 = 320;
 const SLOT_BYTES: u64 = 32;
 /// Slots that a flow of a file has on average; there are few that need many.
 const FILE_SLOTS: u64 = 4;
-/// Slots a flow when every packet is to be measured, which would overrun those that sampling needs.
+/// Slots of a direction when every packet is to be measured: as many as a fast sender has timestamps in flight when a queue grows to seconds.
 #[cfg(feature = "live")]
-const UNSAMPLED_SLOTS: u32 = 16;
+const UNSAMPLED_SLOTS: u32 = 128;
+/// Flows then, unless told otherwise: in the memory that sampling needs for eight times as many.
+#[cfg(feature = "live")]
+const UNSAMPLED_FLOWS: u32 = 8192;
 
 impl RttArguments {
     /// For capture files.
@@ -32,6 +35,7 @@ impl RttArguments {
         let mut settings = self.settings(&Settings::live());
         if settings.sample_interval.is_zero() {
             settings.slots = UNSAMPLED_SLOTS;
+            settings.flows = UNSAMPLED_FLOWS;
             // Every one is every one, unless the user says otherwise.
             settings.per_rtt = self.sampling.per_rtt.unwrap_or(0);
         }

@@ -89,45 +89,60 @@ static __always_inline void rtt_end_burst(struct rtt_half *half, struct rtt_ring
 }
 
 /*
+ * How many of what waits, from the oldest on, are before `id`. By bisection and without a branch: the verifier then follows
+ * one path, and not one for each slot.
+ */
+static __always_inline __u32 rtt_count_before(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id)
+{
+	__u32 waiting = rtt_waiting(half);
+	__u32 count = 0;
+	__u64 step;
+
+	for (step = ring.size; step; step >>= 1) {
+		__u32 next = count + (__u32)step;
+		__u32 is_before = (rtt_slot(ring, direction, half->oldest + next - 1)->id - id) >> 31;
+		__u32 is_beyond = (waiting - next) >> 31;
+
+		/* A product, since the verifier of 6.18 makes two paths of an AND with 0 or -1. */
+		count += (__u32)step * (is_before & ~is_beyond);
+	}
+	return count;
+}
+
+/*
  * Takes out all that `id` answers. Returns the time of the packet it answers exactly, or that it falls into (one buffer
  * may be a train of segments, of which the receiver acknowledges a part); 0 if there is none. What is skipped over has
  * no answer of its own any more: freed at once, without a sample. If nothing is left then, the next packet is measured.
  */
 static __always_inline __u64 rtt_match(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id)
 {
-	__u32 i;
+	struct rtt_pending *pending;
+	__u64 time;
 
-	for (i = 0; i < ring.size && rtt_waiting(half); i++) {
-		struct rtt_pending *pending = rtt_slot(ring, direction, half->oldest);
-		__s32 past = id - pending->id;
-
-		if (past < 0 && (__u32)-past >= pending->span)
-			return 0;
-		half->oldest++;
-		if (past <= 0) {
-			__u64 time = pending->time;
-
-			rtt_end_burst(half, ring, direction, pending->burst);
-			return time;
-		}
-	}
-	if (i) {
+	if (!rtt_waiting(half))
+		return 0;
+	/* Mostly the oldest is answered. */
+	if ((__s32)(id - rtt_slot(ring, direction, half->oldest)->id) > 0)
+		half->oldest += rtt_count_before(half, ring, direction, id);
+	if (!rtt_waiting(half)) {
 		half->burst_left = 0;
 		half->next_sample = 0;
+		return 0;
 	}
-	return 0;
+	pending = rtt_slot(ring, direction, half->oldest);
+	if (pending->id != id && pending->id - id >= pending->span)
+		return 0;
+	half->oldest++;
+	time = pending->time;
+	rtt_end_burst(half, ring, direction, pending->burst);
+	return time;
 }
 
 /* Drops what reaches beyond `seq`: its acknowledgement may now be caused by another packet. */
 static __always_inline void rtt_collapse(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 seq)
 {
-	__u32 i;
-
-	for (i = 0; i < ring.size && rtt_waiting(half); i++) {
-		if (!rtt_after(rtt_slot(ring, direction, (__u16)(half->newest - 1))->id, seq))
-			return;
-		half->newest--;
-	}
+	if (rtt_waiting(half) && rtt_after(rtt_slot(ring, direction, (__u16)(half->newest - 1))->id, seq))
+		half->newest = half->oldest + rtt_count_before(half, ring, direction, seq + 1);
 }
 
 #endif

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use fathom_lab::{Direction, LinkConfig, Topology, obstacle};
-use fathom_tests::{Comparison, Fathom, Finished, Record, pairs, passings_at_wan};
+use fathom_lab::{Direction, LinkConfig, Tap, Topology, obstacle};
+use fathom_tests::{Comparison, Fathom, Finished, Passing, Record, pairs, passed_by_tap};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::rows::{Row, Rows};
@@ -76,6 +76,7 @@ fn run() -> Result<bool> {
     }
     println!("{INTRODUCTION}");
     let lab = build_lab().context("build the network")?;
+    let tap = Tap::start(&lab.router, Topology::WAN_INTERFACE)?;
     let mut fathom = Fathom::start(&lab.router, &[Topology::WAN_INTERFACE], &[])?;
     let mut traffic = Traffic::start(&lab, seconds).context("start the traffic")?;
     if !watch(&mut fathom, &mut traffic, seconds, &is_interrupted)? {
@@ -83,7 +84,7 @@ fn run() -> Result<bool> {
     }
     traffic.finish().context("drive the traffic")?;
     let finished = fathom.finish()?;
-    conclude(&lab, &finished)?;
+    conclude(&finished, &passed_by_tap(tap)?)?;
     Ok(true)
 }
 
@@ -139,9 +140,9 @@ fn watch(
 }
 
 /// Prints the table of measured and true round trips.
-fn conclude(lab: &Topology, finished: &Finished) -> Result<()> {
+fn conclude(finished: &Finished, passed: &[Passing]) -> Result<()> {
     let samples = finished.samples();
-    let comparison = Comparison::new(&samples, &pairs::all(&passings_at_wan(lab)));
+    let comparison = Comparison::new(&samples, &pairs::all(passed));
     let mut rows: Vec<Row> = samples.iter().filter_map(Row::of_sample).collect();
     rows.sort_unstable();
     rows.dedup();

@@ -1,0 +1,179 @@
+//! What passes an interface, with the kernel's own times.
+
+use std::io::{self, IoSliceMut};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimestampns};
+use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, recvmsg, setsockopt};
+
+use crate::link::{Layer, PacketHeader};
+use crate::worker::{STOP_LATENCY, Stop};
+use crate::{Error, Namespace, Result, Worker};
+
+/// What may wait for the thread that reads: seconds of the traffic of a test.
+const BUFFER_BYTES: usize = 64 << 20;
+/// The longest packet that a device passes in one piece.
+const PACKET_BYTES: usize = 1 << 16;
+
+/// A packet as the kernel saw it pass an interface.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Passed {
+    /// When, in ns of `CLOCK_REALTIME`, stamped in the kernel by the CPU that carried the packet.
+    pub time_ns: u64,
+    /// Whether it left through the interface.
+    pub is_outgoing: bool,
+    /// Its headers.
+    pub header: PacketHeader,
+}
+
+/// Watches all IP packets of an interface from its start to [`Tap::finish`].
+///
+/// A [`Link`](crate::Link) says when its threads read and wrote a packet, which may be later than it passed: a thread can wait for a CPU. The
+/// time of a tap can not.
+///
+/// # Examples
+/// ```no_run
+/// use fathom_lab::{Tap, Topology};
+/// let lab = Topology::builder().build()?;
+/// let tap = Tap::start(&lab.router, Topology::WAN_INTERFACE)?;
+/// lab.client.run("ping -c 3 10.77.2.1")?;
+/// assert_eq!(tap.finish()?.len(), 6);
+/// # Ok::<(), fathom_lab::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Tap {
+    interface: String,
+    worker: Worker<io::Result<Vec<Passed>>>,
+}
+
+impl Tap {
+    /// Starts to watch `interface`, which carries bare IP packets; whatever passes after the return is seen.
+    ///
+    /// # Errors
+    /// [`Error::Namespace`] or [`Error::Runtime`] without privileges or without the interface.
+    pub fn start(namespace: &Namespace, interface: &str) -> Result<Self> {
+        let socket = namespace
+            .enter(|| open(interface))?
+            .map_err(|source| Error::runtime(format!("watch {interface}"), source))?;
+        Ok(Self {
+            interface: interface.to_owned(),
+            worker: Worker::start("tap", move |stop| read_until(&socket, stop))?,
+        })
+    }
+
+    /// All that passed so far, in order of time.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] when the socket failed, or lost packets because the thread that reads had no CPU for too long.
+    pub fn finish(self) -> Result<Vec<Passed>> {
+        let mut passed = self
+            .worker
+            .finish()
+            .map_err(|source| Error::runtime(format!("watch {}", self.interface), source))?;
+        passed.sort_by_key(|packet| packet.time_ns);
+        Ok(passed)
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "nix neither opens packet sockets for all protocols nor makes their addresses"
+)]
+fn open(interface: &str) -> io::Result<OwnedFd> {
+    let index = nix::net::if_::if_nametoindex(interface)?;
+    // Without a protocol it takes no packets, so that none of another interface comes before the address is bound.
+    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: integers only.
+    let status = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    let status = Errno::result(status)?;
+    // SAFETY: a new descriptor that nothing else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(status) };
+    setsockopt(&socket, RcvBufForce, &BUFFER_BYTES)?;
+    setsockopt(&socket, ReceiveTimestampns, &true)?;
+    // SAFETY: all zeroes is a valid address.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index.cast_signed();
+    let length = size_of_val(&address) as u32;
+    // SAFETY: the kernel reads one address, which outlives the call.
+    let status = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    Errno::result(status)?;
+    Ok(socket)
+}
+
+/// Everything until told to end, and then what still waits.
+fn read_until(socket: &OwnedFd, stop: &Stop) -> io::Result<Vec<Passed>> {
+    let mut passed = Vec::new();
+    let mut buffer = vec![0; PACKET_BYTES];
+    loop {
+        let is_last = stop.is_set();
+        while read(socket, &mut buffer, &mut passed)? {}
+        if is_last {
+            break;
+        }
+        let mut events = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        poll(&mut events, STOP_LATENCY.as_millis() as u16)?;
+    }
+    match lost(socket)? {
+        0 => Ok(passed),
+        count => Err(io::Error::other(format!("{count} packets were lost"))),
+    }
+}
+
+/// Takes the next packet, kept if it is IP; whether there was one.
+fn read(socket: &OwnedFd, buffer: &mut [u8], passed: &mut Vec<Passed>) -> io::Result<bool> {
+    let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
+    let mut slices = [IoSliceMut::new(buffer)];
+    let message = match recvmsg::<LinkAddr>(
+        socket.as_raw_fd(),
+        &mut slices,
+        Some(&mut control),
+        MsgFlags::empty(),
+    ) {
+        Ok(message) => message,
+        Err(Errno::EAGAIN) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let is_outgoing = message
+        .address
+        .is_some_and(|address| address.pkttype() == libc::PACKET_OUTGOING);
+    let stamp = message.cmsgs()?.find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
+        _ => None,
+    });
+    let stamp = stamp.ok_or_else(|| io::Error::other("a packet came without a time"))?;
+    let length = message.bytes;
+    let header = PacketHeader::parse(Layer::Ip, &buffer[..length]);
+    passed.extend(header.map(|header| Passed {
+        time_ns: stamp.tv_sec().cast_unsigned() * 1_000_000_000 + stamp.tv_nsec().cast_unsigned(),
+        is_outgoing,
+        header,
+    }));
+    Ok(true)
+}
+
+#[expect(unsafe_code, reason = "PACKET_STATISTICS has no safe wrapper")]
+fn lost(socket: &OwnedFd) -> io::Result<u32> {
+    let mut statistics = libc::tpacket_stats {
+        tp_packets: 0,
+        tp_drops: 0,
+    };
+    let mut length = size_of_val(&statistics) as u32;
+    // SAFETY: the kernel writes at most `length` bytes into the structure, which outlives the call.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut statistics).cast(),
+            &raw mut length,
+        )
+    };
+    Errno::result(status)?;
+    Ok(statistics.tp_drops)
+}
