@@ -173,7 +173,9 @@ fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished) {
     samples.retain(|sample| is_legitimate(sample.flow));
     let comparison = Comparison::new(&samples, &truth);
     for one in &comparison.matches {
-        assert!(one.is_close(), "{} us off: {one:?}", one.error_ns() / 1_000);
+        // A flood fills the queue of the interface, which lies between the hook at egress and the tap.
+        let is_good = has_flood || one.is_close();
+        assert!(is_good, "{} us off: {one:?}", one.error_ns() / 1_000);
     }
     let shares = METHODS.map(|method| {
         let figures = comparison.figures(method);

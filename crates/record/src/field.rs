@@ -57,8 +57,9 @@ pub enum TextForm {
 /// An IPFIX information element (RFC 7011, section 3.2; numbers from the IANA "IPFIX Information Elements" registry).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ipfix {
-    /// The private enterprise number that defines the element, `None` for IANA's own.
-    pub enterprise: Option<u32>,
+    /// Whether the element is one of fathom's own, under the private enterprise number that the exporter is configured with; otherwise
+    /// it is in IANA's registry.
+    pub is_own: bool,
     /// The element's number. A field that holds addresses of both families names the IPv4 element; see [`Ipfix::for_ipv6`].
     pub element: u16,
 }
@@ -67,9 +68,10 @@ impl Ipfix {
     /// The element that carries the IPv6 form of what this one carries as IPv4; itself for elements without such a twin.
     #[must_use]
     pub const fn for_ipv6(self) -> Self {
-        let element = match (self.enterprise, self.element) {
-            (None, SOURCE_IPV4_ADDRESS) => SOURCE_IPV6_ADDRESS,
-            (None, DESTINATION_IPV4_ADDRESS) => DESTINATION_IPV6_ADDRESS,
+        let element = match (self.is_own, self.element) {
+            (false, SOURCE_IPV4_ADDRESS) => SOURCE_IPV6_ADDRESS,
+            (false, DESTINATION_IPV4_ADDRESS) => DESTINATION_IPV6_ADDRESS,
+            (false, NEXT_HOP_IPV4_ADDRESS) => NEXT_HOP_IPV6_ADDRESS,
             (_, element) => element,
         };
         Self { element, ..self }
@@ -81,8 +83,10 @@ pub(crate) const SOURCE_TRANSPORT_PORT: u16 = 7;
 pub(crate) const SOURCE_IPV4_ADDRESS: u16 = 8;
 pub(crate) const DESTINATION_TRANSPORT_PORT: u16 = 11;
 pub(crate) const DESTINATION_IPV4_ADDRESS: u16 = 12;
+const NEXT_HOP_IPV4_ADDRESS: u16 = 15;
 const SOURCE_IPV6_ADDRESS: u16 = 27;
 const DESTINATION_IPV6_ADDRESS: u16 = 28;
+const NEXT_HOP_IPV6_ADDRESS: u16 = 62;
 
 /// One field of a kind of record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,19 +158,19 @@ impl Field {
     pub const fn ipfix(self, element: u16) -> Self {
         Self {
             ipfix: Some(Ipfix {
-                enterprise: None,
+                is_own: false,
                 element,
             }),
             ..self
         }
     }
 
-    /// Carried by an element of an enterprise: its private enterprise number, then the element.
+    /// Carried by this element of fathom's own: 1 to 32767, and the same for every field of the same meaning.
     #[must_use]
-    pub const fn enterprise_ipfix(self, (enterprise, element): (u32, u16)) -> Self {
+    pub const fn own_ipfix(self, element: u16) -> Self {
         Self {
             ipfix: Some(Ipfix {
-                enterprise: Some(enterprise),
+                is_own: true,
                 element,
             }),
             ..self

@@ -191,7 +191,7 @@ pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; CO
 /// [`AsValue`](crate::AsValue) may stand in it; a [`FlowKey`](crate::FlowKey) adds the five fields `protocol`, `source`,
 /// `source_port`, `destination` and `destination_port`; `Option` makes either one that may be missing. `#[field(...)]` changes what
 /// the type implies, by the methods of [`Field`](crate::Field): `label = "min"`, `unit = Unit::Bytes`, `bare`, `absent`,
-/// `ipfix = 325`. The crate's first page has an example.
+/// `ipfix = 325` (IANA's element), `own_ipfix = 1` (fathom's own). The crate's first page has an example.
 #[macro_export]
 macro_rules! record {
     (
@@ -260,7 +260,9 @@ macro_rules! record {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Field, FlowKey, Nanoseconds, Protocol, Record, TextForm, Time, Type, Unit, Value};
+    use crate::{
+        Field, FlowKey, Ipfix, Nanoseconds, Protocol, Record, TextForm, Time, Type, Unit, Value,
+    };
 
     record! {
         /// A test of
@@ -278,7 +280,7 @@ mod tests {
             #[field(label = "least")]
             pub min_rtt_ns: Option<Nanoseconds>,
             /// How much.
-            #[field(unit = Unit::Bytes, enterprise_ipfix = (29305, 1))]
+            #[field(unit = Unit::Bytes, own_ipfix = 1)]
             pub sent_bytes: u64,
             /// Where.
             #[field(bare)]
@@ -343,10 +345,19 @@ mod tests {
         assert_eq!(field("min_rtt_ns"), least);
         let sent = field("sent_bytes");
         assert_eq!((sent.label, sent.unit), ("sent", Unit::Bytes));
-        assert_eq!(sent.ipfix.unwrap().enterprise, Some(29305));
+        let own = Ipfix {
+            is_own: true,
+            element: 1,
+        };
+        assert_eq!(sent.ipfix, Some(own));
+        assert_eq!(own.for_ipv6(), own);
         assert_eq!(field("interface").text, TextForm::Bare);
         assert_eq!(field("time").ipfix.unwrap().element, 325);
-        assert_eq!(field("source").ipfix.unwrap().for_ipv6().element, 27);
+        assert!(!field("time").ipfix.unwrap().is_own);
+        for (ipv4, ipv6) in [(8, 27), (12, 28), (15, 62)] {
+            let (is_own, element) = (false, ipv4);
+            assert_eq!(Ipfix { is_own, element }.for_ipv6().element, ipv6);
+        }
     }
 
     #[test]
