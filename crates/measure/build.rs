@@ -21,18 +21,22 @@ fn build_programs() {
     // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
-    let source = "bpf/packet_path.bpf.c";
-    libbpf_cargo::SkeletonBuilder::new()
-        .source(source)
-        .clang_args([
-            headers.as_str(),
-            "-mcpu=v3",
-            "-Wall",
-            "-Wextra",
-            "-Wno-unused-function",
-            "-Wno-unused-parameter",
-        ])
-        .obj(out.join("packet_path.bpf.o"))
-        .build()
-        .unwrap_or_else(|error| panic!("cannot compile {source}: {error:?}"));
+    for (source, object) in [
+        ("bpf/packet_path.bpf.c", "packet_path.bpf.o"),
+        ("src/profile/profile.bpf.c", "profile.bpf.o"),
+    ] {
+        libbpf_cargo::SkeletonBuilder::new()
+            .source(source)
+            .clang_args([
+                headers.as_str(),
+                "-mcpu=v3",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-function",
+                "-Wno-unused-parameter",
+            ])
+            .obj(out.join(object))
+            .build()
+            .unwrap_or_else(|error| panic!("cannot compile {source}: {error:?}"));
+    }
 }

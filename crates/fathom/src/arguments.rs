@@ -1,6 +1,9 @@
 //! The command line. Every option is declared here, once: flags, environment, configuration file, help, manual and completions derive
 //! from it.
 
+#[cfg(feature = "live")]
+mod profile;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +13,8 @@ use fathom_measure::rtt::{GroupBy, Method};
 use fathom_record::{Network, Protocol};
 
 use crate::output::OutputFormat;
+#[cfg(feature = "live")]
+pub(crate) use profile::{Anonymity, PrintFormat, ProbeSetName, ProfileArguments};
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -40,6 +45,12 @@ pub(crate) enum Command {
         override_usage = "fathom rtt [OPTIONS] -i INTERFACE...\n       fathom rtt [OPTIONS] FILE..."
     )]
     Rtt(Box<RttArguments>),
+    /// Profile the TCP and MPTCP connections of this host, from its own stack.
+    ///
+    /// Each connection is told of at the moments that matter: when it is established, when it stalls on a retransmission timeout and recovers from it, when
+    /// it closes, and now and then in between. A profile says what the connection did since the one before.
+    #[cfg(feature = "live")]
+    Profile(Box<ProfileArguments>),
     /// Say what can be measured with this kernel, these privileges and this machine, and what to do about the rest.
     Doctor(DoctorArguments),
     /// Print the completions of a shell.

@@ -11,6 +11,8 @@ mod doctor;
 mod failure;
 mod generate;
 mod output;
+#[cfg(feature = "live")]
+mod profile;
 mod rtt;
 mod signals;
 #[cfg(feature = "live")]
@@ -31,6 +33,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         Command::Rtt(options) if options.print_config => configuration::print("rtt")?,
         Command::Rtt(options) => rtt::run(options)?,
+        #[cfg(feature = "live")]
+        Command::Profile(options) if options.print_config => configuration::print("profile")?,
+        #[cfg(feature = "live")]
+        Command::Profile(options) => profile::run(options)?,
         Command::Doctor(options) => return doctor::run(options),
         Command::Completions { shell } => generate::completions(configuration::command(), *shell)?,
         Command::Man { directory } => generate::manual(configuration::command(), directory)?,

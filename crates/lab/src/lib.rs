@@ -25,6 +25,7 @@
 mod error;
 mod link;
 mod namespace;
+mod peer;
 mod process;
 mod random;
 mod tap;
@@ -38,6 +39,7 @@ pub use link::{
     PacketHeader, PacketKind, Rule, Schedule, TcpFlags, Totals, Transport, Way,
 };
 pub use namespace::{Namespace, obstacle};
+pub use peer::{Connection, Opening, ScriptedPeer, Segment, TcpOptions, Timestamps};
 pub use process::{Process, wait_until};
 pub use tap::{Passed, Tap};
 pub use topology::{Topology, TopologyBuilder};

@@ -7,13 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-use crate::{Error, Result};
+use crate::{Error, Result, wait_until};
 
 /// Settings every namespace starts with: no IPv6 chatter of its own, so that every packet in the lab is one that was asked for.
 const QUIET_SETTINGS: [(&str, &str); 6] = [
@@ -24,6 +25,9 @@ const QUIET_SETTINGS: [(&str, &str); 6] = [
     ("net/ipv6/conf/default/addr_gen_mode", "1"),
     ("net/ipv6/conf/default/accept_ra", "0"),
 ];
+
+/// How long the kernel may take to know its own addresses.
+const ROUTE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A network namespace that nothing but this process (and the children it started inside) keeps alive.
 ///
@@ -236,11 +240,17 @@ impl Namespace {
     /// # Errors
     /// [`Error::Command`] when the interface is missing or the address is there already.
     pub fn add_address(&self, interface: &str, address: &str) -> Result<()> {
-        let without_detection = if address.contains(':') { "nodad" } else { "" };
-        self.run(&format!(
-            "ip address add {address} dev {interface} {without_detection}"
-        ))?;
-        Ok(())
+        if !address.contains(':') {
+            self.run(&format!("ip address add {address} dev {interface}"))?;
+            return Ok(());
+        }
+        self.run(&format!("ip address add {address} dev {interface} nodad"))?;
+        // A thread of the kernel makes the route to it a little later, and until then packets to it are dropped.
+        let own = address.split('/').next().unwrap_or(address);
+        let look = format!("ip -6 route show table local {own}");
+        wait_until(ROUTE_PATIENCE, "the route to a new address", || {
+            self.run(&look).is_ok_and(|routes| !routes.is_empty())
+        })
     }
 
     /// Routes `destination` (a prefix, or `default`) over the neighbour `gateway`; the family is that of the gateway.

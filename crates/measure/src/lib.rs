@@ -21,6 +21,8 @@ mod error;
 #[cfg(feature = "live")]
 pub mod live;
 mod native;
+#[cfg(feature = "live")]
+pub mod profile;
 mod replay;
 pub mod rtt;
 mod selection;

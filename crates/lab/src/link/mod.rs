@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use self::capture_file::CaptureFile;
 use self::clock::{monotonic_ns, realtime_offset_ns};
-use self::device::Device;
 use self::dice::Dice;
 use self::engine::Engine;
 use self::forwarder::{Control, Forwarder};
@@ -30,6 +29,7 @@ use self::held::Held;
 use self::truth::Ledger;
 use crate::{Error, Namespace, Result};
 
+pub(crate) use self::device::Device;
 pub use self::device::Layer;
 pub use self::direction::{Direction, LinkConfig};
 pub use self::header::{PacketHeader, TcpFlags, Transport};

@@ -23,6 +23,7 @@ pub use interfaces::{examine, interface_names};
 use janitor::Janitor;
 use object::Programs;
 pub use object::probe;
+pub(crate) use object::{bytes_of, fill, quiet_libbpf, read_prefix, refused};
 
 /// Flows without packets for so long are over and leave the table.
 const IDLE: Duration = Duration::from_secs(300);
@@ -288,7 +289,7 @@ fn open_ring(
 }
 
 /// The clock that the kernel stamps events with.
-fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -302,7 +303,7 @@ fn monotonic_ns() -> u64 {
 }
 
 /// What makes the kernel's times count from 1970; read anew each time, since the wall clock is adjusted.
-fn wall_clock_offset() -> u64 {
+pub(crate) fn wall_clock_offset() -> u64 {
     let wall = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

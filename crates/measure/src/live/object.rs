@@ -38,11 +38,7 @@ impl Programs {
         settings: &Settings,
         is_needed: impl Fn(&str) -> bool,
     ) -> Result<Self, Error> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-            if let Ok(mut messages) = MESSAGES.lock() {
-                messages.push_str(&message);
-            }
-        })));
+        quiet_libbpf();
         let mut object = ObjectBuilder::default()
             .open_memory(OBJECT)
             .map_err(|error| Error::kernel("open the BPF object", error))?;
@@ -153,7 +149,17 @@ fn configure(
     Ok(())
 }
 
-fn fill(map: &mut libbpf_rs::OpenMapMut<'_>, bytes: &[u8]) -> Option<()> {
+/// Keeps what libbpf has to say, to be told if it matters.
+pub(crate) fn quiet_libbpf() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
+        if let Ok(mut messages) = MESSAGES.lock() {
+            messages.push_str(&message);
+        }
+    })));
+}
+
+/// Sets constants before the load.
+pub(crate) fn fill(map: &mut libbpf_rs::OpenMapMut<'_>, bytes: &[u8]) -> Option<()> {
     let value = map.initial_value_mut()?;
     value.get_mut(..bytes.len())?.copy_from_slice(bytes);
     Some(())
@@ -171,7 +177,7 @@ fn missing(name: &str) -> Error {
 }
 
 /// The kernel refused the programs: say what can be done.
-fn refused(error: &libbpf_rs::Error) -> Error {
+pub(crate) fn refused(error: &libbpf_rs::Error) -> Error {
     let messages = MESSAGES
         .lock()
         .map(|mut messages| std::mem::take(&mut *messages))
@@ -205,14 +211,14 @@ pub fn probe(settings: &Settings) -> Result<(), Error> {
 
 /// The bytes of a struct that is shared with the kernel, and has no padding that is not its own field.
 #[expect(unsafe_code, reason = "shares structs with the kernel")]
-pub(super) fn bytes_of<T: Copy>(value: &T) -> &[u8] {
+pub(crate) fn bytes_of<T: Copy>(value: &T) -> &[u8] {
     // SAFETY: the generated structs hold only integers, and their padding is explicit.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
 /// A struct that the kernel wrote, and the bytes behind it.
 #[expect(unsafe_code, reason = "shares structs with the kernel")]
-pub(super) fn read_prefix<T: Copy>(bytes: &[u8]) -> Option<(T, &[u8])> {
+pub(crate) fn read_prefix<T: Copy>(bytes: &[u8]) -> Option<(T, &[u8])> {
     let (own, behind) = bytes.split_at_checked(size_of::<T>())?;
     // SAFETY: the generated structs hold only integers: any bytes are valid, at any alignment.
     Some((

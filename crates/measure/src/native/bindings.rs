@@ -147,6 +147,7 @@ where
     }
 }
 pub const FLOW_MAPPED_PREFIX: u32 = 4294901760;
+pub const PROFILE_NAME_BYTES: u32 = 16;
 pub const PACKET_HEADERS_MAX: u32 = 512;
 pub const PACKET_TAGS_MAX: u32 = 6;
 pub const PACKET_ROUNDS_MAX: u32 = 3;
@@ -309,6 +310,417 @@ impl flow_key {
         __bindgen_bitfield_unit
     }
 }
+pub const PROFILE_ATTEMPT: profile_moment = 0;
+pub const PROFILE_FAILED: profile_moment = 1;
+pub const PROFILE_CONNECT: profile_moment = 2;
+pub const PROFILE_ESTABLISHED: profile_moment = 3;
+pub const PROFILE_ACCEPTED: profile_moment = 4;
+pub const PROFILE_LOSSY: profile_moment = 5;
+pub const PROFILE_RECOVERED: profile_moment = 6;
+pub const PROFILE_CLOSED: profile_moment = 7;
+pub const PROFILE_SEEN: profile_moment = 8;
+pub const PROFILE_META_CONNECT: profile_moment = 9;
+pub const PROFILE_META_ESTABLISHED: profile_moment = 10;
+pub const PROFILE_META_CLOSED: profile_moment = 11;
+pub type profile_moment = ::core::ffi::c_uint;
+pub const PROFILE_COUNT_MOMENTS_LOST: profile_counter = 0;
+pub const PROFILE_COUNT_DISORDER_REFUSED: profile_counter = 1;
+pub const PROFILE_COUNT_ROUND_TRIPS_REFUSED: profile_counter = 2;
+pub const PROFILE_COUNTER_COUNT: profile_counter = 3;
+pub type profile_counter = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct profile_config {
+    pub cgroup: __u64,
+    pub cgroup_level: __u32,
+    pub has_net_namespace: __u32,
+    pub net_namespace: __u32,
+    pub callbacks: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of profile_config"][::core::mem::size_of::<profile_config>() - 24usize];
+    ["Alignment of profile_config"][::core::mem::align_of::<profile_config>() - 8usize];
+    [
+        "Offset of field: profile_config::cgroup",
+    ][::core::mem::offset_of!(profile_config, cgroup) - 0usize];
+    [
+        "Offset of field: profile_config::cgroup_level",
+    ][::core::mem::offset_of!(profile_config, cgroup_level) - 8usize];
+    [
+        "Offset of field: profile_config::has_net_namespace",
+    ][::core::mem::offset_of!(profile_config, has_net_namespace) - 12usize];
+    [
+        "Offset of field: profile_config::net_namespace",
+    ][::core::mem::offset_of!(profile_config, net_namespace) - 16usize];
+    [
+        "Offset of field: profile_config::callbacks",
+    ][::core::mem::offset_of!(profile_config, callbacks) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct profile_moment_of {
+    pub time: __u64,
+    pub connection: __u64,
+    pub moment: __u8,
+    pub is_ipv6: __u8,
+    pub old_state: __u8,
+    pub new_state: __u8,
+    pub error: __u32,
+    pub local: flow_address,
+    pub remote: flow_address,
+    pub local_port: __u16,
+    pub remote_port: __u16,
+    pub process_id: __u32,
+    pub process: [::core::ffi::c_char; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of profile_moment_of"][::core::mem::size_of::<profile_moment_of>() - 80usize];
+    [
+        "Alignment of profile_moment_of",
+    ][::core::mem::align_of::<profile_moment_of>() - 8usize];
+    [
+        "Offset of field: profile_moment_of::time",
+    ][::core::mem::offset_of!(profile_moment_of, time) - 0usize];
+    [
+        "Offset of field: profile_moment_of::connection",
+    ][::core::mem::offset_of!(profile_moment_of, connection) - 8usize];
+    [
+        "Offset of field: profile_moment_of::moment",
+    ][::core::mem::offset_of!(profile_moment_of, moment) - 16usize];
+    [
+        "Offset of field: profile_moment_of::is_ipv6",
+    ][::core::mem::offset_of!(profile_moment_of, is_ipv6) - 17usize];
+    [
+        "Offset of field: profile_moment_of::old_state",
+    ][::core::mem::offset_of!(profile_moment_of, old_state) - 18usize];
+    [
+        "Offset of field: profile_moment_of::new_state",
+    ][::core::mem::offset_of!(profile_moment_of, new_state) - 19usize];
+    [
+        "Offset of field: profile_moment_of::error",
+    ][::core::mem::offset_of!(profile_moment_of, error) - 20usize];
+    [
+        "Offset of field: profile_moment_of::local",
+    ][::core::mem::offset_of!(profile_moment_of, local) - 24usize];
+    [
+        "Offset of field: profile_moment_of::remote",
+    ][::core::mem::offset_of!(profile_moment_of, remote) - 40usize];
+    [
+        "Offset of field: profile_moment_of::local_port",
+    ][::core::mem::offset_of!(profile_moment_of, local_port) - 56usize];
+    [
+        "Offset of field: profile_moment_of::remote_port",
+    ][::core::mem::offset_of!(profile_moment_of, remote_port) - 58usize];
+    [
+        "Offset of field: profile_moment_of::process_id",
+    ][::core::mem::offset_of!(profile_moment_of, process_id) - 60usize];
+    [
+        "Offset of field: profile_moment_of::process",
+    ][::core::mem::offset_of!(profile_moment_of, process) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct profile_round_trips {
+    pub sum: __u64,
+    pub squares: __u64,
+    pub count: __u32,
+    pub padding: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of profile_round_trips",
+    ][::core::mem::size_of::<profile_round_trips>() - 24usize];
+    [
+        "Alignment of profile_round_trips",
+    ][::core::mem::align_of::<profile_round_trips>() - 8usize];
+    [
+        "Offset of field: profile_round_trips::sum",
+    ][::core::mem::offset_of!(profile_round_trips, sum) - 0usize];
+    [
+        "Offset of field: profile_round_trips::squares",
+    ][::core::mem::offset_of!(profile_round_trips, squares) - 8usize];
+    [
+        "Offset of field: profile_round_trips::count",
+    ][::core::mem::offset_of!(profile_round_trips, count) - 16usize];
+    [
+        "Offset of field: profile_round_trips::padding",
+    ][::core::mem::offset_of!(profile_round_trips, padding) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct profile_disorder {
+    pub duplicate_bytes: __u64,
+    pub partial_duplicate_bytes: __u64,
+    pub out_of_order_bytes: __u64,
+    pub distance_sum: __u64,
+    pub distance_squares: __u64,
+    pub distance_max: __u32,
+    pub distance_count: __u32,
+    pub duplicate_packets: __u32,
+    pub partial_duplicate_packets: __u32,
+    pub checksum_errors: __u32,
+    pub stalls: __u32,
+    pub padding: __u32,
+    pub stalled_since: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of profile_disorder"][::core::mem::size_of::<profile_disorder>() - 80usize];
+    [
+        "Alignment of profile_disorder",
+    ][::core::mem::align_of::<profile_disorder>() - 8usize];
+    [
+        "Offset of field: profile_disorder::duplicate_bytes",
+    ][::core::mem::offset_of!(profile_disorder, duplicate_bytes) - 0usize];
+    [
+        "Offset of field: profile_disorder::partial_duplicate_bytes",
+    ][::core::mem::offset_of!(profile_disorder, partial_duplicate_bytes) - 8usize];
+    [
+        "Offset of field: profile_disorder::out_of_order_bytes",
+    ][::core::mem::offset_of!(profile_disorder, out_of_order_bytes) - 16usize];
+    [
+        "Offset of field: profile_disorder::distance_sum",
+    ][::core::mem::offset_of!(profile_disorder, distance_sum) - 24usize];
+    [
+        "Offset of field: profile_disorder::distance_squares",
+    ][::core::mem::offset_of!(profile_disorder, distance_squares) - 32usize];
+    [
+        "Offset of field: profile_disorder::distance_max",
+    ][::core::mem::offset_of!(profile_disorder, distance_max) - 40usize];
+    [
+        "Offset of field: profile_disorder::distance_count",
+    ][::core::mem::offset_of!(profile_disorder, distance_count) - 44usize];
+    [
+        "Offset of field: profile_disorder::duplicate_packets",
+    ][::core::mem::offset_of!(profile_disorder, duplicate_packets) - 48usize];
+    [
+        "Offset of field: profile_disorder::partial_duplicate_packets",
+    ][::core::mem::offset_of!(profile_disorder, partial_duplicate_packets) - 52usize];
+    [
+        "Offset of field: profile_disorder::checksum_errors",
+    ][::core::mem::offset_of!(profile_disorder, checksum_errors) - 56usize];
+    [
+        "Offset of field: profile_disorder::stalls",
+    ][::core::mem::offset_of!(profile_disorder, stalls) - 60usize];
+    [
+        "Offset of field: profile_disorder::padding",
+    ][::core::mem::offset_of!(profile_disorder, padding) - 64usize];
+    [
+        "Offset of field: profile_disorder::stalled_since",
+    ][::core::mem::offset_of!(profile_disorder, stalled_since) - 72usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct profile_snapshot {
+    pub of: profile_moment_of,
+    pub bytes_sent: __u64,
+    pub bytes_acknowledged: __u64,
+    pub bytes_received: __u64,
+    pub bytes_retransmitted: __u64,
+    pub cgroup: __u64,
+    pub packets_sent: __u32,
+    pub packets_received: __u32,
+    pub packets_delivered: __u32,
+    pub packets_marked: __u32,
+    pub packets_lost: __u32,
+    pub packets_retransmitted: __u32,
+    pub packets_out_of_order: __u32,
+    pub duplicates_reported: __u32,
+    pub reordering_seen: __u32,
+    pub round_trip: __u32,
+    pub round_trip_deviation: __u32,
+    pub round_trip_minimum: __u32,
+    pub congestion_window: __u32,
+    pub segment_size: __u32,
+    pub receive_buffer: __u32,
+    pub send_buffer: __u32,
+    pub limited: [__u32; 3usize],
+    pub net_namespace: __u32,
+    pub token: __u32,
+    pub has_fin: __u8,
+    pub is_subflow: __u8,
+    pub probes: __u8,
+    pub subflow: __u8,
+    pub congestion_control: [::core::ffi::c_char; 16usize],
+    pub interface: [::core::ffi::c_char; 16usize],
+    pub next_hop: flow_address,
+    pub round_trips: profile_round_trips,
+    pub disorder: profile_disorder,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of profile_snapshot"][::core::mem::size_of::<profile_snapshot>() - 360usize];
+    [
+        "Alignment of profile_snapshot",
+    ][::core::mem::align_of::<profile_snapshot>() - 8usize];
+    [
+        "Offset of field: profile_snapshot::of",
+    ][::core::mem::offset_of!(profile_snapshot, of) - 0usize];
+    [
+        "Offset of field: profile_snapshot::bytes_sent",
+    ][::core::mem::offset_of!(profile_snapshot, bytes_sent) - 80usize];
+    [
+        "Offset of field: profile_snapshot::bytes_acknowledged",
+    ][::core::mem::offset_of!(profile_snapshot, bytes_acknowledged) - 88usize];
+    [
+        "Offset of field: profile_snapshot::bytes_received",
+    ][::core::mem::offset_of!(profile_snapshot, bytes_received) - 96usize];
+    [
+        "Offset of field: profile_snapshot::bytes_retransmitted",
+    ][::core::mem::offset_of!(profile_snapshot, bytes_retransmitted) - 104usize];
+    [
+        "Offset of field: profile_snapshot::cgroup",
+    ][::core::mem::offset_of!(profile_snapshot, cgroup) - 112usize];
+    [
+        "Offset of field: profile_snapshot::packets_sent",
+    ][::core::mem::offset_of!(profile_snapshot, packets_sent) - 120usize];
+    [
+        "Offset of field: profile_snapshot::packets_received",
+    ][::core::mem::offset_of!(profile_snapshot, packets_received) - 124usize];
+    [
+        "Offset of field: profile_snapshot::packets_delivered",
+    ][::core::mem::offset_of!(profile_snapshot, packets_delivered) - 128usize];
+    [
+        "Offset of field: profile_snapshot::packets_marked",
+    ][::core::mem::offset_of!(profile_snapshot, packets_marked) - 132usize];
+    [
+        "Offset of field: profile_snapshot::packets_lost",
+    ][::core::mem::offset_of!(profile_snapshot, packets_lost) - 136usize];
+    [
+        "Offset of field: profile_snapshot::packets_retransmitted",
+    ][::core::mem::offset_of!(profile_snapshot, packets_retransmitted) - 140usize];
+    [
+        "Offset of field: profile_snapshot::packets_out_of_order",
+    ][::core::mem::offset_of!(profile_snapshot, packets_out_of_order) - 144usize];
+    [
+        "Offset of field: profile_snapshot::duplicates_reported",
+    ][::core::mem::offset_of!(profile_snapshot, duplicates_reported) - 148usize];
+    [
+        "Offset of field: profile_snapshot::reordering_seen",
+    ][::core::mem::offset_of!(profile_snapshot, reordering_seen) - 152usize];
+    [
+        "Offset of field: profile_snapshot::round_trip",
+    ][::core::mem::offset_of!(profile_snapshot, round_trip) - 156usize];
+    [
+        "Offset of field: profile_snapshot::round_trip_deviation",
+    ][::core::mem::offset_of!(profile_snapshot, round_trip_deviation) - 160usize];
+    [
+        "Offset of field: profile_snapshot::round_trip_minimum",
+    ][::core::mem::offset_of!(profile_snapshot, round_trip_minimum) - 164usize];
+    [
+        "Offset of field: profile_snapshot::congestion_window",
+    ][::core::mem::offset_of!(profile_snapshot, congestion_window) - 168usize];
+    [
+        "Offset of field: profile_snapshot::segment_size",
+    ][::core::mem::offset_of!(profile_snapshot, segment_size) - 172usize];
+    [
+        "Offset of field: profile_snapshot::receive_buffer",
+    ][::core::mem::offset_of!(profile_snapshot, receive_buffer) - 176usize];
+    [
+        "Offset of field: profile_snapshot::send_buffer",
+    ][::core::mem::offset_of!(profile_snapshot, send_buffer) - 180usize];
+    [
+        "Offset of field: profile_snapshot::limited",
+    ][::core::mem::offset_of!(profile_snapshot, limited) - 184usize];
+    [
+        "Offset of field: profile_snapshot::net_namespace",
+    ][::core::mem::offset_of!(profile_snapshot, net_namespace) - 196usize];
+    [
+        "Offset of field: profile_snapshot::token",
+    ][::core::mem::offset_of!(profile_snapshot, token) - 200usize];
+    [
+        "Offset of field: profile_snapshot::has_fin",
+    ][::core::mem::offset_of!(profile_snapshot, has_fin) - 204usize];
+    [
+        "Offset of field: profile_snapshot::is_subflow",
+    ][::core::mem::offset_of!(profile_snapshot, is_subflow) - 205usize];
+    [
+        "Offset of field: profile_snapshot::probes",
+    ][::core::mem::offset_of!(profile_snapshot, probes) - 206usize];
+    [
+        "Offset of field: profile_snapshot::subflow",
+    ][::core::mem::offset_of!(profile_snapshot, subflow) - 207usize];
+    [
+        "Offset of field: profile_snapshot::congestion_control",
+    ][::core::mem::offset_of!(profile_snapshot, congestion_control) - 208usize];
+    [
+        "Offset of field: profile_snapshot::interface",
+    ][::core::mem::offset_of!(profile_snapshot, interface) - 224usize];
+    [
+        "Offset of field: profile_snapshot::next_hop",
+    ][::core::mem::offset_of!(profile_snapshot, next_hop) - 240usize];
+    [
+        "Offset of field: profile_snapshot::round_trips",
+    ][::core::mem::offset_of!(profile_snapshot, round_trips) - 256usize];
+    [
+        "Offset of field: profile_snapshot::disorder",
+    ][::core::mem::offset_of!(profile_snapshot, disorder) - 280usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct profile_meta {
+    pub of: profile_moment_of,
+    pub bytes_sent: __u64,
+    pub bytes_acknowledged: __u64,
+    pub bytes_received: __u64,
+    pub bytes_reinjected: __u64,
+    pub cgroup: __u64,
+    pub token: __u32,
+    pub stalls: __u32,
+    pub subflows: __u32,
+    pub receive_buffer: __u32,
+    pub net_namespace: __u32,
+    pub padding: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of profile_meta"][::core::mem::size_of::<profile_meta>() - 144usize];
+    ["Alignment of profile_meta"][::core::mem::align_of::<profile_meta>() - 8usize];
+    [
+        "Offset of field: profile_meta::of",
+    ][::core::mem::offset_of!(profile_meta, of) - 0usize];
+    [
+        "Offset of field: profile_meta::bytes_sent",
+    ][::core::mem::offset_of!(profile_meta, bytes_sent) - 80usize];
+    [
+        "Offset of field: profile_meta::bytes_acknowledged",
+    ][::core::mem::offset_of!(profile_meta, bytes_acknowledged) - 88usize];
+    [
+        "Offset of field: profile_meta::bytes_received",
+    ][::core::mem::offset_of!(profile_meta, bytes_received) - 96usize];
+    [
+        "Offset of field: profile_meta::bytes_reinjected",
+    ][::core::mem::offset_of!(profile_meta, bytes_reinjected) - 104usize];
+    [
+        "Offset of field: profile_meta::cgroup",
+    ][::core::mem::offset_of!(profile_meta, cgroup) - 112usize];
+    [
+        "Offset of field: profile_meta::token",
+    ][::core::mem::offset_of!(profile_meta, token) - 120usize];
+    [
+        "Offset of field: profile_meta::stalls",
+    ][::core::mem::offset_of!(profile_meta, stalls) - 124usize];
+    [
+        "Offset of field: profile_meta::subflows",
+    ][::core::mem::offset_of!(profile_meta, subflows) - 128usize];
+    [
+        "Offset of field: profile_meta::receive_buffer",
+    ][::core::mem::offset_of!(profile_meta, receive_buffer) - 132usize];
+    [
+        "Offset of field: profile_meta::net_namespace",
+    ][::core::mem::offset_of!(profile_meta, net_namespace) - 136usize];
+    [
+        "Offset of field: profile_meta::padding",
+    ][::core::mem::offset_of!(profile_meta, padding) - 140usize];
+};
+pub const PROFILE_IN_ORDER: profile_arrival = 0;
+pub const PROFILE_DUPLICATE: profile_arrival = 1;
+pub const PROFILE_PARTIAL_DUPLICATE: profile_arrival = 2;
+pub const PROFILE_OUT_OF_ORDER: profile_arrival = 3;
+pub type profile_arrival = ::core::ffi::c_uint;
 pub const PACKET_MEASURABLE: packet_verdict = 0;
 pub const PACKET_NOT_IP: packet_verdict = 1;
 pub const PACKET_OTHER_PROTOCOL: packet_verdict = 2;
@@ -1168,4 +1580,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub static fathom_rtt_hook_names: [*const ::core::ffi::c_char; 4usize];
+}
+unsafe extern "C" {
+    pub static fathom_profile_counter_names: [*const ::core::ffi::c_char; 3usize];
 }

@@ -26,7 +26,12 @@ pub(crate) use bindings::{
 };
 
 #[cfg(feature = "live")]
-pub(crate) use bindings::{RTT_EVENT_SAMPLE, rtt_flow_event};
+pub(crate) use bindings::{
+    PROFILE_ACCEPTED, PROFILE_ATTEMPT, PROFILE_CLOSED, PROFILE_CONNECT, PROFILE_COUNTER_COUNT,
+    PROFILE_ESTABLISHED, PROFILE_FAILED, PROFILE_LOSSY, PROFILE_META_CLOSED, PROFILE_META_CONNECT,
+    PROFILE_META_ESTABLISHED, PROFILE_RECOVERED, PROFILE_SEEN, RTT_EVENT_SAMPLE, profile_config,
+    profile_meta, profile_moment_of, profile_snapshot, rtt_flow_event,
+};
 
 use std::ffi::{CStr, c_char};
 use std::net::{IpAddr, Ipv6Addr};
@@ -210,6 +215,8 @@ names! {
     counter_names: fathom_rtt_counter_names[RTT_COUNTER_COUNT];
     /// Where packets are seen.
     hook_names: fathom_rtt_hook_names[RTT_HOOK_COUNT];
+    /// What is counted when profiles are taken.
+    profile_counter_names: fathom_profile_counter_names[PROFILE_COUNTER_COUNT];
 }
 
 #[expect(unsafe_code, reason = "reads a string literal of the shared C")]

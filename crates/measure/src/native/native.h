@@ -3,6 +3,7 @@
 #ifndef FATHOM_NATIVE_H
 #define FATHOM_NATIVE_H
 
+#include "../profile/profile.h"
 #include "../rtt/process.h"
 #include "../../bpf/selection.h"
 
@@ -36,5 +37,6 @@ extern const char *const fathom_rtt_method_names[RTT_METHOD_COUNT];
 extern const char *const fathom_rtt_reason_names[RTT_REASON_COUNT];
 extern const char *const fathom_rtt_counter_names[RTT_COUNTER_COUNT];
 extern const char *const fathom_rtt_hook_names[RTT_HOOK_COUNT];
+extern const char *const fathom_profile_counter_names[PROFILE_COUNTER_COUNT];
 
 #endif

@@ -1,0 +1,137 @@
+//! Options of `fathom profile`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use fathom_record::Network;
+
+use super::{duration, positive_duration};
+
+/// Options of `fathom profile`.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArguments {
+    /// Say which probes this kernel has, which numbers profiles have by them, and why not the others; then end.
+    #[arg(long)]
+    pub(crate) probes: bool,
+    /// The probes to use; by default those that can do more on this kernel.
+    #[arg(long, value_enum, value_name = "SET")]
+    pub(crate) probe_set: Option<ProbeSetName>,
+    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// A connection that had no profile for so long gets one; 0 for never.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    pub(crate) active_timeout: Duration,
+    /// Look for existing connections in all network namespaces, not only in its own; needs CAP_SYS_ADMIN.
+    #[arg(long)]
+    pub(crate) all_namespaces: bool,
+    /// Print a configuration file that holds the defaults, and end.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// Say on standard error which probes are used.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) selection: ProfileSelection,
+    #[command(flatten)]
+    pub(crate) output: ProfileOutput,
+}
+
+/// A set of probes by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProbeSetName {
+    /// Tracepoints and control groups.
+    Tracepoint,
+    /// Entry and exit of functions of the stack.
+    Fentry,
+}
+
+/// Which connections are profiled.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct ProfileSelection {
+    /// Only sockets in this control group or below: a folder of the version 2 hierarchy; by default all.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) cgroup: Option<PathBuf>,
+    /// Only connections with an end in one of these networks, as in 10.0.0.0/8; at most 16; by default all.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub(crate) net: Vec<Network>,
+    /// No connections with an end in any of these networks; at most 16; by default none.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub(crate) not_net: Vec<Network>,
+    /// Only connections with one of these ports at an end; at most 16; by default all.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    pub(crate) port: Vec<u16>,
+    /// Only connections of processes of one of these names (the first 15 bytes of it, as `ps -o comm` shows); by default all.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) process: Vec<String>,
+}
+
+/// Where profiles go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ProfileOutput {
+    /// How to print; by default text.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<PrintFormat>,
+    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all.
+    #[arg(long, value_name = "BITS", value_parser = anonymity)]
+    pub(crate) anonymize: Option<Anonymity>,
+}
+
+/// How records are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PrintFormat {
+    /// Lines for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+    /// Comma-separated values, with a header line for each kind of record.
+    Csv,
+}
+
+/// Bits of addresses that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Anonymity {
+    pub(crate) v4_bits: u8,
+    pub(crate) v6_bits: u8,
+}
+
+/// Reads `v4=24,v6=64`; a family that is not named keeps all its bits.
+fn anonymity(text: &str) -> Result<Anonymity, String> {
+    const FORM: &str = "write it as in v4=24,v6=64";
+    let mut anonymity = Anonymity {
+        v4_bits: 32,
+        v6_bits: 128,
+    };
+    for part in text.split(',') {
+        let (family, bits) = part.split_once('=').ok_or(FORM)?;
+        let bits: u8 = bits.parse().map_err(|_| FORM)?;
+        match family {
+            "v4" if bits <= 32 => anonymity.v4_bits = bits,
+            "v6" if bits <= 128 => anonymity.v6_bits = bits,
+            "v4" | "v6" => return Err(format!("an address has no {bits} bits; {FORM}")),
+            _ => return Err(FORM.to_owned()),
+        }
+    }
+    Ok(anonymity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_of_addresses() {
+        let bits = |v4_bits, v6_bits| Anonymity { v4_bits, v6_bits };
+        assert_eq!(anonymity("v4=24,v6=64"), Ok(bits(24, 64)));
+        assert_eq!(anonymity("v6=48"), Ok(bits(32, 48)));
+        for wrong in ["", "24", "v4=33", "v6=129", "v4=x", "ipv4=3", "v4=24,"] {
+            assert!(anonymity(wrong).is_err(), "{wrong}");
+        }
+    }
+}

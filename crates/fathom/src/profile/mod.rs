@@ -1,0 +1,150 @@
+//! `fathom profile`: what the connections of this host go through, from its own stack.
+
+mod filter;
+mod probes;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fathom_measure::Selection;
+use fathom_measure::profile::{Options, ProbeSet, Profiler};
+use fathom_record::{Record, Time};
+
+use crate::arguments::{PrintFormat, ProbeSetName, ProfileArguments};
+use crate::failure::say;
+use crate::output::{Output, OutputFormat};
+use crate::signals::Signals;
+use filter::Filter;
+
+/// Between looks into the ring.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Profiles until told to stop.
+///
+/// # Errors
+/// When the kernel or the privileges do not allow it, or the output cannot be written.
+pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
+    if arguments.probes {
+        return probes::print();
+    }
+    let signals = Signals::listen(arguments.output.output.is_some())?;
+    let begin = Instant::now();
+    let end = arguments
+        .duration
+        .and_then(|duration| begin.checked_add(duration));
+    let profiler = Profiler::start(&options(arguments))?;
+    say_probes(&profiler, arguments.verbose);
+    let mut session = Session {
+        profiler,
+        output: Output::open(arguments.output.output.as_deref(), format(arguments))?,
+        filter: Filter::new(arguments),
+        profiles: 0,
+    };
+    while !signals.should_stop() && end.is_none_or(|end| Instant::now() < end) {
+        session.read(end)?;
+        session.output.reopen_if_asked(&signals)?;
+    }
+    session.finish(begin.elapsed())
+}
+
+struct Session {
+    profiler: Profiler,
+    output: Output,
+    filter: Filter,
+    profiles: u64,
+}
+
+impl Session {
+    fn read(&mut self, end: Option<Instant>) -> anyhow::Result<()> {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let timeout = left.map_or(POLL, |left| left.min(POLL));
+        let (profiler, mut sink) = self.parts();
+        profiler.poll(timeout, &mut |record| sink.put(record))?;
+        self.output.flush()
+    }
+
+    fn finish(&mut self, elapsed: Duration) -> anyhow::Result<()> {
+        let (profiler, mut sink) = self.parts();
+        profiler.finish(&mut |record| sink.put(record))?;
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let counts = self.profiler.counts(Time(now.as_nanos() as u64))?;
+        if self.output.format().is_for_programs() {
+            for count in &counts {
+                self.output.put(count);
+            }
+        }
+        self.output.flush()?;
+        say!(
+            "{} profiles in {:.1} s",
+            self.profiles,
+            elapsed.as_secs_f64()
+        );
+        for count in &counts {
+            say!("  {}  {}", count.name, count.count);
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self) -> (&mut Profiler, Sink<'_>) {
+        let sink = Sink {
+            output: &mut self.output,
+            filter: &self.filter,
+            profiles: &mut self.profiles,
+        };
+        (&mut self.profiler, sink)
+    }
+}
+
+/// Where profiles go while they are read.
+struct Sink<'a> {
+    output: &'a mut Output,
+    filter: &'a Filter,
+    profiles: &'a mut u64,
+}
+
+impl Sink<'_> {
+    fn put(&mut self, record: &dyn Record) {
+        if self.filter.admits(record) {
+            *self.profiles += 1;
+            self.filter.hide(record, |record| self.output.put(record));
+        }
+    }
+}
+
+fn options(arguments: &ProfileArguments) -> Options {
+    Options {
+        set: arguments.probe_set.map(|name| match name {
+            ProbeSetName::Tracepoint => ProbeSet::Tracepoint,
+            ProbeSetName::Fentry => ProbeSet::Fentry,
+        }),
+        selection: Selection {
+            networks: arguments.selection.net.clone(),
+            excluded: arguments.selection.not_net.clone(),
+            ports: arguments.selection.port.clone(),
+            protocols: Vec::new(),
+        },
+        group: arguments.selection.cgroup.clone(),
+        active_timeout: arguments.active_timeout,
+        has_all_namespaces: arguments.all_namespaces,
+    }
+}
+
+fn format(arguments: &ProfileArguments) -> OutputFormat {
+    match arguments.output.format {
+        None | Some(PrintFormat::Text) => OutputFormat::Text,
+        Some(PrintFormat::Json) => OutputFormat::Json,
+        Some(PrintFormat::Csv) => OutputFormat::Csv,
+    }
+}
+
+/// What profiles lack on this kernel is said once.
+fn say_probes(profiler: &Profiler, is_verbose: bool) {
+    let probes = profiler.probes();
+    if is_verbose {
+        say!("probes: {}", probes.set);
+    }
+    for (indicator, why) in &probes.missing {
+        say!("fathom: profiles come without {}: {why}", indicator.about());
+    }
+}

@@ -1,0 +1,19 @@
+//! Transport profiles: what the TCP and MPTCP connections of this host went through, from the protocol stack itself, at the moments that matter.
+//!
+//! Probes in the stack tell of those moments (`profile.bpf.c`), with the counters of the connection as they stand; what a connection did from one to the
+//! next is a profile. The README beside this file says what each number means and what cannot be seen.
+
+mod connection;
+mod connections;
+mod ending;
+mod live;
+mod meta;
+mod moment;
+mod names;
+mod probes;
+mod record;
+mod statistics;
+
+pub use live::{Options, Profiler, available};
+pub use probes::{Indicator, ProbeSet, Probes};
+pub use record::{MptcpProfile, ProfileCount, State, TcpProfile};

@@ -1,0 +1,88 @@
+//! Names that many records share: each is made once.
+
+use std::collections::HashMap;
+use std::ffi::c_char;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::moment::text;
+
+/// More names than this are forgotten at once and learnt anew: processes can rename themselves without end.
+const NAMES_MAX: usize = 4096;
+
+/// Names by what the kernel calls them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    texts: HashMap<[c_char; 16], Arc<str>>,
+    groups: HashMap<u64, Arc<str>>,
+    /// Where control groups are mounted.
+    root: Option<PathBuf>,
+}
+
+impl Names {
+    /// With the paths of control groups below `root`.
+    pub(super) fn new(root: Option<PathBuf>) -> Self {
+        Self {
+            root,
+            ..Self::default()
+        }
+    }
+
+    /// A name of at most 16 bytes; `None` if it is empty.
+    pub(super) fn text(&mut self, name: &[c_char; 16]) -> Option<Arc<str>> {
+        if name[0] == 0 {
+            return None;
+        }
+        if self.texts.len() >= NAMES_MAX {
+            self.texts.clear();
+        }
+        let known = self.texts.entry(*name);
+        Some(Arc::clone(known.or_insert_with(|| text(name).into())))
+    }
+
+    /// The path of a control group, or its number as text if it has none; `None` for sockets without one.
+    pub(super) fn group(&mut self, id: u64) -> Option<Arc<str>> {
+        if id == 0 {
+            return None;
+        }
+        if let Some(name) = self.groups.get(&id) {
+            return Some(Arc::clone(name));
+        }
+        self.learn_groups();
+        let name = self
+            .groups
+            .entry(id)
+            .or_insert_with(|| id.to_string().into());
+        Some(Arc::clone(name))
+    }
+
+    /// The number of a control group is that of its folder's inode.
+    fn learn_groups(&mut self) {
+        self.groups.clear();
+        let Some(root) = self.root.clone() else {
+            return;
+        };
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            if self.groups.len() >= NAMES_MAX {
+                return;
+            }
+            if let Ok(metadata) = folder.metadata() {
+                self.groups
+                    .insert(metadata.ino(), path_below(&root, &folder));
+            }
+            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            folders.extend(
+                entries
+                    .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                    .map(|entry| entry.path()),
+            );
+        }
+    }
+}
+
+fn path_below(root: &Path, folder: &Path) -> Arc<str> {
+    let below = folder.strip_prefix(root).unwrap_or(folder);
+    format!("/{}", below.display()).into()
+}

@@ -1,0 +1,361 @@
+//! Which probes this kernel has, and what profiles lack without the others.
+
+use std::fmt;
+
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::{Btf, BtfType, ReferencesType as _};
+
+use crate::Error;
+
+/// A set of probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeSet {
+    /// Tracepoints and what hangs on the root control group.
+    Tracepoint,
+    /// Entry and exit of the functions of COP2's table 2.
+    Fentry,
+}
+
+impl ProbeSet {
+    /// Both, the one that is preferred first.
+    pub const ALL: [Self; 2] = [Self::Tracepoint, Self::Fentry];
+
+    /// The name that options and messages use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tracepoint => "tracepoint",
+            Self::Fentry => "fentry",
+        }
+    }
+}
+
+impl fmt::Display for ProbeSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// A group of numbers in profiles that stand and fall with one probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Indicator {
+    /// States, times, errors and all that the stack counts.
+    Connections,
+    /// Retransmission timeouts, lossy and recovered.
+    Stalls,
+    /// Attempts that found no route.
+    Attempts,
+    /// The process of a server and the time in the accept queue.
+    Acceptance,
+    /// Segments that had been received whole.
+    Duplicates,
+    /// Bytes and distances of segments out of order, and partial duplicates.
+    Disorder,
+    /// Segments with a wrong checksum.
+    Checksums,
+    /// The mean and variance of round trips.
+    RoundTrips,
+    /// Connections that were there before, periodic profiles, the last ones.
+    Existing,
+}
+
+impl Indicator {
+    /// All.
+    pub const ALL: [Self; 9] = [
+        Self::Connections,
+        Self::Stalls,
+        Self::Attempts,
+        Self::Acceptance,
+        Self::Duplicates,
+        Self::Disorder,
+        Self::Checksums,
+        Self::RoundTrips,
+        Self::Existing,
+    ];
+
+    /// What it is, for people.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Connections => "connections, their states and what the stack counts",
+            Self::Stalls => "stalls and recoveries",
+            Self::Attempts => "attempts that find no route",
+            Self::Acceptance => "process and accept-queue time of servers",
+            Self::Duplicates => "duplicates received",
+            Self::Disorder => "bytes and distances out of order, partial duplicates",
+            Self::Checksums => "checksum errors",
+            Self::RoundTrips => "mean and variance of round trips",
+            Self::Existing => "existing connections, periodic profiles",
+        }
+    }
+}
+
+/// A BPF program, and what it is for.
+struct Probe {
+    program: &'static str,
+    /// `None`: in both sets.
+    set: Option<ProbeSet>,
+    indicator: Indicator,
+    needs: Needs,
+}
+
+/// What a program hangs on.
+#[derive(Clone, Copy)]
+enum Needs {
+    /// A tracepoint with at least so many arguments.
+    Tracepoint(&'static str, usize),
+    /// A function that the compiler left whole.
+    Function(&'static str),
+    /// The version 2 hierarchy of control groups.
+    ControlGroups,
+    /// An iterator: its function.
+    Iterator(&'static str),
+}
+
+const fn probe(
+    program: &'static str,
+    set: Option<ProbeSet>,
+    indicator: Indicator,
+    needs: Needs,
+) -> Probe {
+    Probe {
+        program,
+        set,
+        indicator,
+        needs,
+    }
+}
+
+const TRACEPOINT: Option<ProbeSet> = Some(ProbeSet::Tracepoint);
+const FENTRY: Option<ProbeSet> = Some(ProbeSet::Fentry);
+
+const PROBES: [Probe; 20] = {
+    use Indicator as I;
+    use Needs::{ControlGroups, Function, Iterator, Tracepoint};
+    [
+        probe(
+            "tracepoint_state",
+            TRACEPOINT,
+            I::Connections,
+            Tracepoint("inet_sock_set_state", 3),
+        ),
+        probe(
+            "tracepoint_congestion",
+            TRACEPOINT,
+            I::Stalls,
+            Tracepoint("tcp_cong_state_set", 2),
+        ),
+        probe(
+            "tracepoint_drop",
+            TRACEPOINT,
+            I::Duplicates,
+            Tracepoint("kfree_skb", 4),
+        ),
+        probe(
+            "tracepoint_drop",
+            TRACEPOINT,
+            I::Checksums,
+            Tracepoint("kfree_skb", 4),
+        ),
+        probe(
+            "fentry_drop",
+            FENTRY,
+            I::Checksums,
+            Tracepoint("kfree_skb", 4),
+        ),
+        probe(
+            "tracepoint_attempt4",
+            TRACEPOINT,
+            I::Attempts,
+            ControlGroups,
+        ),
+        probe(
+            "tracepoint_attempt6",
+            TRACEPOINT,
+            I::Attempts,
+            ControlGroups,
+        ),
+        probe(
+            "tracepoint_accept4",
+            TRACEPOINT,
+            I::Acceptance,
+            ControlGroups,
+        ),
+        probe(
+            "tracepoint_accept6",
+            TRACEPOINT,
+            I::Acceptance,
+            ControlGroups,
+        ),
+        probe(
+            "fentry_state",
+            FENTRY,
+            I::Connections,
+            Function("tcp_set_state"),
+        ),
+        probe(
+            "fentry_timeout",
+            FENTRY,
+            I::Stalls,
+            Function("tcp_enter_loss"),
+        ),
+        probe(
+            "fexit_recovery",
+            FENTRY,
+            I::Stalls,
+            Function("tcp_fastretrans_alert"),
+        ),
+        probe(
+            "fentry_segment",
+            FENTRY,
+            I::Duplicates,
+            Function("tcp_validate_incoming"),
+        ),
+        probe(
+            "fexit_segment",
+            FENTRY,
+            I::Disorder,
+            Function("tcp_validate_incoming"),
+        ),
+        probe(
+            "fexit_connect4",
+            FENTRY,
+            I::Attempts,
+            Function("tcp_v4_connect"),
+        ),
+        probe(
+            "fexit_connect6",
+            FENTRY,
+            I::Attempts,
+            Function("tcp_v6_connect"),
+        ),
+        probe(
+            "fexit_accept",
+            FENTRY,
+            I::Acceptance,
+            Function("inet_csk_accept"),
+        ),
+        probe("socket_operation", None, I::RoundTrips, ControlGroups),
+        probe("socket_operation", TRACEPOINT, I::Disorder, ControlGroups),
+        probe("look_through", None, I::Existing, Iterator("bpf_iter_tcp")),
+    ]
+};
+
+/// What a set can do on this kernel.
+#[derive(Debug, Clone)]
+pub struct Probes {
+    /// The set.
+    pub set: ProbeSet,
+    /// Programs to be loaded.
+    pub(super) programs: Vec<&'static str>,
+    /// What profiles lack, and why.
+    pub missing: Vec<(Indicator, String)>,
+}
+
+impl Probes {
+    /// What `set` can do, as far as the kernel's description of itself tells.
+    fn of(set: ProbeSet, kernel: &Kernel) -> Self {
+        let mut found = Self {
+            set,
+            programs: Vec::new(),
+            missing: Vec::new(),
+        };
+        for probe in PROBES
+            .iter()
+            .filter(|probe| probe.set.is_none_or(|its| its == set))
+        {
+            match kernel.obstacle(probe.needs) {
+                None if found.programs.contains(&probe.program) => {}
+                None => found.programs.push(probe.program),
+                Some(why) => found.miss(probe.indicator, why),
+            }
+        }
+        found
+    }
+
+    fn miss(&mut self, indicator: Indicator, why: String) {
+        if self.can(indicator) {
+            self.missing.push((indicator, why));
+        }
+    }
+
+    /// Whether profiles have this.
+    pub fn can(&self, indicator: Indicator) -> bool {
+        self.missing
+            .iter()
+            .all(|(missing, _)| *missing != indicator)
+    }
+
+    /// Leaves a program out that the kernel did not take.
+    pub(super) fn drop_program(&mut self, program: &str, why: &str) {
+        self.programs.retain(|own| *own != program);
+        let set = self.set;
+        let dropped = PROBES
+            .iter()
+            .filter(|probe| probe.program == program && probe.set.is_none_or(|its| its == set));
+        for probe in dropped {
+            self.miss(probe.indicator, why.to_owned());
+        }
+    }
+}
+
+/// The kernel's description of itself.
+pub(super) struct Kernel {
+    btf: Btf<'static>,
+    has_groups: bool,
+}
+
+impl Kernel {
+    pub(super) fn examine(has_groups: bool) -> Result<Self, Error> {
+        let btf = Btf::from_vmlinux().map_err(|error| Error::Unsupported {
+            needs: "profiles need a kernel that describes its types (CONFIG_DEBUG_INFO_BTF)"
+                .to_owned(),
+            found: format!("/sys/kernel/btf/vmlinux cannot be read ({error})"),
+            remedy: "use a kernel of a distribution".to_owned(),
+        })?;
+        Ok(Self { btf, has_groups })
+    }
+
+    /// All sets, the preferred first: the one that lacks less.
+    pub(super) fn sets(&self) -> Vec<Probes> {
+        let mut sets: Vec<Probes> = ProbeSet::ALL
+            .iter()
+            .map(|set| Probes::of(*set, self))
+            .collect();
+        sets.sort_by_key(|set| set.missing.len());
+        sets
+    }
+
+    /// What a set can do.
+    pub(super) fn set(&self, set: ProbeSet) -> Probes {
+        Probes::of(set, self)
+    }
+
+    fn obstacle(&self, needs: Needs) -> Option<String> {
+        match needs {
+            Needs::Tracepoint(name, wanted) => match self.tracepoint_arguments(name) {
+                None => Some(format!("this kernel has no tracepoint {name}")),
+                Some(count) if count < wanted => Some(format!(
+                    "the tracepoint {name} does not say whose packet it is before Linux 6.12"
+                )),
+                Some(_) => None,
+            },
+            Needs::Function(name) | Needs::Iterator(name) => self
+                .btf
+                .type_by_name::<Func<'_>>(name)
+                .is_none()
+                .then(|| format!("this kernel has no function {name} that can be probed")),
+            Needs::ControlGroups => (!self.has_groups)
+                .then(|| "no version 2 hierarchy of control groups is mounted".to_owned()),
+        }
+    }
+
+    /// Arguments of a tracepoint, without the one that all have.
+    fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
+        let callback = self
+            .btf
+            .type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))?;
+        let pointer: BtfType<'_> = callback.referenced_type();
+        let pointer = Ptr::try_from(pointer).ok()?;
+        let function = FuncProto::try_from(pointer.referenced_type()).ok()?;
+        Some(function.iter().count().saturating_sub(1))
+    }
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Transport profiles: what the kernel tells user space about a connection at the moments that matter, and the few things
+ * that its own stack does not count. Pure, shared with user space; README.md beside this file says why it is so.
+ */
+#ifndef FATHOM_PROFILE_H
+#define FATHOM_PROFILE_H
+
+#include "../../bpf/flow.h"
+
+#define PROFILE_NAME_BYTES 16 /* of a process (TASK_COMM_LEN), an interface (IFNAMSIZ), a congestion control */
+
+/* The moments. */
+enum profile_moment {
+	PROFILE_ATTEMPT, /* connect() is about to look for a route */
+	PROFILE_FAILED, /* connect() found none: `error` says why */
+	PROFILE_CONNECT, /* a SYN is about to be sent */
+	PROFILE_ESTABLISHED,
+	PROFILE_ACCEPTED, /* the application took the connection out of the queue */
+	PROFILE_LOSSY, /* the first retransmission timeout in a row */
+	PROFILE_RECOVERED, /* the congestion control is back in the open state */
+	PROFILE_CLOSED,
+	PROFILE_SEEN, /* found by looking through all sockets */
+	PROFILE_META_CONNECT, /* the same of the connection that MPTCP subflows belong to */
+	PROFILE_META_ESTABLISHED,
+	PROFILE_META_CLOSED,
+};
+
+/* What can go wrong in the kernel's part; the texts are what users see. */
+#define PROFILE_COUNTERS(X)                                                                                            \
+	X(MOMENTS_LOST, "moments lost: ring full")                                                                     \
+	X(DISORDER_REFUSED, "connections without duplicates, reordering and stalls: table full")                       \
+	X(ROUND_TRIPS_REFUSED, "connections without mean round trip: table full")
+
+#define X(name, text) PROFILE_COUNT_##name,
+enum profile_counter { PROFILE_COUNTERS(X) PROFILE_COUNTER_COUNT };
+#undef X
+
+/* Set before the programs are loaded. */
+struct profile_config {
+	__u64 cgroup; /* only sockets in it or below; 0: all */
+	__u32 cgroup_level; /* its depth */
+	__u32 has_net_namespace; /* only sockets in `net_namespace` */
+	__u32 net_namespace;
+	__u32 callbacks; /* BPF_SOCK_OPS_*_CB_FLAG that are asked for: each round trip, each segment off the fast path */
+};
+FATHOM_ASSERT_SIZE(struct profile_config, 24);
+
+/* Whose moment it is; every event starts so. */
+struct profile_moment_of {
+	__u64 time; /* ns, CLOCK_MONOTONIC */
+	__u64 connection; /* the socket's cookie */
+	__u8 moment; /* enum profile_moment */
+	__u8 is_ipv6;
+	__u8 old_state; /* TCP_* before */
+	__u8 new_state;
+	__u32 error; /* errno of the socket */
+	struct flow_address local;
+	struct flow_address remote;
+	__u16 local_port;
+	__u16 remote_port;
+	__u32 process_id; /* that was running; valid where the moment is one of a system call */
+	char process[PROFILE_NAME_BYTES];
+};
+FATHOM_ASSERT_SIZE(struct profile_moment_of, 80);
+
+/* Round trips of a connection, one for each round trip (BPF_SOCK_OPS_RTT_CB), since it was established. */
+struct profile_round_trips {
+	__u64 sum; /* us */
+	__u64 squares; /* us^2 */
+	__u32 count;
+	__u32 padding;
+};
+FATHOM_ASSERT_SIZE(struct profile_round_trips, 24);
+
+/* What the stack does not count. An entry exists only for connections that had some of it. */
+struct profile_disorder {
+	__u64 duplicate_bytes; /* of segments that had been received whole */
+	__u64 partial_duplicate_bytes; /* the part that had been received, of segments that brought new data too */
+	__u64 out_of_order_bytes;
+	__u64 distance_sum; /* bytes between what was expected and what came */
+	__u64 distance_squares; /* bytes^2 */
+	__u32 distance_max; /* since the profile before */
+	__u32 distance_count;
+	__u32 duplicate_packets;
+	__u32 partial_duplicate_packets;
+	__u32 checksum_errors;
+	__u32 stalls; /* retransmission timeouts: of a SYN, data or a FIN */
+	__u32 padding;
+	__u64 stalled_since; /* ns, the first timeout that it has not recovered from; 0: none */
+};
+FATHOM_ASSERT_SIZE(struct profile_disorder, 80);
+
+/* The counters of a connection as they stand, and where it goes. */
+struct profile_snapshot {
+	struct profile_moment_of of;
+	__u64 bytes_sent; /* payload, also when sent again */
+	__u64 bytes_acknowledged; /* as the stack counts: with a SYN and a FIN */
+	__u64 bytes_received; /* with a FIN */
+	__u64 bytes_retransmitted;
+	__u64 cgroup; /* its id */
+	__u32 packets_sent; /* with data */
+	__u32 packets_received; /* with data */
+	__u32 packets_delivered; /* acknowledged, also selectively */
+	__u32 packets_marked; /* of them, with ECN congestion experienced */
+	__u32 packets_lost; /* marked as lost, each time */
+	__u32 packets_retransmitted;
+	__u32 packets_out_of_order;
+	__u32 duplicates_reported; /* by the peer, D-SACK */
+	__u32 reordering_seen; /* by the sender: episodes */
+	__u32 round_trip; /* us, smoothed */
+	__u32 round_trip_deviation; /* us, mean */
+	__u32 round_trip_minimum; /* us, over the stack's window; ~0: none yet */
+	__u32 congestion_window; /* packets */
+	__u32 segment_size; /* bytes */
+	__u32 receive_buffer; /* bytes */
+	__u32 send_buffer; /* bytes */
+	__u32 limited[3]; /* jiffies busy; of them, limited by the receive window; by the send buffer */
+	__u32 net_namespace; /* its inode */
+	__u32 token; /* of MPTCP; 0: none */
+	__u8 has_fin; /* the peer's was received */
+	__u8 is_subflow; /* of an MPTCP connection */
+	__u8 probes; /* zero-window and keep-alive probes that wait for an answer */
+	__u8 subflow; /* of MPTCP: its number */
+	char congestion_control[PROFILE_NAME_BYTES];
+	char interface[PROFILE_NAME_BYTES]; /* that packets leave by */
+	struct flow_address next_hop; /* zero: none */
+	struct profile_round_trips round_trips;
+	struct profile_disorder disorder;
+};
+FATHOM_ASSERT_SIZE(struct profile_snapshot, 80 + 40 + 80 + 8 + 32 + 16 + 24 + 80);
+
+/* An MPTCP connection, which its subflows carry. */
+struct profile_meta {
+	struct profile_moment_of of;
+	__u64 bytes_sent; /* payload */
+	__u64 bytes_acknowledged;
+	__u64 bytes_received;
+	__u64 bytes_reinjected; /* ~0: this kernel does not count them */
+	__u64 cgroup;
+	__u32 token;
+	__u32 stalls; /* retransmission timeouts at the level of the data */
+	__u32 subflows;
+	__u32 receive_buffer;
+	__u32 net_namespace;
+	__u32 padding;
+};
+FATHOM_ASSERT_SIZE(struct profile_meta, 80 + 40 + 24);
+
+/* What an arriving segment is, compared with the next byte that is expected. */
+enum profile_arrival {
+	PROFILE_IN_ORDER, /* or without data */
+	PROFILE_DUPLICATE, /* all of it had been received */
+	PROFILE_PARTIAL_DUPLICATE, /* the start of it had */
+	PROFILE_OUT_OF_ORDER, /* something before it is missing */
+};
+
+/*
+ * `start` and `end` are the sequence numbers of its data. A byte before what is expected, and no more, is what a keep-alive
+ * or the probe of a closed window looks like (RFC 9293, sections 3.8.4 and 3.8.6.1).
+ */
+static __always_inline enum profile_arrival profile_arrival(__u32 start, __u32 end, __u32 expected)
+{
+	__s32 distance = start - expected;
+	__s32 beyond = end - expected;
+
+	if (start == end || (end - start == 1 && beyond == 0))
+		return PROFILE_IN_ORDER;
+	if (beyond <= 0)
+		return PROFILE_DUPLICATE;
+	if (distance < 0)
+		return PROFILE_PARTIAL_DUPLICATE;
+	return distance ? PROFILE_OUT_OF_ORDER : PROFILE_IN_ORDER;
+}
+
+static __always_inline void profile_take(struct profile_disorder *disorder, enum profile_arrival arrival, __u32 start,
+					 __u32 end, __u32 expected)
+{
+	__u64 distance = start - expected;
+
+	if (arrival == PROFILE_DUPLICATE) {
+		disorder->duplicate_packets++;
+		disorder->duplicate_bytes += end - start;
+	} else if (arrival == PROFILE_PARTIAL_DUPLICATE) {
+		disorder->partial_duplicate_packets++;
+		disorder->partial_duplicate_bytes += expected - start;
+	} else if (arrival == PROFILE_OUT_OF_ORDER) {
+		disorder->out_of_order_bytes += end - start;
+		disorder->distance_count++;
+		disorder->distance_sum += distance;
+		disorder->distance_squares += distance * distance;
+		if (distance > disorder->distance_max)
+			disorder->distance_max = distance;
+	}
+}
+
+static __always_inline void profile_add_round_trip(struct profile_round_trips *round_trips, __u64 microseconds)
+{
+	round_trips->sum += microseconds;
+	round_trips->squares += microseconds * microseconds;
+	round_trips->count++;
+}
+
+#endif
