@@ -50,6 +50,8 @@ pub enum TextForm {
     Labelled,
     /// The value alone, where it explains itself: `eth0`.
     Bare,
+    /// As labelled, but left out where it is zero: `retransmitted 3`.
+    UnlessZero,
     /// Left out: for machines only.
     Absent,
 }
@@ -140,6 +142,15 @@ impl Field {
     pub const fn bare(self) -> Self {
         Self {
             text: TextForm::Bare,
+            ..self
+        }
+    }
+
+    /// Shown to people only where it is not zero.
+    #[must_use]
+    pub const fn unless_zero(self) -> Self {
+        Self {
+            text: TextForm::UnlessZero,
             ..self
         }
     }

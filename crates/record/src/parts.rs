@@ -190,7 +190,7 @@ pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; CO
 /// The name of a Rust field is its name in every output, its doc comment the description there. Any type that implements
 /// [`AsValue`](crate::AsValue) may stand in it; a [`FlowKey`](crate::FlowKey) adds the five fields `protocol`, `source`,
 /// `source_port`, `destination` and `destination_port`; `Option` makes either one that may be missing. `#[field(...)]` changes what
-/// the type implies, by the methods of [`Field`](crate::Field): `label = "min"`, `unit = Unit::Bytes`, `bare`, `absent`,
+/// the type implies, by the methods of [`Field`](crate::Field): `label = "min"`, `unit = Unit::Bytes`, `bare`, `unless_zero`, `absent`,
 /// `ipfix = 325` (IANA's element), `own_ipfix = 1` (fathom's own). The crate's first page has an example.
 #[macro_export]
 macro_rules! record {

@@ -10,6 +10,7 @@ use super::{duration, positive_duration};
 
 /// Options of `fathom profile`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub(crate) struct ProfileArguments {
     /// Say which probes this kernel has, which numbers profiles have by them, and why not the others; then end.
     #[arg(long)]
@@ -23,7 +24,7 @@ pub(crate) struct ProfileArguments {
     /// A connection that had no profile for so long gets one; 0 for never.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub(crate) active_timeout: Duration,
-    /// Look for existing connections in all network namespaces, not only in its own; needs CAP_SYS_ADMIN.
+    /// Look for existing connections in all network namespaces, not only in its own; needs `CAP_SYS_ADMIN`.
     #[arg(long)]
     pub(crate) all_namespaces: bool,
     /// Print a configuration file that holds the defaults, and end.

@@ -1,5 +1,7 @@
 //! `fathom profile --probes`: what can be probed here.
 
+use std::fmt::Write as _;
+
 use fathom_measure::profile::{Indicator, Probes, available};
 
 use crate::output::Output;
@@ -18,15 +20,20 @@ pub(super) fn print() -> anyhow::Result<()> {
 
 fn describe(set: &Probes, is_used: bool) -> String {
     let mut text = format!("{}{}\n", set.set, if is_used { " (used)" } else { "" });
+    if let Some(why) = &set.refusal {
+        let _ = writeln!(text, "  no   {why}");
+        return text;
+    }
     for indicator in Indicator::ALL {
         let why = set
             .missing
             .iter()
             .find(|(missing, _)| *missing == indicator);
-        match why {
-            None => text.push_str(&format!("  yes  {}\n", indicator.about())),
-            Some((_, why)) => text.push_str(&format!("  no   {}: {why}\n", indicator.about())),
-        }
+        // Writing to memory does not fail.
+        let _ = match why {
+            None => writeln!(text, "  yes  {}", indicator.about()),
+            Some((_, why)) => writeln!(text, "  no   {}: {why}", indicator.about()),
+        };
     }
     text
 }

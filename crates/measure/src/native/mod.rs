@@ -30,7 +30,8 @@ pub(crate) use bindings::{
     PROFILE_ACCEPTED, PROFILE_ATTEMPT, PROFILE_CLOSED, PROFILE_CONNECT, PROFILE_COUNTER_COUNT,
     PROFILE_ESTABLISHED, PROFILE_FAILED, PROFILE_LOSSY, PROFILE_META_CLOSED, PROFILE_META_CONNECT,
     PROFILE_META_ESTABLISHED, PROFILE_RECOVERED, PROFILE_SEEN, RTT_EVENT_SAMPLE, profile_config,
-    profile_meta, profile_moment_of, profile_snapshot, rtt_flow_event,
+    profile_disorder, profile_meta, profile_moment_of, profile_round_trips, profile_snapshot,
+    rtt_flow_event,
 };
 
 use std::ffi::{CStr, c_char};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use fathom_record::{FlowKey, Nanoseconds, Time};
 
 use super::connections::{Abilities, Report};
+use super::increase::{acknowledged, increase, received, stalled_ns};
 use super::names::Names;
 use super::statistics::{Spread, spread};
-use super::{State, TcpProfile};
+use super::{Indicator, State, TcpProfile};
 use crate::native::{self, flow_address, profile_moment_of, profile_snapshot};
 
 /// What is known of a connection between two profiles.
@@ -166,7 +167,7 @@ impl Maker {
         Time(kernel_ns.wrapping_add(self.offset_ns))
     }
 
-    /// What `connection` did until `now`.
+    /// What `connection` did until `now`. As long as the record has fields, in their order.
     pub(super) fn profile(
         &mut self,
         connection: &Connection,
@@ -174,36 +175,29 @@ impl Maker {
         end_state: State,
         reason: &'static str,
     ) -> TcpProfile {
-        let nothing = profile_snapshot::default();
-        let before = connection.last.as_deref().unwrap_or(&nothing);
+        let last = connection.last.as_deref();
+        let found = increase(last, now);
+        let disorder = &found.disorder;
+        let is_client = connection.role == Some("client");
         let is_establishment = connection.state == State::New && end_state == State::Established;
-        let is_server = connection.role == Some("server");
-        let syn_acks = if is_establishment && is_server {
-            now.packets_retransmitted
+        // The first packets that a server's socket sent again were those of its handshake.
+        let is_of_handshake = is_establishment && !is_client;
+        let syn_acks = if is_of_handshake {
+            found.packets_retransmitted
         } else {
             0
         };
-        let duration_ns = now.of.time.saturating_sub(connection.start_ns);
-        let can = &self.abilities;
-        let (disorder, disorder_before) = (&now.disorder, &before.disorder);
-        let round_trips = self.round_trips(before, now, is_establishment);
+        let duration = Nanoseconds(now.of.time.saturating_sub(connection.start_ns));
+        let trips = self.round_trips(&found, is_establishment);
         let distances = spread(
-            disorder
-                .distance_count
-                .wrapping_sub(disorder_before.distance_count),
-            disorder
-                .distance_sum
-                .wrapping_sub(disorder_before.distance_sum),
-            disorder
-                .distance_squares
-                .wrapping_sub(disorder_before.distance_squares),
+            disorder.distance_count,
+            disorder.distance_sum,
+            disorder.distance_squares,
         );
-        let jiffies = |index: usize| {
-            let increase = now.limited[index].wrapping_sub(before.limited[index]);
-            Nanoseconds(u64::from(increase) * can.jiffy_ns)
-        };
-        let duplicates = |value: u64| can.has_duplicates.then_some(value);
-        let measured = |value: u32| (value != 0).then(|| Nanoseconds(u64::from(value) * 1_000));
+        let jiffies = |count: u32| Nanoseconds(u64::from(count) * self.abilities.jiffy_ns);
+        let has_disorder = self.abilities.can(Indicator::Disorder);
+        let has_duplicates = self.abilities.can(Indicator::Duplicates);
+        let (pid, process) = connection.process.clone().unzip();
         TcpProfile {
             time: self.time(now.of.time),
             flow: connection.flow,
@@ -211,98 +205,61 @@ impl Maker {
             end_state,
             reason,
             start_time: self.time(connection.start_ns),
-            duration_ns: Nanoseconds(duration_ns),
+            duration_ns: duration,
             connection: now.of.connection,
             role: connection.role,
             is_existing: connection.is_existing.then_some(true),
-            establishment_ns: (is_establishment && syn_acks == 0)
-                .then_some(Nanoseconds(duration_ns)),
+            establishment_ns: (is_establishment && syn_acks == 0).then_some(duration),
             accept_queue_ns: connection.accept_queue_ns.map(Nanoseconds),
-            bytes_sent: now.bytes_sent.wrapping_sub(before.bytes_sent),
-            packets_sent: now.packets_sent.wrapping_sub(before.packets_sent),
-            bytes_received: received(now).wrapping_sub(received(before)),
-            packets_received: now.packets_received.wrapping_sub(before.packets_received),
-            bytes_acknowledged: acknowledged(now, connection.role)
-                .saturating_sub(acknowledged(before, connection.role)),
-            packets_acknowledged: now.packets_delivered.wrapping_sub(before.packets_delivered),
-            packets_lost: now.packets_lost.wrapping_sub(before.packets_lost),
-            bytes_retransmitted: now
-                .bytes_retransmitted
-                .wrapping_sub(before.bytes_retransmitted),
-            packets_retransmitted: now
-                .packets_retransmitted
-                .wrapping_sub(before.packets_retransmitted),
+            bytes_sent: found.bytes_sent,
+            packets_sent: found.packets_sent,
+            bytes_received: received(now).saturating_sub(last.map_or(0, received)),
+            packets_received: found.packets_received,
+            bytes_acknowledged: acknowledged(now, is_client)
+                .saturating_sub(last.map_or(0, |last| acknowledged(last, is_client))),
+            packets_acknowledged: found.packets_delivered,
+            packets_lost: found.packets_lost,
+            bytes_retransmitted: found.bytes_retransmitted,
+            packets_retransmitted: found.packets_retransmitted,
             syn_ack_retransmitted: syn_acks,
-            checksum_errors: can.has_checksums.then(|| {
-                disorder
-                    .checksum_errors
-                    .wrapping_sub(disorder_before.checksum_errors)
-            }),
-            srtt_ns: measured(now.round_trip),
-            min_rtt_ns: measured(now.round_trip_minimum)
+            checksum_errors: (self.abilities.can(Indicator::Checksums))
+                .then_some(disorder.checksum_errors),
+            srtt_ns: microseconds(now.round_trip),
+            min_rtt_ns: microseconds(now.round_trip_minimum)
                 .filter(|_| now.round_trip_minimum != u32::MAX),
-            rtt_samples: can.has_round_trips.then_some(round_trips.count),
-            mean_rtt_ns: round_trips
-                .mean
-                .map(|mean| Nanoseconds((mean * 1e3) as u64)),
-            rtt_variance_us2: round_trips.variance,
-            jitter_ns: measured(now.round_trip_deviation).filter(|_| now.round_trip != 0),
-            duplicate_packets: can.has_duplicates.then(|| {
-                disorder
-                    .duplicate_packets
-                    .wrapping_sub(disorder_before.duplicate_packets)
-            }),
-            duplicate_bytes: duplicates(
-                disorder
-                    .duplicate_bytes
-                    .wrapping_sub(disorder_before.duplicate_bytes),
-            ),
-            partial_duplicate_packets: can.has_disorder.then(|| {
-                disorder
-                    .partial_duplicate_packets
-                    .wrapping_sub(disorder_before.partial_duplicate_packets)
-            }),
-            partial_duplicate_bytes: can.has_disorder.then(|| {
-                disorder
-                    .partial_duplicate_bytes
-                    .wrapping_sub(disorder_before.partial_duplicate_bytes)
-            }),
-            out_of_order_packets: now
-                .packets_out_of_order
-                .wrapping_sub(before.packets_out_of_order),
-            out_of_order_bytes: can.has_disorder.then(|| {
-                disorder
-                    .out_of_order_bytes
-                    .wrapping_sub(disorder_before.out_of_order_bytes)
-            }),
+            rtt_samples: self
+                .abilities
+                .can(Indicator::RoundTrips)
+                .then_some(trips.count),
+            mean_rtt_ns: trips.mean.map(in_nanoseconds),
+            rtt_variance_us2: trips.variance,
+            jitter_ns: microseconds(now.round_trip_deviation).filter(|_| now.round_trip != 0),
+            duplicate_packets: has_duplicates.then_some(disorder.duplicate_packets),
+            duplicate_bytes: has_duplicates.then_some(disorder.duplicate_bytes),
+            partial_duplicate_packets: has_disorder.then_some(disorder.partial_duplicate_packets),
+            partial_duplicate_bytes: has_disorder.then_some(disorder.partial_duplicate_bytes),
+            out_of_order_packets: found.packets_out_of_order,
+            out_of_order_bytes: has_disorder.then_some(disorder.out_of_order_bytes),
             out_of_order_distance_mean_bytes: distances.mean,
             out_of_order_distance_variance: distances.variance,
             out_of_order_distance_max_bytes: (disorder.distance_max != 0)
                 .then_some(disorder.distance_max),
-            stalls: disorder.stalls.wrapping_sub(disorder_before.stalls),
-            stalled_ns: Nanoseconds(stalled_ns(before, now)),
-            window_limited_ns: jiffies(1),
-            send_buffer_limited_ns: jiffies(2),
-            busy_ns: jiffies(0),
+            stalls: disorder.stalls,
+            stalled_ns: Nanoseconds(stalled_ns(connection.start_ns, now)),
+            window_limited_ns: jiffies(found.limited[1]),
+            send_buffer_limited_ns: jiffies(found.limited[2]),
+            busy_ns: jiffies(found.limited[0]),
             unanswered_probes: now.probes,
-            duplicates_reported: now
-                .duplicates_reported
-                .wrapping_sub(before.duplicates_reported),
-            reordering_seen: now.reordering_seen.wrapping_sub(before.reordering_seen),
-            congestion_experienced: now.packets_marked.wrapping_sub(before.packets_marked),
-            congestion_control: self
-                .names
-                .text(&now.congestion_control)
-                .unwrap_or_else(|| "".into()),
+            duplicates_reported: found.duplicates_reported,
+            reordering_seen: found.reordering_seen,
+            congestion_experienced: found.packets_marked,
+            congestion_control: self.names.text(&now.congestion_control).unwrap_or_default(),
             congestion_window: now.congestion_window,
             mss_bytes: now.segment_size,
             receive_buffer_bytes: now.receive_buffer,
             send_buffer_bytes: now.send_buffer,
-            pid: connection.process.as_ref().map(|(id, _)| *id),
-            process: connection
-                .process
-                .as_ref()
-                .map(|(_, name)| Arc::clone(name)),
+            pid,
+            process,
             cgroup: self.names.group(now.cgroup),
             network_namespace: now.net_namespace,
             interface: self.names.text(&now.interface),
@@ -313,54 +270,26 @@ impl Maker {
         }
     }
 
-    /// Round trips of the profile: that of the handshake, then those that the kernel was called back for.
-    fn round_trips(
-        &self,
-        before: &profile_snapshot,
-        now: &profile_snapshot,
-        is_establishment: bool,
-    ) -> Spread {
-        if !self.abilities.has_round_trips {
+    /// Round trips of a profile: that of the handshake, before the kernel calls back for each, then those.
+    fn round_trips(&self, found: &profile_snapshot, is_establishment: bool) -> Spread {
+        if !self.abilities.can(Indicator::RoundTrips) {
             return Spread::default();
         }
-        let mut count = now.round_trips.count.wrapping_sub(before.round_trips.count);
-        let mut sum = now.round_trips.sum.wrapping_sub(before.round_trips.sum);
-        let mut squares = now
-            .round_trips
-            .squares
-            .wrapping_sub(before.round_trips.squares);
-        if is_establishment && count == 0 && now.round_trip != 0 {
-            let first = u64::from(now.round_trip);
-            (count, sum, squares) = (1, first, first * first);
+        let trips = &found.round_trips;
+        if is_establishment && trips.count == 0 && found.round_trip != 0 {
+            let first = u64::from(found.round_trip);
+            return spread(1, first, first * first);
         }
-        spread(count, sum, squares)
+        spread(trips.count, trips.sum, trips.squares)
     }
 }
 
-/// Payload received: the stack counts a FIN as a byte.
-fn received(snapshot: &profile_snapshot) -> u64 {
-    snapshot
-        .bytes_received
-        .saturating_sub(u64::from(snapshot.has_fin))
+#[expect(clippy::cast_sign_loss, reason = "the mean of unsigned numbers")]
+fn in_nanoseconds(mean_us: f64) -> Nanoseconds {
+    Nanoseconds((mean_us * 1e3).round() as u64)
 }
 
-/// Payload acknowledged: the stack counts a FIN as a byte, and the SYN of the end that opened the connection.
-fn acknowledged(snapshot: &profile_snapshot, role: Option<&'static str>) -> u64 {
-    let of_syn = u64::from(role == Some("client"));
-    let payload = snapshot
-        .bytes_sent
-        .saturating_sub(snapshot.bytes_retransmitted);
-    snapshot
-        .bytes_acknowledged
-        .saturating_sub(of_syn)
-        .min(payload)
-}
-
-/// How much of the time between the two had a stall in it that was not recovered from.
-fn stalled_ns(before: &profile_snapshot, now: &profile_snapshot) -> u64 {
-    let since_ns = match now.disorder.stalled_since {
-        0 => return 0,
-        since_ns => since_ns.max(before.of.time),
-    };
-    now.of.time.saturating_sub(since_ns)
+/// Zero is what the stack holds before it has measured.
+fn microseconds(value: u32) -> Option<Nanoseconds> {
+    (value != 0).then(|| Nanoseconds(u64::from(value) * 1_000))
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use fathom_record::Record;
 
-use super::State;
 use super::connection::{Connection, Maker};
 use super::ending::{connect_error, ending};
 use super::meta::Meta;
 use super::moment::Moment;
+use super::{Indicator, State};
 use crate::native::{self, profile_meta, profile_moment_of, profile_snapshot};
 
-/// A connect() behind which no SYN came after so long has found no route.
+/// A `connect()` behind which no SYN came after so long has found no route.
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// An established connection that nobody accepted for so long is told of all the same.
 const ACCEPTANCE: Duration = Duration::from_secs(1);
@@ -23,18 +23,19 @@ const CONNECTIONS_MAX: usize = 65_536;
 /// What this kernel can tell, and how to read it.
 #[derive(Debug, Clone)]
 pub(crate) struct Abilities {
-    /// Duplicates that were received whole.
-    pub(crate) has_duplicates: bool,
-    /// Segments out of order, their bytes and distances, and partial duplicates.
-    pub(crate) has_disorder: bool,
-    /// Segments with a wrong checksum.
-    pub(crate) has_checksums: bool,
-    /// One round trip each round trip.
-    pub(crate) has_round_trips: bool,
+    /// What profiles come without.
+    pub(crate) missing: Vec<Indicator>,
     /// Length of a jiffy.
     pub(crate) jiffy_ns: u64,
     /// Where control groups are mounted.
     pub(crate) groups: Option<PathBuf>,
+}
+
+impl Abilities {
+    /// Whether profiles have this.
+    pub(super) fn can(&self, indicator: Indicator) -> bool {
+        !self.missing.contains(&indicator)
+    }
 }
 
 /// All connections that are followed.
@@ -46,7 +47,7 @@ pub(crate) struct Connections {
     known: HashMap<u64, Connection>,
     metas: HashMap<u64, Meta>,
     attempts: HashMap<u64, profile_moment_of>,
-    /// The connection that closed last: what its connect() returned needs no profile of its own.
+    /// The connection that closed last: what its `connect()` returned needs no profile of its own.
     last_closed: u64,
     /// Connections that were dropped to make room.
     pub(crate) forgotten: u64,

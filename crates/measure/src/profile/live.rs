@@ -1,6 +1,7 @@
 //! The probes loaded and attached, and what they say read.
 
 use std::cell::RefCell;
+use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -62,20 +63,34 @@ pub struct Profiler {
 /// What each set of probes can do here, the better one first.
 ///
 /// # Errors
-/// [`Error::Unsupported`] when the kernel does not describe itself.
+/// [`Error::Unsupported`] when the kernel does not describe itself, or takes neither.
 pub fn available() -> Result<Vec<Probes>, Error> {
     let kernel = Kernel::examine(group_root().is_some())?;
     let mut sets = kernel.sets();
     for set in &mut sets {
-        if let Err(error) = load(set, &Options::everything()) {
-            let why = error.to_string();
-            for program in set.programs.clone() {
-                set.drop_program(program, &format!("the kernel refuses the programs: {why}"));
-            }
-        }
+        set.refusal = load(set, &Options::everything())
+            .err()
+            .map(|error| match error.source() {
+                // Privileges would refuse both sets alike.
+                _ if set.set == ProbeSet::Fentry && is_permission(&error) => {
+                    "the kernel refuses probes of functions: it is locked down, or built without them".to_owned()
+                }
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            });
     }
-    sets.sort_by_key(|set| set.missing.len());
+    let refused = sets.iter().filter(|set| set.refusal.is_some()).count();
+    if refused == sets.len()
+        && let Err(error) = load(&kernel.set(ProbeSet::Tracepoint), &Options::everything())
+    {
+        return Err(error);
+    }
+    sets.sort_by_key(|set| (set.refusal.is_some(), set.missing.len()));
     Ok(sets)
+}
+
+fn is_permission(error: &Error) -> bool {
+    matches!(error, Error::Unsupported { .. })
 }
 
 impl Options {
@@ -104,9 +119,9 @@ impl Profiler {
             None => kernel.sets(),
         };
         let mut first_error = None;
-        for mut probes in sets {
-            match load(&mut probes, options) {
-                Ok(object) => return Self::attach(object, probes, root, options),
+        for probes in sets {
+            match load(&probes, options) {
+                Ok(object) => return Self::attach(object, probes, root.as_deref(), options),
                 Err(error) => drop(first_error.get_or_insert(error)),
             }
         }
@@ -118,7 +133,7 @@ impl Profiler {
     fn attach(
         object: Object,
         probes: Probes,
-        root: Option<PathBuf>,
+        root: Option<&Path>,
         options: &Options,
     ) -> Result<Self, Error> {
         let inbox = Rc::new(RefCell::new(Vec::new()));
@@ -129,12 +144,13 @@ impl Profiler {
             inbox,
             connections: Connections::new(
                 Abilities {
-                    has_duplicates: probes.can(Indicator::Duplicates),
-                    has_disorder: probes.can(Indicator::Disorder),
-                    has_checksums: probes.can(Indicator::Checksums),
-                    has_round_trips: probes.can(Indicator::RoundTrips),
+                    missing: probes
+                        .missing
+                        .iter()
+                        .map(|(indicator, _)| *indicator)
+                        .collect(),
                     jiffy_ns: jiffy_ns(),
-                    groups: root.clone(),
+                    groups: root.map(Path::to_owned),
                 },
                 options.active_timeout,
             ),
@@ -145,7 +161,7 @@ impl Profiler {
             last_look_ns: 0,
         };
         for name in profiler.probes.programs.clone() {
-            profiler.attach_program(name, root.as_deref())?;
+            profiler.attach_program(name, root)?;
         }
         profiler.look_through()?;
         Ok(profiler)
@@ -296,7 +312,7 @@ impl Profiler {
 }
 
 /// Opens and loads the programs of a set. Programs that need a function the kernel does not have are left out already.
-fn load(probes: &mut Probes, options: &Options) -> Result<Object, Error> {
+fn load(probes: &Probes, options: &Options) -> Result<Object, Error> {
     quiet_libbpf();
     let mut object = ObjectBuilder::default()
         .open_memory(OBJECT)

@@ -6,6 +6,7 @@
 mod connection;
 mod connections;
 mod ending;
+mod increase;
 mod live;
 mod meta;
 mod moment;

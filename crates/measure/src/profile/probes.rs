@@ -248,6 +248,8 @@ pub struct Probes {
     pub(super) programs: Vec<&'static str>,
     /// What profiles lack, and why.
     pub missing: Vec<(Indicator, String)>,
+    /// Why the kernel does not take the set at all.
+    pub refusal: Option<String>,
 }
 
 impl Probes {
@@ -257,6 +259,7 @@ impl Probes {
             set,
             programs: Vec::new(),
             missing: Vec::new(),
+            refusal: None,
         };
         for probe in PROBES
             .iter()
@@ -282,18 +285,6 @@ impl Probes {
         self.missing
             .iter()
             .all(|(missing, _)| *missing != indicator)
-    }
-
-    /// Leaves a program out that the kernel did not take.
-    pub(super) fn drop_program(&mut self, program: &str, why: &str) {
-        self.programs.retain(|own| *own != program);
-        let set = self.set;
-        let dropped = PROBES
-            .iter()
-            .filter(|probe| probe.program == program && probe.set.is_none_or(|its| its == set));
-        for probe in dropped {
-            self.miss(probe.indicator, why.to_owned());
-        }
     }
 }
 

@@ -97,6 +97,12 @@ static __always_inline struct flow_address profile_address(const struct in6_addr
 				      } };
 }
 
+/* A socket that closes has given its port back, but for this trace of it. */
+static __always_inline __u16 profile_local_port(struct sock *sk)
+{
+	return sk->__sk_common.skc_num ?: bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+}
+
 /*
  * Ends, time and names; not whether it is wanted. `connection` is the socket's cookie, which programs on control groups must
  * ask for in another way than others.
@@ -117,8 +123,7 @@ static __always_inline void profile_describe(struct profile_moment_of *of, struc
 		of->local = flow_address_v4(sk->__sk_common.skc_rcv_saddr);
 		of->remote = flow_address_v4(sk->__sk_common.skc_daddr);
 	}
-	/* A socket that closes has given its port back, but for this trace of it. */
-	of->local_port = sk->__sk_common.skc_num ?: bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+	of->local_port = profile_local_port(sk);
 	of->remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
 	of->process_id = bpf_get_current_pid_tgid() >> 32;
 	bpf_get_current_comm(of->process, sizeof(of->process));
@@ -146,7 +151,7 @@ static __always_inline int profile_is_selected(struct sock *sk)
 			key.low = flow_address_v4(sk->__sk_common.skc_rcv_saddr);
 			key.high = flow_address_v4(sk->__sk_common.skc_daddr);
 		}
-		key.low_port = sk->__sk_common.skc_num;
+		key.low_port = profile_local_port(sk);
 		key.high_port = bpf_ntohs(sk->__sk_common.skc_dport);
 		key.protocol = IPPROTO_TCP;
 		return selection_admits(&selection, &key);
@@ -230,8 +235,9 @@ static __always_inline void profile_fill(struct profile_snapshot *snapshot, stru
 	static const struct profile_round_trips no_round_trips = {};
 	const struct profile_disorder *disorder;
 	const struct profile_round_trips *round_trips;
+	__u64 connection = bpf_get_socket_cookie(sk); /* on the stack: 6.1 takes no keys out of the ring */
 
-	profile_describe(&snapshot->of, sk, bpf_get_socket_cookie(sk), moment);
+	profile_describe(&snapshot->of, sk, connection, moment);
 	profile_read_counters(snapshot, tcp);
 	snapshot->cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id);
 	snapshot->net_namespace = sk->__sk_common.skc_net.net->ns.inum;
@@ -245,9 +251,9 @@ static __always_inline void profile_fill(struct profile_snapshot *snapshot, stru
 	if (bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp)
 		profile_read_subflow(snapshot, &tcp->inet_conn);
 	BPF_CORE_READ_STR_INTO(&snapshot->congestion_control, &tcp->inet_conn, icsk_ca_ops, name);
-	disorder = bpf_map_lookup_elem(&profile_disorders, &snapshot->of.connection);
+	disorder = bpf_map_lookup_elem(&profile_disorders, &connection);
 	snapshot->disorder = disorder ? *disorder : no_disorder;
-	round_trips = bpf_map_lookup_elem(&profile_all_round_trips, &snapshot->of.connection);
+	round_trips = bpf_map_lookup_elem(&profile_all_round_trips, &connection);
 	snapshot->round_trips = round_trips ? *round_trips : no_round_trips;
 	profile_read_route(snapshot, sk);
 }

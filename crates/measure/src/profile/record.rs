@@ -70,7 +70,7 @@ record! {
         #[field(absent, ipfix = 156)]
         pub start_time: Time,
         /// How long the profile is.
-        #[field(label = "over", own_ipfix = 103)]
+        #[field(label = "after", own_ipfix = 103)]
         pub duration_ns: Nanoseconds,
         /// A number that no other connection of this host has until it restarts (the cookie of the socket).
         #[field(absent, ipfix = 148)]
@@ -106,19 +106,19 @@ record! {
         #[field(unit = Unit::Packets, absent, own_ipfix = 115)]
         pub packets_acknowledged: u32,
         /// Packets that the stack marked as lost, each time that it did.
-        #[field(unit = Unit::Packets, label = "lost", own_ipfix = 116)]
+        #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 116)]
         pub packets_lost: u32,
         /// Payload sent again.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 117)]
         pub bytes_retransmitted: u64,
         /// Packets sent again; SYN, SYN-ACK and FIN count.
-        #[field(unit = Unit::Packets, label = "retransmitted", own_ipfix = 118)]
+        #[field(unit = Unit::Packets, label = "retransmitted", unless_zero, own_ipfix = 118)]
         pub packets_retransmitted: u32,
         /// Of them, SYN-ACKs.
         #[field(unit = Unit::Packets, absent, own_ipfix = 119)]
         pub syn_ack_retransmitted: u32,
         /// Packets received with a wrong checksum.
-        #[field(unit = Unit::Packets, own_ipfix = 120)]
+        #[field(unit = Unit::Packets, unless_zero, own_ipfix = 120)]
         pub checksum_errors: Option<u32>,
         /// The stack's smoothed round trip at the end of the profile (RFC 6298).
         #[field(label = "srtt", own_ipfix = 121)]
@@ -139,7 +139,7 @@ record! {
         #[field(label = "jitter", own_ipfix = 126)]
         pub jitter_ns: Option<Nanoseconds>,
         /// Packets received whose payload had all been received before; keep-alives and window probes are none.
-        #[field(unit = Unit::Packets, label = "duplicates", own_ipfix = 130)]
+        #[field(unit = Unit::Packets, label = "duplicates", unless_zero, own_ipfix = 130)]
         pub duplicate_packets: Option<u32>,
         /// Their payload.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 131)]
@@ -151,7 +151,7 @@ record! {
         #[field(unit = Unit::Bytes, absent, own_ipfix = 133)]
         pub partial_duplicate_bytes: Option<u64>,
         /// Packets received before others that they follow.
-        #[field(unit = Unit::Packets, label = "out_of_order", own_ipfix = 134)]
+        #[field(unit = Unit::Packets, label = "out_of_order", unless_zero, own_ipfix = 134)]
         pub out_of_order_packets: u32,
         /// Their payload.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 135)]
@@ -166,16 +166,16 @@ record! {
         #[field(unit = Unit::Bytes, absent, own_ipfix = 138)]
         pub out_of_order_distance_max_bytes: Option<u32>,
         /// Retransmission timeouts, of a SYN, of data or of a FIN.
-        #[field(own_ipfix = 140)]
+        #[field(unless_zero, own_ipfix = 140)]
         pub stalls: u32,
         /// Time between a retransmission timeout and the recovery from it; for a SYN, until the connection was established.
-        #[field(label = "stalled", own_ipfix = 141)]
+        #[field(label = "stalled", unless_zero, own_ipfix = 141)]
         pub stalled_ns: Nanoseconds,
         /// Time with data to send that the peer's window held back.
-        #[field(label = "window_limited", own_ipfix = 142)]
+        #[field(label = "window_limited", unless_zero, own_ipfix = 142)]
         pub window_limited_ns: Nanoseconds,
         /// Time in which the send buffer held the application back.
-        #[field(label = "buffer_limited", own_ipfix = 143)]
+        #[field(label = "buffer_limited", unless_zero, own_ipfix = 143)]
         pub send_buffer_limited_ns: Nanoseconds,
         /// Time with data to send or to be acknowledged.
         #[field(absent, own_ipfix = 144)]
@@ -184,13 +184,13 @@ record! {
         #[field(absent, own_ipfix = 145)]
         pub unanswered_probes: u8,
         /// Packets that the peer reported to have received twice (RFC 2883): signs of spurious retransmissions.
-        #[field(unit = Unit::Packets, label = "duplicates_reported", own_ipfix = 146)]
+        #[field(unit = Unit::Packets, label = "duplicates_reported", unless_zero, own_ipfix = 146)]
         pub duplicates_reported: u32,
         /// Times that the stack noticed that the network reorders what it sends.
         #[field(absent, own_ipfix = 147)]
         pub reordering_seen: u32,
         /// Packets that the peer reported as marked with congestion experienced (RFC 3168).
-        #[field(unit = Unit::Packets, label = "ce", own_ipfix = 148)]
+        #[field(unit = Unit::Packets, label = "ce", unless_zero, own_ipfix = 148)]
         pub congestion_experienced: u32,
         /// The name of the congestion control.
         #[field(bare, own_ipfix = 150)]
@@ -257,7 +257,7 @@ record! {
         #[field(absent, ipfix = 156)]
         pub start_time: Time,
         /// How long the profile is.
-        #[field(label = "over", own_ipfix = 103)]
+        #[field(label = "after", own_ipfix = 103)]
         pub duration_ns: Nanoseconds,
         /// A number that no other connection of this host has until it restarts (the cookie of the socket).
         #[field(absent, ipfix = 148)]
@@ -284,10 +284,10 @@ record! {
         #[field(unit = Unit::Bytes, absent, own_ipfix = 114)]
         pub bytes_acknowledged: u64,
         /// Payload that was sent again over another subflow.
-        #[field(unit = Unit::Bytes, label = "reinjected", own_ipfix = 160)]
+        #[field(unit = Unit::Bytes, label = "reinjected", unless_zero, own_ipfix = 160)]
         pub bytes_reinjected: Option<u64>,
         /// Retransmission timeouts of the connection in a row at the end: head-of-line blocking.
-        #[field(own_ipfix = 140)]
+        #[field(unless_zero, own_ipfix = 140)]
         pub stalls: u32,
         /// Subflows besides the first at the end of the profile.
         #[field(label = "subflows", own_ipfix = 161)]

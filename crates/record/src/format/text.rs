@@ -40,6 +40,8 @@ struct Prepared {
 #[derive(Debug, Clone)]
 struct Column {
     form: Form,
+    /// Whether zero says nothing.
+    hides_zero: bool,
     /// Two spaces, and the label with another one.
     before: Piece,
 }
@@ -65,11 +67,12 @@ impl Column {
         };
         let before = match (form, field.text) {
             (Form::Boolean, _) => format!("  {}", field.label),
-            (_, TextForm::Labelled) => format!("  {} ", field.label),
+            (_, TextForm::Labelled | TextForm::UnlessZero) => format!("  {} ", field.label),
             _ => "  ".to_owned(),
         };
         Self {
             form,
+            hides_zero: field.text == TextForm::UnlessZero,
             before: Piece::new(before.as_bytes()),
         }
     }
@@ -133,10 +136,16 @@ struct Columns<'a> {
 
 impl Visitor for Columns<'_> {
     fn value(&mut self, index: usize, value: Value<'_>) {
-        let Some(Column { form, before }) = self.prepared.get(index) else {
+        let Some(Column {
+            form,
+            hides_zero,
+            before,
+        }) = self.prepared.get(index)
+        else {
             return;
         };
         match (form, value) {
+            (_, Value::Unsigned(0) | Value::Duration(0)) if *hides_zero => {}
             (Form::Absent, _) | (Form::Boolean, Value::Boolean(false)) => {}
             (Form::Boolean, _) => self.line.piece(before),
             (Form::Value | Form::Bytes, _) => {
