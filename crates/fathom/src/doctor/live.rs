@@ -1,10 +1,9 @@
 //! Are interfaces measured? The programs are loaded, and attached to the loopback interface for a moment.
 
-use fathom_measure::Error;
 use fathom_measure::live::{self, Live, Options};
 use fathom_measure::rtt::Settings;
 
-use super::{Checks, Verdict};
+use super::{Checks, Verdict, refused};
 
 const LOOPBACK: &str = "lo";
 
@@ -15,7 +14,7 @@ pub(super) fn examine(checks: &mut Checks) {
         ..Settings::live()
     };
     if let Err(error) = live::probe(&settings) {
-        refused(checks, "interfaces", &error);
+        refused(checks, "rtt", "interfaces", &error);
         return;
     }
     checks.add(
@@ -49,13 +48,13 @@ fn attaching(checks: &mut Checks, settings: &Settings) {
                 .add("rtt", "attaching", Verdict::Note, way)
                 .remedy("nothing must be done; from Linux 6.6 on tcx links are used, which go with the process that made them");
         }
-        Err(error) => refused(checks, "attaching", &error),
+        Err(error) => refused(checks, "rtt", "attaching", &error),
     }
     match start(true) {
         Ok(way) => {
             checks.add("rtt", "attaching with --xdp", Verdict::Ok, way);
         }
-        Err(error) => refused(checks, "attaching with --xdp", &error),
+        Err(error) => refused(checks, "rtt", "attaching with --xdp", &error),
     }
 }
 
@@ -71,34 +70,7 @@ fn interfaces(checks: &mut Checks) {
                     format!("fathom rtt -i {name}"),
                 );
             }
-            Err(error) => refused(checks, &subject, &error),
+            Err(error) => refused(checks, "rtt", &subject, &error),
         }
     }
-}
-
-fn refused(checks: &mut Checks, subject: &str, error: &Error) {
-    match error {
-        Error::Unsupported {
-            needs,
-            found,
-            remedy,
-        } => {
-            checks
-                .add("rtt", subject, Verdict::No, format!("{needs}, but {found}"))
-                .remedy(remedy);
-        }
-        error => {
-            checks
-                .add("rtt", subject, Verdict::No, chain(error))
-                .remedy("see what the machine lacks, above");
-        }
-    }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }

@@ -4,6 +4,8 @@ mod echo;
 #[cfg(feature = "live")]
 mod live;
 mod machine;
+#[cfg(feature = "live")]
+mod profile;
 mod report;
 
 use std::process::ExitCode;
@@ -130,7 +132,10 @@ fn examine() -> Checks {
     machine::examine(&mut checks);
     echo::examine(&mut checks);
     #[cfg(feature = "live")]
-    live::examine(&mut checks);
+    {
+        live::examine(&mut checks);
+        profile::examine(&mut checks);
+    }
     #[cfg(not(feature = "live"))]
     checks
         .add(
@@ -158,4 +163,36 @@ mod tests {
             .unwrap();
         assert_eq!(files.verdict, "ok");
     }
+}
+
+/// What cannot be measured, and what to do about it.
+#[cfg(feature = "live")]
+fn refused(checks: &mut Checks, about: &'static str, subject: &str, error: &fathom_measure::Error) {
+    use fathom_measure::Error;
+
+    match error {
+        Error::Unsupported {
+            needs,
+            found,
+            remedy,
+        } => {
+            checks
+                .add(about, subject, Verdict::No, format!("{needs}, but {found}"))
+                .remedy(remedy);
+        }
+        error => {
+            checks
+                .add(about, subject, Verdict::No, chain(error))
+                .remedy("see what the machine lacks, above");
+        }
+    }
+}
+
+#[cfg(feature = "live")]
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
