@@ -10,15 +10,26 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-record", &[]),
     ("fathom-capture", &[]),
     ("fathom-measure", &["fathom-record", "fathom-capture"]),
+    ("fathom-ipfix", &["fathom-record"]),
     ("fathom-bindings", &[]),
     (
         "fathom",
-        &["fathom-measure", "fathom-record", "fathom-capture"],
+        &[
+            "fathom-measure",
+            "fathom-ipfix",
+            "fathom-record",
+            "fathom-capture",
+        ],
     ),
     ("fathom-lab", &["fathom-capture"]),
     (
         "fathom-tests",
-        &["fathom-lab", "fathom-record", "fathom-capture"],
+        &[
+            "fathom-lab",
+            "fathom-ipfix",
+            "fathom-record",
+            "fathom-capture",
+        ],
     ),
     (
         "fathom-benches",

@@ -24,6 +24,8 @@ fn build_programs() {
     for (source, object) in [
         ("bpf/packet_path.bpf.c", "packet_path.bpf.o"),
         ("src/profile/profile.bpf.c", "profile.bpf.o"),
+        ("src/profile/dns/wire.bpf.c", "dns_wire.bpf.o"),
+        ("src/profile/dns/lookup.bpf.c", "dns_lookup.bpf.o"),
     ] {
         libbpf_cargo::SkeletonBuilder::new()
             .source(source)

@@ -136,7 +136,7 @@ impl Fathom {
         Ok(finished)
     }
 
-    fn spawn(namespace: &Namespace, arguments: &[&str]) -> Result<Self> {
+    pub(crate) fn spawn(namespace: &Namespace, arguments: &[&str]) -> Result<Self> {
         let path = binary()?;
         let path = path
             .to_str()

@@ -25,6 +25,7 @@ mod comparison;
 mod fathom;
 pub mod pairs;
 mod passing;
+mod profile;
 mod record;
 mod settle;
 
@@ -33,5 +34,6 @@ pub use comparison::{Comparison, Figures, Match};
 pub use fathom::{EVERY_PACKET, Fathom, Finished, binary};
 pub use pairs::Pair;
 pub use passing::{Passing, passed_by_link, passed_by_tap};
+pub use profile::{Prediction, Profile, check};
 pub use record::{Count, Flow, Method, Record, Sample};
 pub use settle::settle;

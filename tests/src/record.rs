@@ -5,6 +5,8 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::Profile;
+
 /// One line of `--format json`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind")]
@@ -13,8 +15,20 @@ pub enum Record {
     #[serde(rename = "rtt")]
     Sample(Sample),
     /// How often something happened that is no measurement.
-    #[serde(rename = "rtt_count")]
+    #[serde(rename = "rtt_count", alias = "profile_count")]
     Count(Count),
+    /// What a TCP connection did.
+    #[serde(rename = "profile")]
+    Profile(Profile),
+    /// What an MPTCP connection did.
+    #[serde(rename = "profile_mptcp")]
+    MptcpProfile(Profile),
+    /// What became of a DNS query.
+    #[serde(rename = "profile_dns")]
+    DnsProfile(Profile),
+    /// How long an application waited for the addresses of a name.
+    #[serde(rename = "profile_lookup")]
+    LookupProfile(Profile),
     /// Another record.
     #[serde(other)]
     Other,

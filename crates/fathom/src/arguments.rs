@@ -1,6 +1,7 @@
 //! The command line. Every option is declared here, once: flags, environment, configuration file, help, manual and completions derive
 //! from it.
 
+mod ipfix;
 #[cfg(feature = "live")]
 mod profile;
 
@@ -13,8 +14,11 @@ use fathom_measure::rtt::{GroupBy, Method};
 use fathom_record::{Network, Protocol};
 
 use crate::output::OutputFormat;
+pub(crate) use ipfix::{DumpArguments, DumpFormat, IpfixCommand, ListenAddress};
 #[cfg(feature = "live")]
-pub(crate) use profile::{Anonymity, PrintFormat, ProbeSetName, ProfileArguments};
+pub(crate) use profile::{
+    Anonymity, ExportArguments, PrintFormat, ProbeSetName, ProfileArguments, TemplateName,
+};
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -51,6 +55,9 @@ pub(crate) enum Command {
     /// it closes, and now and then in between. A profile says what the connection did since the one before.
     #[cfg(feature = "live")]
     Profile(Box<ProfileArguments>),
+    /// Work with the records that exporters send by IPFIX (RFC 7011).
+    #[command(subcommand)]
+    Ipfix(IpfixCommand),
     /// Say what can be measured with this kernel, these privileges and this machine, and what to do about the rest.
     Doctor(DoctorArguments),
     /// Print the completions of a shell.

@@ -39,9 +39,13 @@ fn config_of(matches: &ArgMatches) -> Option<PathBuf> {
 
 /// The declared command, with an environment variable for every option.
 pub(crate) fn command() -> Command {
-    Arguments::command()
+    with_variables(Arguments::command())
+}
+
+fn with_variables(command: Command) -> Command {
+    command
         .mut_args(with_variable)
-        .mut_subcommands(|command| command.mut_args(with_variable))
+        .mut_subcommands(with_variables)
 }
 
 fn with_variable(argument: Arg) -> Arg {

@@ -10,6 +10,7 @@ mod configuration;
 mod doctor;
 mod failure;
 mod generate;
+mod ipfix;
 mod output;
 #[cfg(feature = "live")]
 mod profile;
@@ -20,7 +21,7 @@ mod table;
 
 use std::process::ExitCode;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, IpfixCommand};
 
 fn main() -> ExitCode {
     match configuration::arguments().and_then(|arguments| run(&arguments)) {
@@ -37,6 +38,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Profile(options) if options.print_config => configuration::print("profile")?,
         #[cfg(feature = "live")]
         Command::Profile(options) => profile::run(options)?,
+        Command::Ipfix(IpfixCommand::Dump(options)) => ipfix::dump(options)?,
         Command::Doctor(options) => return doctor::run(options),
         Command::Completions { shell } => generate::completions(configuration::command(), *shell)?,
         Command::Man { directory } => generate::manual(configuration::command(), directory)?,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use fathom_ipfix::Destination;
 use fathom_record::Network;
 
 use super::{duration, positive_duration};
@@ -37,6 +38,8 @@ pub(crate) struct ProfileArguments {
     pub(crate) selection: ProfileSelection,
     #[command(flatten)]
     pub(crate) output: ProfileOutput,
+    #[command(flatten)]
+    pub(crate) export: ExportArguments,
 }
 
 /// A set of probes by its name.
@@ -73,7 +76,7 @@ pub(crate) struct ProfileSelection {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ProfileOutput {
-    /// How to print; by default text.
+    /// How to print; by default text, or not at all with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<PrintFormat>,
     /// Append to this file in place of standard output; it is opened anew at SIGHUP.
@@ -82,6 +85,41 @@ pub(crate) struct ProfileOutput {
     /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all.
     #[arg(long, value_name = "BITS", value_parser = anonymity)]
     pub(crate) anonymize: Option<Anonymity>,
+}
+
+/// Which collectors profiles are sent to.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Export over IPFIX")]
+pub(crate) struct ExportArguments {
+    /// Send profiles to this collector, as in `ipfix+udp://192.0.2.1:4739`, `ipfix+tcp://HOST` or `ipfix+tls://HOST?ca=FILE`; once for each.
+    ///
+    /// Nothing is printed then unless --format or --output ask for it. `?mtu=BYTES` is the longest packet over UDP, 1280 by default.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub(crate) export: Vec<Destination>,
+    /// Templates: made from the fields of the records, or those of Flowcorder 0.8 (47561 to 47567).
+    #[arg(long, value_enum, default_value = "fathom", value_name = "SET")]
+    pub(crate) templates: TemplateName,
+    /// The private enterprise number that fathom's own elements are under; 32473 is for examples (RFC 5612): use that of your organisation.
+    #[arg(long, value_name = "NUMBER", default_value_t = 32_473)]
+    pub(crate) enterprise_number: u32,
+    /// The observation domain; by default 1, and 56423 with Flowcorder's templates.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) observation_domain: Option<u32>,
+    /// How long a record may wait for others to fill its message.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub(crate) flush: Duration,
+    /// Time between the repetitions of templates over UDP.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = positive_duration)]
+    pub(crate) template_refresh: Duration,
+}
+
+/// Templates by their name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TemplateName {
+    /// Made from the fields of the records.
+    Fathom,
+    /// Those of Flowcorder.
+    Flowcorder,
 }
 
 /// How records are printed.

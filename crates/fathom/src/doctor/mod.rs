@@ -148,23 +148,6 @@ fn examine() -> Checks {
     checks
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn captures_can_always_be_measured() {
-        let checks = examine();
-        assert!(checks.can_measure);
-        let files = checks
-            .list
-            .iter()
-            .find(|check| check.subject == "capture files")
-            .unwrap();
-        assert_eq!(files.verdict, "ok");
-    }
-}
-
 /// What cannot be measured, and what to do about it.
 #[cfg(feature = "live")]
 fn refused(checks: &mut Checks, about: &'static str, subject: &str, error: &fathom_measure::Error) {
@@ -195,4 +178,21 @@ fn chain(error: &dyn std::error::Error) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captures_can_always_be_measured() {
+        let checks = examine();
+        assert!(checks.can_measure);
+        let files = checks
+            .list
+            .iter()
+            .find(|check| check.subject == "capture files")
+            .unwrap();
+        assert_eq!(files.verdict, "ok");
+    }
 }

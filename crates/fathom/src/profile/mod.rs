@@ -1,5 +1,6 @@
 //! `fathom profile`: what the connections of this host go through, from its own stack.
 
+mod export;
 mod filter;
 mod probes;
 
@@ -13,6 +14,7 @@ use crate::arguments::{PrintFormat, ProbeSetName, ProfileArguments};
 use crate::failure::say;
 use crate::output::{Output, OutputFormat};
 use crate::signals::Signals;
+use export::Exports;
 use filter::Filter;
 
 /// Between looks into the ring.
@@ -35,20 +37,25 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
     say_probes(&profiler, arguments.verbose);
     let mut session = Session {
         profiler,
-        output: Output::open(arguments.output.output.as_deref(), format(arguments))?,
+        output: open_output(arguments)?,
+        exports: Exports::open(&arguments.export)?,
         filter: Filter::new(arguments),
         profiles: 0,
     };
     while !signals.should_stop() && end.is_none_or(|end| Instant::now() < end) {
         session.read(end)?;
-        session.output.reopen_if_asked(&signals)?;
+        if let Some(output) = &mut session.output {
+            output.reopen_if_asked(&signals)?;
+        }
     }
     session.finish(begin.elapsed())
 }
 
 struct Session {
     profiler: Profiler,
-    output: Output,
+    /// Absent where profiles are only exported.
+    output: Option<Output>,
+    exports: Exports,
     filter: Filter,
     profiles: u64,
 }
@@ -59,22 +66,22 @@ impl Session {
         let timeout = left.map_or(POLL, |left| left.min(POLL));
         let (profiler, mut sink) = self.parts();
         profiler.poll(timeout, &mut |record| sink.put(record))?;
-        self.output.flush()
+        self.exports.tick(now());
+        self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
-    fn finish(&mut self, elapsed: Duration) -> anyhow::Result<()> {
+    fn finish(mut self, elapsed: Duration) -> anyhow::Result<()> {
         let (profiler, mut sink) = self.parts();
         profiler.finish(&mut |record| sink.put(record))?;
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let counts = self.profiler.counts(Time(now.as_nanos() as u64))?;
-        if self.output.format().is_for_programs() {
-            for count in &counts {
-                self.output.put(count);
+        let counts = self.profiler.counts(now())?;
+        if let Some(output) = &mut self.output {
+            if output.format().is_for_programs() {
+                for count in &counts {
+                    output.put(count);
+                }
             }
+            output.flush()?;
         }
-        self.output.flush()?;
         say!(
             "{} profiles in {:.1} s",
             self.profiles,
@@ -83,12 +90,15 @@ impl Session {
         for count in &counts {
             say!("  {}  {}", count.name, count.count);
         }
+        self.exports.close();
         Ok(())
     }
 
     fn parts(&mut self) -> (&mut Profiler, Sink<'_>) {
         let sink = Sink {
-            output: &mut self.output,
+            output: self.output.as_mut(),
+            exports: &mut self.exports,
+            now: now(),
             filter: &self.filter,
             profiles: &mut self.profiles,
         };
@@ -98,7 +108,9 @@ impl Session {
 
 /// Where profiles go while they are read.
 struct Sink<'a> {
-    output: &'a mut Output,
+    output: Option<&'a mut Output>,
+    exports: &'a mut Exports,
+    now: Time,
     filter: &'a Filter,
     profiles: &'a mut u64,
 }
@@ -107,7 +119,12 @@ impl Sink<'_> {
     fn put(&mut self, record: &dyn Record) {
         if self.filter.admits(record) {
             *self.profiles += 1;
-            self.filter.hide(record, |record| self.output.put(record));
+            self.filter.hide(record, |record| {
+                if let Some(output) = &mut self.output {
+                    output.put(record);
+                }
+                self.exports.put(record, self.now);
+            });
         }
     }
 }
@@ -127,7 +144,22 @@ fn options(arguments: &ProfileArguments) -> Options {
         group: arguments.selection.cgroup.clone(),
         active_timeout: arguments.active_timeout,
         has_all_namespaces: arguments.all_namespaces,
+        ..Options::everything()
     }
+}
+
+/// `None` where profiles are only exported.
+fn open_output(arguments: &ProfileArguments) -> anyhow::Result<Option<Output>> {
+    let is_asked_for = arguments.output.format.is_some() || arguments.output.output.is_some();
+    if !is_asked_for && !arguments.export.export.is_empty() {
+        return Ok(None);
+    }
+    Output::open(arguments.output.output.as_deref(), format(arguments)).map(Some)
+}
+
+fn now() -> Time {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    Time(since_1970.unwrap_or_default().as_nanos() as u64)
 }
 
 fn format(arguments: &ProfileArguments) -> OutputFormat {
@@ -146,5 +178,8 @@ fn say_probes(profiler: &Profiler, is_verbose: bool) {
     }
     for (indicator, why) in &probes.missing {
         say!("fathom: profiles come without {}: {why}", indicator.about());
+    }
+    for note in &probes.notes {
+        say!("fathom: {note}");
     }
 }

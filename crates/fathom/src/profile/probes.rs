@@ -35,5 +35,8 @@ fn describe(set: &Probes, is_used: bool) -> String {
             Some((_, why)) => writeln!(text, "  no   {}: {why}", indicator.about()),
         };
     }
+    for note in &set.notes {
+        let _ = writeln!(text, "       {note}");
+    }
     text
 }

@@ -147,6 +147,14 @@ where
     }
 }
 pub const FLOW_MAPPED_PREFIX: u32 = 4294901760;
+pub const DNS_PORT: u32 = 53;
+pub const DNS_HEADER_BYTES: u32 = 12;
+pub const DNS_NAME_MAX: u32 = 255;
+pub const DNS_QUESTION_END: u32 = 4;
+pub const DNS_BYTES_MAX: u32 = 272;
+pub const DNS_PROCESS_BYTES: u32 = 16;
+pub const LOOKUP_PROCESS_BYTES: u32 = 16;
+pub const LOOKUP_NAME_BYTES: u32 = 256;
 pub const PROFILE_NAME_BYTES: u32 = 16;
 pub const PACKET_HEADERS_MAX: u32 = 512;
 pub const PACKET_TAGS_MAX: u32 = 6;
@@ -162,6 +170,7 @@ pub const SELECTION_PORTS_MAX: u32 = 16;
 pub const SELECTION_PROTOCOLS_MAX: u32 = 8;
 pub type __u8 = ::core::ffi::c_uchar;
 pub type __u16 = ::core::ffi::c_ushort;
+pub type __s32 = ::core::ffi::c_int;
 pub type __u32 = ::core::ffi::c_uint;
 pub type __u64 = ::core::ffi::c_ulonglong;
 #[repr(C)]
@@ -308,6 +317,201 @@ impl flow_key {
                 },
             );
         __bindgen_bitfield_unit
+    }
+}
+pub const DNS_COUNT_EVENTS_LOST: dns_counter = 0;
+pub const DNS_COUNT_UNREADABLE: dns_counter = 1;
+pub const DNS_COUNT_BEYOND: dns_counter = 2;
+pub const DNS_COUNTER_COUNT: dns_counter = 3;
+pub type dns_counter = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct dns_config {
+    pub cgroup: __u64,
+    pub cgroup_level: __u32,
+    pub padding: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dns_config"][::core::mem::size_of::<dns_config>() - 16usize];
+    ["Alignment of dns_config"][::core::mem::align_of::<dns_config>() - 8usize];
+    [
+        "Offset of field: dns_config::cgroup",
+    ][::core::mem::offset_of!(dns_config, cgroup) - 0usize];
+    [
+        "Offset of field: dns_config::cgroup_level",
+    ][::core::mem::offset_of!(dns_config, cgroup_level) - 8usize];
+    [
+        "Offset of field: dns_config::padding",
+    ][::core::mem::offset_of!(dns_config, padding) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct dns_message {
+    pub question: __u32,
+    pub id: __u16,
+    pub query_type: __u16,
+    pub is_answer: __u8,
+    pub is_truncated: __u8,
+    pub response_code: __u8,
+    pub has_question: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dns_message"][::core::mem::size_of::<dns_message>() - 12usize];
+    ["Alignment of dns_message"][::core::mem::align_of::<dns_message>() - 4usize];
+    [
+        "Offset of field: dns_message::question",
+    ][::core::mem::offset_of!(dns_message, question) - 0usize];
+    [
+        "Offset of field: dns_message::id",
+    ][::core::mem::offset_of!(dns_message, id) - 4usize];
+    [
+        "Offset of field: dns_message::query_type",
+    ][::core::mem::offset_of!(dns_message, query_type) - 6usize];
+    [
+        "Offset of field: dns_message::is_answer",
+    ][::core::mem::offset_of!(dns_message, is_answer) - 8usize];
+    [
+        "Offset of field: dns_message::is_truncated",
+    ][::core::mem::offset_of!(dns_message, is_truncated) - 9usize];
+    [
+        "Offset of field: dns_message::response_code",
+    ][::core::mem::offset_of!(dns_message, response_code) - 10usize];
+    [
+        "Offset of field: dns_message::has_question",
+    ][::core::mem::offset_of!(dns_message, has_question) - 11usize];
+};
+pub const DNS_QUERY: dns_event_kind = 0;
+pub const DNS_ANSWER: dns_event_kind = 1;
+pub const DNS_ERROR: dns_event_kind = 2;
+pub type dns_event_kind = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct dns_event {
+    pub time: __u64,
+    pub socket: __u64,
+    pub local: flow_address,
+    pub remote: flow_address,
+    pub local_port: __u16,
+    pub remote_port: __u16,
+    pub process_id: __u32,
+    pub message: dns_message,
+    pub error: __u32,
+    pub kind: __u8,
+    pub protocol: __u8,
+    pub padding: [__u8; 6usize],
+    pub process: [::core::ffi::c_char; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dns_event"][::core::mem::size_of::<dns_event>() - 96usize];
+    ["Alignment of dns_event"][::core::mem::align_of::<dns_event>() - 8usize];
+    [
+        "Offset of field: dns_event::time",
+    ][::core::mem::offset_of!(dns_event, time) - 0usize];
+    [
+        "Offset of field: dns_event::socket",
+    ][::core::mem::offset_of!(dns_event, socket) - 8usize];
+    [
+        "Offset of field: dns_event::local",
+    ][::core::mem::offset_of!(dns_event, local) - 16usize];
+    [
+        "Offset of field: dns_event::remote",
+    ][::core::mem::offset_of!(dns_event, remote) - 32usize];
+    [
+        "Offset of field: dns_event::local_port",
+    ][::core::mem::offset_of!(dns_event, local_port) - 48usize];
+    [
+        "Offset of field: dns_event::remote_port",
+    ][::core::mem::offset_of!(dns_event, remote_port) - 50usize];
+    [
+        "Offset of field: dns_event::process_id",
+    ][::core::mem::offset_of!(dns_event, process_id) - 52usize];
+    [
+        "Offset of field: dns_event::message",
+    ][::core::mem::offset_of!(dns_event, message) - 56usize];
+    [
+        "Offset of field: dns_event::error",
+    ][::core::mem::offset_of!(dns_event, error) - 68usize];
+    [
+        "Offset of field: dns_event::kind",
+    ][::core::mem::offset_of!(dns_event, kind) - 72usize];
+    [
+        "Offset of field: dns_event::protocol",
+    ][::core::mem::offset_of!(dns_event, protocol) - 73usize];
+    [
+        "Offset of field: dns_event::padding",
+    ][::core::mem::offset_of!(dns_event, padding) - 74usize];
+    [
+        "Offset of field: dns_event::process",
+    ][::core::mem::offset_of!(dns_event, process) - 80usize];
+};
+pub const LOOKUP_COUNT_EVENTS_LOST: lookup_counter = 0;
+pub const LOOKUP_COUNT_UNKNOWN: lookup_counter = 1;
+pub const LOOKUP_COUNTER_COUNT: lookup_counter = 2;
+pub type lookup_counter = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct lookup_config {
+    pub cgroup: __u64,
+    pub cgroup_level: __u32,
+    pub has_names: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of lookup_config"][::core::mem::size_of::<lookup_config>() - 16usize];
+    ["Alignment of lookup_config"][::core::mem::align_of::<lookup_config>() - 8usize];
+    [
+        "Offset of field: lookup_config::cgroup",
+    ][::core::mem::offset_of!(lookup_config, cgroup) - 0usize];
+    [
+        "Offset of field: lookup_config::cgroup_level",
+    ][::core::mem::offset_of!(lookup_config, cgroup_level) - 8usize];
+    [
+        "Offset of field: lookup_config::has_names",
+    ][::core::mem::offset_of!(lookup_config, has_names) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct lookup_event {
+    pub start: __u64,
+    pub end: __u64,
+    pub process_id: __u32,
+    pub result: __s32,
+    pub process: [::core::ffi::c_char; 16usize],
+    pub name: [::core::ffi::c_char; 256usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of lookup_event"][::core::mem::size_of::<lookup_event>() - 296usize];
+    ["Alignment of lookup_event"][::core::mem::align_of::<lookup_event>() - 8usize];
+    [
+        "Offset of field: lookup_event::start",
+    ][::core::mem::offset_of!(lookup_event, start) - 0usize];
+    [
+        "Offset of field: lookup_event::end",
+    ][::core::mem::offset_of!(lookup_event, end) - 8usize];
+    [
+        "Offset of field: lookup_event::process_id",
+    ][::core::mem::offset_of!(lookup_event, process_id) - 16usize];
+    [
+        "Offset of field: lookup_event::result",
+    ][::core::mem::offset_of!(lookup_event, result) - 20usize];
+    [
+        "Offset of field: lookup_event::process",
+    ][::core::mem::offset_of!(lookup_event, process) - 24usize];
+    [
+        "Offset of field: lookup_event::name",
+    ][::core::mem::offset_of!(lookup_event, name) - 40usize];
+};
+impl Default for lookup_event {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
     }
 }
 pub const PROFILE_ATTEMPT: profile_moment = 0;
@@ -1567,6 +1771,13 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
+    pub fn fathom_dns_read(
+        bytes: *const __u8,
+        length: __u32,
+        message: *mut dns_message,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
     pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 7usize];
 }
 unsafe extern "C" {
@@ -1583,4 +1794,10 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub static fathom_profile_counter_names: [*const ::core::ffi::c_char; 3usize];
+}
+unsafe extern "C" {
+    pub static fathom_dns_counter_names: [*const ::core::ffi::c_char; 3usize];
+}
+unsafe extern "C" {
+    pub static fathom_lookup_counter_names: [*const ::core::ffi::c_char; 2usize];
 }

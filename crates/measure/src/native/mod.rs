@@ -27,12 +27,15 @@ pub(crate) use bindings::{
 
 #[cfg(feature = "live")]
 pub(crate) use bindings::{
+    DNS_ANSWER, DNS_COUNT_EVENTS_LOST, DNS_COUNTER_COUNT, DNS_QUERY, LOOKUP_COUNTER_COUNT,
     PROFILE_ACCEPTED, PROFILE_ATTEMPT, PROFILE_CLOSED, PROFILE_CONNECT, PROFILE_COUNTER_COUNT,
     PROFILE_ESTABLISHED, PROFILE_FAILED, PROFILE_LOSSY, PROFILE_META_CLOSED, PROFILE_META_CONNECT,
-    PROFILE_META_ESTABLISHED, PROFILE_RECOVERED, PROFILE_SEEN, RTT_EVENT_SAMPLE, profile_config,
-    profile_disorder, profile_meta, profile_moment_of, profile_round_trips, profile_snapshot,
-    rtt_flow_event,
+    PROFILE_META_ESTABLISHED, PROFILE_RECOVERED, PROFILE_SEEN, RTT_EVENT_SAMPLE, dns_config,
+    dns_event, lookup_config, lookup_event, profile_config, profile_disorder, profile_meta,
+    profile_moment_of, profile_round_trips, profile_snapshot, rtt_flow_event,
 };
+#[cfg(all(test, feature = "live"))]
+pub(crate) use bindings::{DNS_BYTES_MAX, DNS_ERROR, dns_message};
 
 use std::ffi::{CStr, c_char};
 use std::net::{IpAddr, Ipv6Addr};
@@ -78,6 +81,17 @@ pub(crate) fn read(
 pub(crate) fn admits(selection: &selection, key: &flow_key) -> bool {
     // SAFETY: both are valid for reads, and nothing is kept.
     unsafe { bindings::fathom_selection_admits(selection, key) != 0 }
+}
+
+/// What a DNS message says, if it is one.
+#[cfg(all(test, feature = "live"))]
+#[expect(unsafe_code, reason = "calls the shared C parser")]
+pub(crate) fn read_dns(bytes: &[u8]) -> Option<dns_message> {
+    let mut message = dns_message::default();
+    // SAFETY: the reader reads only within the given length, and nothing is kept.
+    let is_one =
+        unsafe { bindings::fathom_dns_read(bytes.as_ptr(), bytes.len() as u32, &raw mut message) };
+    (is_one != 0).then_some(message)
 }
 
 /// For tables of our own.
@@ -216,8 +230,16 @@ names! {
     counter_names: fathom_rtt_counter_names[RTT_COUNTER_COUNT];
     /// Where packets are seen.
     hook_names: fathom_rtt_hook_names[RTT_HOOK_COUNT];
+}
+
+#[cfg(feature = "live")]
+names! {
     /// What is counted when profiles are taken.
     profile_counter_names: fathom_profile_counter_names[PROFILE_COUNTER_COUNT];
+    /// What is counted of DNS messages.
+    dns_counter_names: fathom_dns_counter_names[DNS_COUNTER_COUNT];
+    /// What is counted of lookups.
+    lookup_counter_names: fathom_lookup_counter_names[LOOKUP_COUNTER_COUNT];
 }
 
 #[expect(unsafe_code, reason = "reads a string literal of the shared C")]

@@ -69,6 +69,11 @@ void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slot
 	}
 }
 
+int fathom_dns_read(const __u8 *bytes, __u32 length, struct dns_message *message)
+{
+	return dns_read(bytes, length, message);
+}
+
 #define X(name, text) text,
 const char *const fathom_packet_verdict_names[PACKET_VERDICT_COUNT] = { PACKET_VERDICTS(X) };
 const char *const fathom_rtt_method_names[RTT_METHOD_COUNT] = { RTT_METHODS(X) };
@@ -76,4 +81,6 @@ const char *const fathom_rtt_reason_names[RTT_REASON_COUNT] = { RTT_REASONS(X) }
 const char *const fathom_rtt_counter_names[RTT_COUNTER_COUNT] = { RTT_COUNTERS(X) };
 const char *const fathom_rtt_hook_names[RTT_HOOK_COUNT] = { RTT_HOOKS(X) };
 const char *const fathom_profile_counter_names[PROFILE_COUNTER_COUNT] = { PROFILE_COUNTERS(X) };
+const char *const fathom_dns_counter_names[DNS_COUNTER_COUNT] = { DNS_COUNTERS(X) };
+const char *const fathom_lookup_counter_names[LOOKUP_COUNTER_COUNT] = { LOOKUP_COUNTERS(X) };
 #undef X

@@ -3,6 +3,8 @@
 #ifndef FATHOM_NATIVE_H
 #define FATHOM_NATIVE_H
 
+#include "../profile/dns/dns.h"
+#include "../profile/dns/lookup.h"
 #include "../profile/profile.h"
 #include "../rtt/process.h"
 #include "../../bpf/selection.h"
@@ -32,11 +34,16 @@ void fathom_rtt_open(struct rtt_flow *flow, struct rtt_pending *slots, __u32 siz
 void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slots, __u32 size,
 		     struct rtt_pending *larger);
 
+/* Reads a DNS message. Returns whether it is one. */
+int fathom_dns_read(const __u8 *bytes, __u32 length, struct dns_message *message);
+
 extern const char *const fathom_packet_verdict_names[PACKET_VERDICT_COUNT];
 extern const char *const fathom_rtt_method_names[RTT_METHOD_COUNT];
 extern const char *const fathom_rtt_reason_names[RTT_REASON_COUNT];
 extern const char *const fathom_rtt_counter_names[RTT_COUNTER_COUNT];
 extern const char *const fathom_rtt_hook_names[RTT_HOOK_COUNT];
 extern const char *const fathom_profile_counter_names[PROFILE_COUNTER_COUNT];
+extern const char *const fathom_dns_counter_names[DNS_COUNTER_COUNT];
+extern const char *const fathom_lookup_counter_names[LOOKUP_COUNTER_COUNT];
 
 #endif

@@ -244,11 +244,12 @@ impl Maker {
             out_of_order_distance_variance: distances.variance,
             out_of_order_distance_max_bytes: (disorder.distance_max != 0)
                 .then_some(disorder.distance_max),
-            stalls: disorder.stalls,
+            stalls: disorder.stalls.saturating_add(syn_acks),
             stalled_ns: Nanoseconds(stalled_ns(connection.start_ns, now)),
             window_limited_ns: jiffies(found.limited[1]),
             send_buffer_limited_ns: jiffies(found.limited[2]),
-            busy_ns: jiffies(found.limited[0]),
+            // The stack counts time that is limited apart from other busy time.
+            busy_ns: jiffies(found.limited.iter().sum()),
             unanswered_probes: now.probes,
             duplicates_reported: found.duplicates_reported,
             reordering_seen: found.reordering_seen,

@@ -17,6 +17,7 @@ use libbpf_rs::{
 };
 
 use super::connections::{Abilities, Connections};
+use super::dns::{Dns, Scope};
 use super::probes::{Indicator, Kernel, ProbeSet, Probes};
 use super::record::ProfileCount;
 use crate::live::{bytes_of, fill, monotonic_ns, quiet_libbpf, refused, wall_clock_offset};
@@ -43,6 +44,13 @@ pub struct Options {
     pub active_timeout: Duration,
     /// Look through the sockets of all network namespaces that some process is in, not only through those of its own.
     pub has_all_namespaces: bool,
+    /// DNS exchanges too, and how long applications wait for names; the latter have neither network nor port, and a selection by these
+    /// leaves them out.
+    pub has_dns: bool,
+    /// Tell which names applications wait for.
+    pub has_names: bool,
+    /// A DNS query that was not answered for so long since it was last sent will not be; resolver libraries wait 5 s.
+    pub dns_timeout: Duration,
 }
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
@@ -54,6 +62,7 @@ pub struct Profiler {
     inbox: Rc<RefCell<Vec<u8>>>,
     object: Object,
     connections: Connections,
+    dns: Option<Dns>,
     probes: Probes,
     active_timeout: Duration,
     has_all_namespaces: bool,
@@ -79,6 +88,9 @@ pub fn available() -> Result<Vec<Probes>, Error> {
                 None => error.to_string(),
             });
     }
+    let root = group_root();
+    let everything = Options::everything();
+    Dns::examine(&scope(&everything, root.as_deref())?, &mut sets);
     let refused = sets.iter().filter(|set| set.refusal.is_some()).count();
     if refused == sets.len()
         && let Err(error) = load(&kernel.set(ProbeSet::Tracepoint), &Options::everything())
@@ -102,7 +114,15 @@ impl Options {
             group: None,
             active_timeout: Duration::from_secs(300),
             has_all_namespaces: false,
+            has_dns: true,
+            has_names: true,
+            dns_timeout: Duration::from_secs(10),
         }
+    }
+
+    /// The number and the depth of the control group; 0 for all.
+    fn group_number(&self) -> Result<(u64, u32), Error> {
+        self.group.as_deref().map_or(Ok((0, 0)), group)
     }
 }
 
@@ -132,10 +152,15 @@ impl Profiler {
 
     fn attach(
         object: Object,
-        probes: Probes,
+        mut probes: Probes,
         root: Option<&Path>,
         options: &Options,
     ) -> Result<Self, Error> {
+        let dns = if options.has_dns {
+            Some(Dns::start(&scope(options, root)?, &mut probes))
+        } else {
+            None
+        };
         let inbox = Rc::new(RefCell::new(Vec::new()));
         let mut profiler = Self {
             links: Vec::new(),
@@ -155,6 +180,7 @@ impl Profiler {
                 options.active_timeout,
             ),
             object,
+            dns,
             probes,
             active_timeout: options.active_timeout,
             has_all_namespaces: options.has_all_namespaces,
@@ -216,6 +242,9 @@ impl Profiler {
         self.drain(report)?;
         let now_ns = monotonic_ns();
         self.connections.look_back(now_ns, report);
+        if let Some(dns) = &mut self.dns {
+            dns.poll(report)?;
+        }
         let pause = self.active_timeout.min(Duration::from_secs(10)).as_nanos() as u64;
         if pause != 0 && now_ns.saturating_sub(self.last_look_ns) >= pause {
             self.look_through()?;
@@ -233,7 +262,7 @@ impl Profiler {
         self.look_through()?;
         self.drain(report)?;
         self.connections.finish(report);
-        Ok(())
+        self.dns.as_mut().map_or(Ok(()), |dns| dns.finish(report))
     }
 
     /// What went wrong since the start, by name.
@@ -265,6 +294,9 @@ impl Profiler {
             name: "connections forgotten: table full",
             count: self.connections.forgotten,
         });
+        if let Some(dns) = &self.dns {
+            counts.extend(dns.counts(time)?);
+        }
         counts.retain(|count| count.count != 0);
         Ok(counts)
     }
@@ -324,10 +356,7 @@ fn load(probes: &Probes, options: &Options) -> Result<Object, Error> {
     if probes.can(Indicator::Disorder) && probes.set == ProbeSet::Tracepoint {
         callbacks |= HEADER_CALLBACK;
     }
-    let (cgroup, cgroup_level) = match &options.group {
-        Some(folder) => group(folder)?,
-        None => (0, 0),
-    };
+    let (cgroup, cgroup_level) = options.group_number()?;
     let configuration = profile_config {
         cgroup,
         cgroup_level,
@@ -347,6 +376,17 @@ fn load(probes: &Probes, options: &Options) -> Result<Object, Error> {
         program.set_autoload(probes.programs.iter().any(|own| *own == name));
     }
     object.load().map_err(|error| refused(&error))
+}
+
+/// What to measure of names.
+fn scope<'a>(options: &'a Options, root: Option<&'a Path>) -> Result<Scope<'a>, Error> {
+    Ok(Scope {
+        selection: &options.selection,
+        group: options.group_number()?,
+        root,
+        timeout: options.dns_timeout,
+        has_names: options.has_names,
+    })
 }
 
 /// The number and the depth of a control group.

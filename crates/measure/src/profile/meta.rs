@@ -85,9 +85,7 @@ impl Meta {
             establishment_ns: is_establishment.then_some(Nanoseconds(duration_ns)),
             bytes_sent: now.bytes_sent.wrapping_sub(before.bytes_sent),
             bytes_received: now.bytes_received.wrapping_sub(before.bytes_received),
-            bytes_acknowledged: now
-                .bytes_acknowledged
-                .wrapping_sub(before.bytes_acknowledged),
+            bytes_acknowledged: acknowledged(now).saturating_sub(acknowledged(before)),
             bytes_reinjected: is_counted
                 .then(|| now.bytes_reinjected.wrapping_sub(before.bytes_reinjected)),
             stalls: now.stalls,
@@ -102,4 +100,9 @@ impl Meta {
         self.start_ns = now.of.time;
         self.last = *now;
     }
+}
+
+/// Payload acknowledged: the stack counts the end of the data as a byte.
+fn acknowledged(meta: &profile_meta) -> u64 {
+    meta.bytes_acknowledged.min(meta.bytes_sent)
 }

@@ -5,6 +5,7 @@
 
 mod connection;
 mod connections;
+mod dns;
 mod ending;
 mod increase;
 mod live;
@@ -15,6 +16,7 @@ mod probes;
 mod record;
 mod statistics;
 
+pub use dns::{DnsProfile, LookupProfile};
 pub use live::{Options, Profiler, available};
 pub use probes::{Indicator, ProbeSet, Probes};
 pub use record::{MptcpProfile, ProfileCount, State, TcpProfile};

@@ -56,11 +56,15 @@ pub enum Indicator {
     RoundTrips,
     /// Connections that were there before, periodic profiles, the last ones.
     Existing,
+    /// DNS exchanges at port 53.
+    Dns,
+    /// Time in `getaddrinfo`.
+    Lookups,
 }
 
 impl Indicator {
     /// All.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Connections,
         Self::Stalls,
         Self::Attempts,
@@ -70,6 +74,8 @@ impl Indicator {
         Self::Checksums,
         Self::RoundTrips,
         Self::Existing,
+        Self::Dns,
+        Self::Lookups,
     ];
 
     /// What it is, for people.
@@ -84,6 +90,10 @@ impl Indicator {
             Self::Checksums => "checksum errors",
             Self::RoundTrips => "mean and variance of round trips",
             Self::Existing => "existing connections, periodic profiles",
+            Self::Dns => "DNS exchanges at port 53, over UDP and TCP",
+            Self::Lookups => {
+                "time in getaddrinfo of glibc and musl (not of static programs, nor of those with resolvers of their own)"
+            }
         }
     }
 }
@@ -250,6 +260,8 @@ pub struct Probes {
     pub missing: Vec<(Indicator, String)>,
     /// Why the kernel does not take the set at all.
     pub refusal: Option<String>,
+    /// What is probed only in part, a sentence each.
+    pub notes: Vec<String>,
 }
 
 impl Probes {
@@ -260,6 +272,7 @@ impl Probes {
             programs: Vec::new(),
             missing: Vec::new(),
             refusal: None,
+            notes: Vec::new(),
         };
         for probe in PROBES
             .iter()
@@ -274,7 +287,7 @@ impl Probes {
         found
     }
 
-    fn miss(&mut self, indicator: Indicator, why: String) {
+    pub(super) fn miss(&mut self, indicator: Indicator, why: String) {
         if self.can(indicator) {
             self.missing.push((indicator, why));
         }

@@ -49,6 +49,11 @@ static __always_inline int profile_on_drop(struct sk_buff *skb, int reason, stru
 			profile_on_wrong_checksum(sk);
 		return 0;
 	}
+	if (IS_REASON(reason, SKB_DROP_REASON_TCP_OFOMERGE)) {
+		if (sk)
+			profile_on_waiting_duplicate(sk, skb);
+		return 0;
+	}
 	if (!wants_duplicates)
 		return 0;
 	if (!IS_REASON(reason, SKB_DROP_REASON_TCP_OLD_DATA) && !IS_REASON(reason, SKB_DROP_REASON_TCP_OLD_SEQUENCE) &&
@@ -67,7 +72,7 @@ int BPF_PROG(tracepoint_drop, struct sk_buff *skb, void *location, int reason, s
 	return profile_on_drop(skb, reason, sk, 1);
 }
 
-/* No function tells of wrong checksums alone. */
+/* No function tells of wrong checksums alone, nor of duplicates among what waits for segments before it. */
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(fentry_drop, struct sk_buff *skb, void *location, int reason, struct sock *sk)
 {

@@ -17,6 +17,7 @@
 #define TCP_CA_LOSS 4
 #define TCP_CB_FIN 1
 #define TCP_CB_SYN 2
+#define PF_KTHREAD 0x200000
 #define SOCK_DONE 1 /* enum sock_flags: a FIN was received */
 #define PROFILE_CONNECTIONS 65536
 
@@ -103,6 +104,18 @@ static __always_inline __u16 profile_local_port(struct sock *sk)
 	return sk->__sk_common.skc_num ?: bpf_ntohs(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 }
 
+/* The process that runs; its name is that of its first thread, as other tools show it. None: a thread of the kernel, such as opens subflows. */
+static __always_inline void profile_describe_process(struct profile_moment_of *of)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	of->process_id = bpf_get_current_pid_tgid() >> 32;
+	if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		__builtin_memset(of->process, 0, sizeof(of->process));
+	else
+		BPF_CORE_READ_STR_INTO(&of->process, task, group_leader, comm);
+}
+
 /*
  * Ends, time and names; not whether it is wanted. `connection` is the socket's cookie, which programs on control groups must
  * ask for in another way than others.
@@ -125,8 +138,7 @@ static __always_inline void profile_describe(struct profile_moment_of *of, struc
 	}
 	of->local_port = profile_local_port(sk);
 	of->remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
-	of->process_id = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(of->process, sizeof(of->process));
+	profile_describe_process(of);
 }
 
 static __always_inline int profile_has_selection(void)
@@ -134,29 +146,37 @@ static __always_inline int profile_has_selection(void)
 	return selection.network_count | selection.excluded_count | selection.port_count;
 }
 
-/* Is this connection to be profiled? */
-static __always_inline int profile_is_selected(struct sock *sk)
+/* Is a connection to `remote` to be profiled? */
+static __always_inline int profile_is_selected_to(struct sock *sk, const struct flow_address *remote, __u16 remote_port)
 {
+	struct flow_key key = {};
+
 	if (profile_config.has_net_namespace && sk->__sk_common.skc_net.net->ns.inum != profile_config.net_namespace)
 		return 0;
 	if (!profile_is_selected_cgroup(sk))
 		return 0;
-	if (profile_has_selection()) {
-		struct flow_key key = {};
+	if (!profile_has_selection())
+		return 1;
+	if (sk->__sk_common.skc_family == AF_INET6)
+		key.low = profile_address(&sk->__sk_common.skc_v6_rcv_saddr);
+	else
+		key.low = flow_address_v4(sk->__sk_common.skc_rcv_saddr);
+	key.high = *remote;
+	key.low_port = profile_local_port(sk);
+	key.high_port = remote_port;
+	key.protocol = IPPROTO_TCP;
+	return selection_admits(&selection, &key);
+}
 
-		if (sk->__sk_common.skc_family == AF_INET6) {
-			key.low = profile_address(&sk->__sk_common.skc_v6_rcv_saddr);
-			key.high = profile_address(&sk->__sk_common.skc_v6_daddr);
-		} else {
-			key.low = flow_address_v4(sk->__sk_common.skc_rcv_saddr);
-			key.high = flow_address_v4(sk->__sk_common.skc_daddr);
-		}
-		key.low_port = profile_local_port(sk);
-		key.high_port = bpf_ntohs(sk->__sk_common.skc_dport);
-		key.protocol = IPPROTO_TCP;
-		return selection_admits(&selection, &key);
-	}
-	return 1;
+static __always_inline int profile_is_selected(struct sock *sk)
+{
+	struct flow_address remote;
+
+	if (sk->__sk_common.skc_family == AF_INET6)
+		remote = profile_address(&sk->__sk_common.skc_v6_daddr);
+	else
+		remote = flow_address_v4(sk->__sk_common.skc_daddr);
+	return profile_is_selected_to(sk, &remote, bpf_ntohs(sk->__sk_common.skc_dport));
 }
 
 static __always_inline void profile_read_counters(struct profile_snapshot *snapshot, struct tcp_sock *tcp)
@@ -206,7 +226,8 @@ static __always_inline void profile_read_route(struct profile_snapshot *snapshot
 			bpf_core_read(&snapshot->next_hop, sizeof(snapshot->next_hop), &info->rt6i_gateway);
 	} else {
 		struct rtable *table = (void *)route;
-		__u8 family = BPF_CORE_READ(table, rt_gw_family);
+		/* Without a router the destination itself can stand in its place. */
+		__u8 family = BPF_CORE_READ(table, rt_uses_gateway) ? BPF_CORE_READ(table, rt_gw_family) : 0;
 
 		if (family == AF_INET)
 			snapshot->next_hop = flow_address_v4(BPF_CORE_READ(table, rt_gw4));
@@ -303,8 +324,7 @@ static __always_inline void profile_note_accept(__u64 connection)
 	of->time = bpf_ktime_get_ns();
 	of->connection = connection;
 	of->moment = PROFILE_ACCEPTED;
-	of->process_id = bpf_get_current_pid_tgid() >> 32;
-	bpf_get_current_comm(of->process, sizeof(of->process));
+	profile_describe_process(of);
 	bpf_ringbuf_submit(of, BPF_RB_NO_WAKEUP);
 }
 
@@ -405,6 +425,20 @@ static __always_inline void profile_read_segment(struct sk_buff *skb, __u32 *sta
 	*end = BPF_CORE_READ(control, end_seq) - !!(flags & TCP_CB_FIN) - !!(flags & TCP_CB_SYN);
 }
 
+/* Another segment that waits for one before it has all of its bytes. */
+static __always_inline void profile_on_waiting_duplicate(struct sock *sk, struct sk_buff *skb)
+{
+	struct profile_disorder *disorder;
+	__u32 start, end;
+
+	profile_read_segment(skb, &start, &end);
+	if (start == end || !profile_is_selected(sk))
+		return;
+	disorder = profile_disorder_of(bpf_get_socket_cookie(sk));
+	if (disorder)
+		profile_take(disorder, PROFILE_DUPLICATE, start, end, end);
+}
+
 static __always_inline void profile_on_wrong_checksum(struct sock *sk)
 {
 	struct profile_disorder *disorder;
@@ -422,7 +456,7 @@ static __always_inline void profile_note_connect(struct sock *sk, __u64 connecti
 {
 	struct profile_moment_of *of;
 
-	if (!profile_is_selected(sk))
+	if (!profile_is_selected_to(sk, address, port))
 		return;
 	of = bpf_ringbuf_reserve(&profile_moments, sizeof(*of), 0);
 	if (!of) {
@@ -473,7 +507,8 @@ static __always_inline void profile_tell_meta(struct sock *sk, __u8 moment, int 
 
 static __always_inline void profile_on_meta_state(struct sock *sk, int old_state, int new_state)
 {
-	if (old_state == TCP_LISTEN || !profile_is_selected(sk))
+	/* One that a peer opens is a copy of the socket that listens. */
+	if ((old_state == TCP_LISTEN && new_state != TCP_ESTABLISHED) || !profile_is_selected(sk))
 		return;
 	if (new_state == TCP_SYN_SENT)
 		profile_tell_meta(sk, PROFILE_META_CONNECT, old_state, new_state);

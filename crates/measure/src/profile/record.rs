@@ -53,7 +53,7 @@ record! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct TcpProfile {
         /// When the profile ends.
-        #[field(ipfix = 157)]
+        #[field(ipfix = 153)]
         pub time: Time,
         /// The connection; its source is this host.
         pub flow: FlowKey,
@@ -67,7 +67,7 @@ record! {
         #[field(bare, own_ipfix = 102)]
         pub reason: &'static str,
         /// When the profile starts: the end of the one before, or the attempt to connect.
-        #[field(absent, ipfix = 156)]
+        #[field(absent, ipfix = 152)]
         pub start_time: Time,
         /// How long the profile is.
         #[field(label = "after", own_ipfix = 103)]
@@ -165,7 +165,7 @@ record! {
         /// The greatest such distance since the connection was established.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 138)]
         pub out_of_order_distance_max_bytes: Option<u32>,
-        /// Retransmission timeouts, of a SYN, of data or of a FIN.
+        /// Retransmission timeouts, of a SYN, of data or of a FIN, and SYN-ACKs sent again.
         #[field(unless_zero, own_ipfix = 140)]
         pub stalls: u32,
         /// Time between a retransmission timeout and the recovery from it; for a SYN, until the connection was established.
@@ -240,7 +240,7 @@ record! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct MptcpProfile {
         /// When the profile ends.
-        #[field(ipfix = 157)]
+        #[field(ipfix = 153)]
         pub time: Time,
         /// The connection as the application sees it; its source is this host.
         pub flow: FlowKey,
@@ -254,7 +254,7 @@ record! {
         #[field(bare, own_ipfix = 102)]
         pub reason: &'static str,
         /// When the profile starts: the end of the one before, or the attempt to connect.
-        #[field(absent, ipfix = 156)]
+        #[field(absent, ipfix = 152)]
         pub start_time: Time,
         /// How long the profile is.
         #[field(label = "after", own_ipfix = 103)]

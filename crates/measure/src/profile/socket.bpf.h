@@ -177,6 +177,12 @@ struct mptcp_sock {
 	struct mptcp_pm_data pm;
 };
 
+struct task_struct {
+	unsigned int flags;
+	struct task_struct *group_leader;
+	char comm[16];
+};
+
 struct seq_file;
 
 struct bpf_iter_meta {

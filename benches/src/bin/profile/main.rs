@@ -1,0 +1,132 @@
+//! What `fathom profile` costs: processor time of short connections and of bulk flows, memory, and whether it loses connections.
+
+mod bulk;
+mod complete;
+mod memory;
+mod overhead;
+mod processor;
+mod profiling;
+mod programs;
+mod report;
+mod short;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+use fathom_benches::summary::{Row, conclude};
+use fathom_lab::Namespace;
+
+use bulk::Bulk;
+use overhead::Plan;
+use profiling::Invocation;
+use short::{ShortConnections, Threads};
+
+/// Measure what `fathom profile` takes while this machine makes traffic with itself (needs root).
+///
+/// Short connections and bulk flows run without pause, windows with fathom and without take turns, and the processor time of a
+/// connection or byte is compared within each pair of windows. Memory is what grows with connections, completeness is counted in what
+/// fathom prints.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The fathom binary, built for release.
+    #[arg(long)]
+    fathom: PathBuf,
+    /// Where to put what it prints, until it is counted.
+    #[arg(long, default_value = "target/benches-data")]
+    out: PathBuf,
+    /// Only these; by default all.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Piece>,
+    /// Pairs of windows.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pairs: u32,
+    /// Length of a window, in milliseconds.
+    #[arg(long, default_value_t = 2_500, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    window: u64,
+    /// Seconds of connections that must all have their last profile.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Bulk flows.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    flows: u32,
+    /// Ends of established connections whose memory is measured; each connection has two of them on this host.
+    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(2..=50_000))]
+    ends: u32,
+    /// Append the rows of the summary table to this file.
+    #[arg(long)]
+    summary: Option<PathBuf>,
+    /// More options of `fathom profile`, behind `--`.
+    #[arg(last = true)]
+    options: Vec<String>,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Piece {
+    Short,
+    Bulk,
+    Memory,
+    Complete,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if let Some(why) = fathom_lab::obstacle() {
+        println!("skipped: {why}");
+        return Ok(());
+    }
+    std::fs::create_dir_all(&arguments.out)
+        .with_context(|| format!("cannot make the folder {}", arguments.out.display()))?;
+    let invocation = Invocation {
+        fathom: arguments.fathom.clone(),
+        options: arguments.options.clone(),
+        folder: arguments.out.clone(),
+    };
+    let mut rows = Vec::new();
+    for piece in Piece::value_variants() {
+        if arguments.only.is_empty() || arguments.only.contains(piece) {
+            rows.push(measure(*piece, &arguments, &invocation)?);
+        }
+    }
+    conclude(&rows, arguments.summary.as_deref())
+}
+
+fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyhow::Result<Row> {
+    if piece == Piece::Memory {
+        let ends = arguments.ends;
+        return Ok(report::memory(
+            &memory::measure(invocation, ends as usize)?,
+            ends,
+        ));
+    }
+    let namespace = Namespace::new("host")?;
+    // The one that every kernel has, and that sets no timers to pace what it sends.
+    namespace.set_congestion_control("reno")?;
+    let plan = Plan {
+        namespace: &namespace,
+        invocation,
+        pairs: arguments.pairs,
+        window: Duration::from_millis(arguments.window),
+    };
+    match piece {
+        Piece::Short => {
+            let traffic = ShortConnections::start(&namespace, Threads::One)?;
+            let overhead = overhead::measure(&traffic, &plan)?;
+            traffic.finish()?;
+            Ok(report::short(&overhead))
+        }
+        Piece::Bulk => {
+            let traffic = Bulk::start(&namespace, arguments.flows as usize)?;
+            let overhead = overhead::measure(&traffic, &plan)?;
+            traffic.finish()?;
+            Ok(report::bulk(&overhead, arguments.flows))
+        }
+        Piece::Memory | Piece::Complete => {
+            let length = Duration::from_secs(arguments.seconds);
+            let complete = complete::measure(&namespace, invocation, length)?;
+            Ok(report::complete(&complete))
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Sockets that exporters send to, all waited for together.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use anyhow::Context;
+use fathom_ipfix::{Collected, Collector, Frames, Session};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::socket::{setsockopt, sockopt};
+
+use crate::arguments::ListenAddress;
+use crate::failure::say;
+
+/// How often a wait ends to look for signals, in milliseconds.
+const LOOK_MS: u16 = 50;
+/// Datagrams that may wait in the kernel, in bytes; it may grant less.
+const DATAGRAM_QUEUE_BYTES: usize = 8 << 20;
+/// Connections at the same time; those that come then wait.
+const MOST_CONNECTIONS: usize = 256;
+/// Datagrams or reads of a socket before the others have their turn.
+const TURN: usize = 64;
+
+/// What takes the records.
+type Take<'a> = &'a mut dyn FnMut(Collected<'_>);
+
+/// The sockets.
+pub(super) struct Listeners {
+    datagrams: Vec<UdpSocket>,
+    /// For connections.
+    streams: Vec<TcpListener>,
+    connections: Vec<Connection>,
+    /// Connections so far.
+    accepted: u64,
+    buffer: Vec<u8>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    session: Session,
+    frames: Frames,
+}
+
+impl Listeners {
+    /// Listens at these addresses, and says so.
+    ///
+    /// # Errors
+    /// When one of them is taken, or not of this machine.
+    pub(super) fn open(addresses: &[ListenAddress]) -> anyhow::Result<Self> {
+        let mut listeners = Self {
+            datagrams: Vec::new(),
+            streams: Vec::new(),
+            connections: Vec::new(),
+            accepted: 0,
+            buffer: vec![0; 1 << 16],
+        };
+        for address in addresses {
+            match address {
+                ListenAddress::Udp(address) => {
+                    let socket = open_datagrams(*address)
+                        .with_context(|| format!("cannot listen at udp:{address}"))?;
+                    say!("listening at udp:{}", socket.local_addr()?);
+                    listeners.datagrams.push(socket);
+                }
+                ListenAddress::Tcp(address) => {
+                    let listener = open_connections(*address)
+                        .with_context(|| format!("cannot listen at tcp:{address}"))?;
+                    say!("listening at tcp:{}", listener.local_addr()?);
+                    listeners.streams.push(listener);
+                }
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// Waits a moment for messages, and reads those that came.
+    ///
+    /// # Errors
+    /// When the system refuses to wait.
+    pub(super) fn wait(&mut self, collector: &mut Collector, take: Take<'_>) -> anyhow::Result<()> {
+        self.poll().context("cannot wait for messages")?;
+        for socket in &self.datagrams {
+            read_datagrams(socket, &mut self.buffer, collector, take);
+        }
+        self.accept();
+        let buffer = &mut self.buffer;
+        self.connections.retain_mut(|connection| {
+            let goes_on = connection.read(buffer, collector, take);
+            if !goes_on {
+                let is_within_message = connection.frames.is_within_message();
+                collector.forget(connection.session, is_within_message);
+            }
+            goes_on
+        });
+        Ok(())
+    }
+
+    fn poll(&self) -> nix::Result<()> {
+        let datagrams = self.datagrams.iter().map(AsFd::as_fd);
+        let has_room = self.connections.len() < MOST_CONNECTIONS;
+        let streams = self.streams.iter().filter(|_| has_room).map(AsFd::as_fd);
+        let connections = self
+            .connections
+            .iter()
+            .map(|connection| connection.stream.as_fd());
+        let all = datagrams.chain(streams).chain(connections);
+        let mut waiting: Vec<_> = all
+            .map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        match poll(&mut waiting, LOOK_MS) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn accept(&mut self) {
+        for listener in &self.streams {
+            while self.connections.len() < MOST_CONNECTIONS {
+                let Ok((stream, exporter)) = listener.accept() else {
+                    break;
+                };
+                if stream.set_nonblocking(true).is_err() {
+                    continue;
+                }
+                self.accepted += 1;
+                self.connections.push(Connection {
+                    stream,
+                    session: Session {
+                        exporter,
+                        connection: self.accepted,
+                    },
+                    frames: Frames::default(),
+                });
+            }
+        }
+    }
+}
+
+fn open_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    setsockopt(&socket, sockopt::RcvBuf, &DATAGRAM_QUEUE_BYTES)?;
+    Ok(socket)
+}
+
+fn open_connections(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn read_datagrams(
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+    collector: &mut Collector,
+    take: Take<'_>,
+) {
+    for _ in 0..TURN {
+        // Nothing waits any more; or an error of an earlier answer, which concerns nobody here.
+        let Ok((length, exporter)) = socket.recv_from(buffer) else {
+            break;
+        };
+        let session = Session {
+            exporter,
+            connection: 0,
+        };
+        // Counted as malformed.
+        let _ = collector.messages(session, &buffer[..length], take);
+    }
+}
+
+impl Connection {
+    /// Reads what came; false when no more will.
+    fn read(&mut self, buffer: &mut [u8], collector: &mut Collector, take: Take<'_>) -> bool {
+        for _ in 0..TURN {
+            match self.stream.read(buffer) {
+                Ok(0) => return false,
+                Ok(length) => self.frames.push(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return false,
+            }
+            loop {
+                match self.frames.message() {
+                    Ok(Some(message)) => {
+                        // A message that cannot be read to its end is counted; where the next begins is known all the same.
+                        let _ = collector.messages(self.session, message, take);
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        say!(
+                            "{}: {error}; the connection is closed",
+                            self.session.exporter
+                        );
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,57 @@
+//! `fathom ipfix`: what exporters send, any exporter's.
+
+mod listen;
+mod print;
+
+use fathom_ipfix::{Collector, CollectorCounts, Limits};
+
+use crate::arguments::{DumpArguments, DumpFormat};
+use crate::failure::say;
+use crate::output::Output;
+use crate::signals::Signals;
+use listen::Listeners;
+
+/// Prints what arrives until the user has seen enough.
+///
+/// # Errors
+/// When an address cannot be listened at, or the output cannot be written.
+pub(crate) fn dump(arguments: &DumpArguments) -> anyhow::Result<()> {
+    let signals = Signals::listen(false)?;
+    let mut listeners = Listeners::open(&arguments.listen)?;
+    let mut output = Output::text()?;
+    let mut collector = Collector::new(Limits::default());
+    let mut line = String::new();
+    let mut written = Ok(());
+    while !signals.should_stop() && written.is_ok() {
+        listeners.wait(&mut collector, &mut |record| {
+            if record.is_options() && !arguments.options {
+                return;
+            }
+            line.clear();
+            match arguments.format {
+                DumpFormat::Text => print::text(&record, &mut line),
+                DumpFormat::Json => print::json(&record, &mut line),
+            }
+            output.put_text(&line);
+            if output.is_full() && written.is_ok() {
+                written = output.flush();
+            }
+        })?;
+        written = written.and_then(|()| output.flush());
+    }
+    say_totals(&collector.counts());
+    written
+}
+
+fn say_totals(counts: &CollectorCounts) {
+    say!(
+        "{} messages with {} records and {} about the exporters; {} records lost, {} sets without their template, {} messages malformed, {} templates refused",
+        counts.messages,
+        counts.records,
+        counts.options,
+        counts.lost_records,
+        counts.unknown_sets,
+        counts.malformed,
+        counts.refused_templates
+    );
+}

@@ -1,0 +1,349 @@
+//! The thread that sends what is spooled, so that measuring never waits for a collector.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use fathom_record::{Record, Time};
+
+use crate::connection::{Connection, Connector};
+use crate::{
+    Counters, Destination, Error, Exporter, ExporterCounts, ExporterSettings, Outgoing,
+    OutgoingQueue, Refresh, Transport,
+};
+
+/// The pause after the first failure; it doubles with each one that follows.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause between attempts to connect.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How messages are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderSettings {
+    /// When templates are sent again over UDP.
+    pub refresh: Refresh,
+    /// Bytes of messages that may wait while the collector is away; by default 16 MiB.
+    pub spool_bytes: usize,
+}
+
+impl Default for SenderSettings {
+    fn default() -> Self {
+        Self {
+            refresh: Refresh::default(),
+            spool_bytes: 16 << 20,
+        }
+    }
+}
+
+/// Sends messages to one collector from a thread of its own.
+#[derive(Debug)]
+pub struct Sender {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: OutgoingQueue,
+    /// When to end at the latest, once the end was asked for.
+    deadline: Option<Instant>,
+    has_ended: bool,
+    /// Why the collector is away, if it is.
+    trouble: Option<String>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole between any two statements: a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something changes, for `patience` at most.
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, patience: Duration) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, patience);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Sender {
+    /// Starts the thread, which connects by itself, again and again if it must.
+    ///
+    /// # Errors
+    /// [`Error::Certificates`], [`Error::Destination`] for a name that no certificate can be for, [`Error::Thread`].
+    pub fn start(destination: &Destination, settings: &SenderSettings) -> Result<Self, Error> {
+        let connector = Connector::new(destination)?;
+        let is_lossy = destination.transport == Transport::Udp;
+        let queue = OutgoingQueue::new(is_lossy.then_some(settings.refresh), settings.spool_bytes);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                queue,
+                deadline: None,
+                has_ended: false,
+                trouble: None,
+            }),
+            changed: Condvar::new(),
+        });
+        let for_thread = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("ipfix".to_owned());
+        let started = thread.spawn(move || run(&for_thread, &connector));
+        started.map_err(|source| Error::Thread {
+            destination: destination.to_string(),
+            source,
+        })?;
+        Ok(Self { shared })
+    }
+
+    /// Takes messages; returns at once.
+    pub fn push(&self, messages: impl Iterator<Item = Outgoing>) {
+        let mut messages = messages.peekable();
+        if messages.peek().is_none() {
+            return;
+        }
+        let mut state = self.shared.lock();
+        for message in messages {
+            state.queue.push(message);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.shared.lock().queue.counters()
+    }
+
+    /// Why messages wait, if the collector cannot be reached.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.lock().trouble.clone()
+    }
+
+    /// Sends what waits, for `patience` at most, and ends; what did not leave is counted as dropped.
+    pub fn close(self, patience: Duration) -> Counters {
+        let deadline = Instant::now() + patience;
+        let mut state = self.shared.lock();
+        state.deadline = Some(deadline);
+        self.shared.changed.notify_all();
+        while !state.has_ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // The thread may be waiting for the kernel; it ends by itself and finds nothing left to send.
+                state.queue.abandon();
+                break;
+            }
+            state = self.shared.wait(state, left);
+        }
+        state.queue.counters()
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.shared.lock().deadline.get_or_insert(Instant::now());
+        self.shared.changed.notify_all();
+    }
+}
+
+/// The clock of messages and of template refresh.
+fn now() -> Time {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let ns = since_epoch.unwrap_or_default().as_nanos();
+    Time(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+fn run(shared: &Shared, connector: &Connector) {
+    let mut connection = None;
+    let mut pause = FIRST_PAUSE;
+    while wait_for_work(shared) {
+        let open = match connection.take() {
+            Some(open) => Ok(open),
+            None => connect(shared, connector),
+        };
+        match open.and_then(|open| send_all(shared, open)) {
+            Ok(open) => {
+                connection = Some(open);
+                pause = FIRST_PAUSE;
+            }
+            Err(reason) => {
+                let mut state = shared.lock();
+                state.queue.failed();
+                state.trouble = Some(reason);
+                pause_before_retry(shared, state, pause);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+    if let Some(open) = connection {
+        open.close();
+    }
+    let mut state = shared.lock();
+    state.queue.abandon();
+    state.has_ended = true;
+    shared.changed.notify_all();
+}
+
+/// Waits until there is something to send; false when there is nothing more to come, or no time left.
+fn wait_for_work(shared: &Shared) -> bool {
+    let mut state = shared.lock();
+    loop {
+        let now = now();
+        let has_work = state.queue.next(now).is_some();
+        match state.deadline {
+            Some(deadline) => return has_work && Instant::now() < deadline,
+            None if has_work => return true,
+            None => {}
+        }
+        let due = state.queue.due();
+        let patience = due.map_or(LONGEST_PAUSE, |due| {
+            Duration::from_nanos(due.0.saturating_sub(now.0))
+        });
+        // At least a little, or a clock that stands still would keep a processor busy.
+        let patience = patience.clamp(Duration::from_millis(1), LONGEST_PAUSE);
+        state = shared.wait(state, patience);
+    }
+}
+
+fn connect(shared: &Shared, connector: &Connector) -> Result<Connection, String> {
+    let connection = connector.connect().map_err(|error| chain(&error))?;
+    shared.lock().queue.connected();
+    Ok(connection)
+}
+
+/// Sends until nothing waits, and gives the connection back; the reason if it is of no use any more.
+fn send_all(shared: &Shared, mut connection: Connection) -> Result<Connection, String> {
+    let mut message = Vec::new();
+    loop {
+        {
+            let mut state = shared.lock();
+            let is_late = state
+                .deadline
+                .is_some_and(|deadline| Instant::now() >= deadline);
+            match state.queue.next(now()) {
+                Some(next) if !is_late => message.clone_from(&next.bytes),
+                _ => return Ok(connection),
+            }
+        }
+        // Without the lock: whoever measures must not wait for the network.
+        let sent = connection.send(&message);
+        sent.map_err(|error| format!("send to the collector: {error}"))?;
+        let mut state = shared.lock();
+        state.trouble = None;
+        state.queue.sent(now());
+    }
+}
+
+/// Waits; not longer than until the deadline, once there is one.
+fn pause_before_retry(shared: &Shared, mut state: MutexGuard<'_, State>, pause: Duration) {
+    let until = Instant::now() + pause;
+    loop {
+        let until = state.deadline.map_or(until, |deadline| deadline.min(until));
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        state = shared.wait(state, left);
+    }
+}
+
+/// An error with its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Records to a collector: an [`Exporter`] and a [`Sender`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use fathom_ipfix::{Export, ExporterSettings, SenderSettings};
+/// # fn example(record: &dyn fathom_record::Record, now: fathom_record::Time) -> Result<(), fathom_ipfix::Error> {
+/// let destination = "ipfix+udp://127.0.0.1:4739".parse()?;
+/// let mut export = Export::open(&destination, ExporterSettings::default(), &SenderSettings::default())?;
+/// export.record(record, now);
+/// let counters = export.close(Duration::from_secs(2));
+/// assert_eq!(counters.dropped_records, 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Export {
+    destination: Destination,
+    exporter: Exporter,
+    sender: Sender,
+}
+
+impl Export {
+    /// Starts an export; messages get the length that the destination can take.
+    ///
+    /// # Errors
+    /// As [`Sender::start`].
+    pub fn open(
+        destination: &Destination,
+        settings: ExporterSettings,
+        sender: &SenderSettings,
+    ) -> Result<Self, Error> {
+        let settings = ExporterSettings {
+            message_bytes: destination.message_bytes(),
+            ..settings
+        };
+        Ok(Self {
+            destination: destination.clone(),
+            exporter: Exporter::new(&settings),
+            sender: Sender::start(destination, sender)?,
+        })
+    }
+
+    /// Where it goes.
+    pub fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// Takes a record; never waits.
+    pub fn record(&mut self, record: &dyn Record, now: Time) {
+        self.exporter.record(record, now);
+        self.sender.push(self.exporter.outgoing());
+    }
+
+    /// To be called when [`Export::due`], or now and then: sends what waited long enough.
+    pub fn tick(&mut self, now: Time) {
+        self.exporter.tick(now);
+        self.sender.push(self.exporter.outgoing());
+    }
+
+    /// When a record has waited long enough; `None` if none waits.
+    pub fn due(&self) -> Option<Time> {
+        self.exporter.due()
+    }
+
+    /// What happened to records before they were in messages.
+    pub fn records(&self) -> ExporterCounts {
+        self.exporter.counts()
+    }
+
+    /// What happened to messages.
+    pub fn counters(&self) -> Counters {
+        self.sender.counters()
+    }
+
+    /// Why messages wait, if the collector cannot be reached.
+    pub fn trouble(&self) -> Option<String> {
+        self.sender.trouble()
+    }
+
+    /// Sends everything, for `patience` at most.
+    pub fn close(mut self, patience: Duration) -> Counters {
+        self.exporter.flush();
+        self.sender.push(self.exporter.outgoing());
+        self.sender.close(patience)
+    }
+}

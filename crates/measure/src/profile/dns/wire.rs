@@ -1,0 +1,128 @@
+//! DNS messages of this host's sockets: the programs attached, and what they say read.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::Duration;
+
+use super::exchanges::Exchanges;
+use super::programs::Programs;
+use crate::live::{bytes_of, monotonic_ns, wall_clock_offset};
+use crate::native::{self, dns_config};
+use crate::profile::connections::Report;
+use crate::{Error, Selection};
+
+/// The compiled programs.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dns_wire.bpf.o"));
+
+/// DNS exchanges while they are measured.
+pub(super) struct Wire {
+    programs: Programs,
+    exchanges: Exchanges,
+}
+
+impl Wire {
+    /// Loads without attaching: does this kernel take the programs?
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel refuses.
+    pub(super) fn load(
+        group: (u64, u32),
+        selection: &Selection,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let configuration = dns_config {
+            cgroup: group.0,
+            cgroup_level: group.1,
+            padding: 0,
+        };
+        let programs = Programs::load(
+            OBJECT,
+            &[
+                (".rodata.dns_config", bytes_of(&configuration)),
+                (".rodata.selection", bytes_of(&selection.to_native()?)),
+            ],
+            "dns_events",
+        )?;
+        Ok(Self {
+            programs,
+            exchanges: Exchanges::new(timeout),
+        })
+    }
+
+    /// Attaches to all sockets below the control group at `root`, beside what others have attached there.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the kernel refuses.
+    pub(super) fn attach(&mut self, root: &Path) -> Result<(), Error> {
+        let folder = File::open(root)
+            .map_err(|error| Error::kernel(format!("open {}", root.display()), error))?;
+        let failed = |name: &str, error| Error::kernel(format!("attach {name}"), error);
+        let mut links = Vec::new();
+        // Answers first: an exchange must not begin that cannot end.
+        for name in ["dns_ingress", "dns_egress"] {
+            let program = self.programs.program(name)?;
+            let link = program.attach_cgroup(folder.as_raw_fd());
+            links.push(link.map_err(|error| failed(name, error))?);
+        }
+        let errors = self.programs.program("dns_error")?.attach();
+        links.push(errors.map_err(|error| failed("dns_error", error))?);
+        self.programs.links = links;
+        Ok(())
+    }
+
+    /// Reports the exchanges that have ended.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring or the counters cannot be read.
+    pub(super) fn poll(&mut self, report: Report<'_>) -> Result<(), Error> {
+        // Before the messages are read: one that is lost afterwards was not waited for.
+        let now_ns = monotonic_ns();
+        self.read(report)?;
+        let lost = self.count(native::DNS_COUNT_EVENTS_LOST)?;
+        self.exchanges.look_back(now_ns, lost, report);
+        Ok(())
+    }
+
+    /// Reports all exchanges, also those that have not ended.
+    ///
+    /// # Errors
+    /// As [`Wire::poll`].
+    pub(super) fn finish(&mut self, report: Report<'_>) -> Result<(), Error> {
+        self.programs.links.clear();
+        self.poll(report)?;
+        self.exchanges.finish(monotonic_ns(), report);
+        Ok(())
+    }
+
+    /// What went wrong since the start, by name.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the counters cannot be read.
+    pub(super) fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        let mut counts = vec![
+            (
+                "DNS queries not followed: too many wait for their answer",
+                self.exchanges.refused,
+            ),
+            (
+                "DNS answers that nothing waited for: late, repeated, or to a query before the start",
+                self.exchanges.unmatched,
+            ),
+        ];
+        for (index, name) in (0_u32..).zip(native::dns_counter_names()) {
+            counts.push((name, self.count(index)?));
+        }
+        Ok(counts)
+    }
+
+    fn count(&self, index: u32) -> Result<u64, Error> {
+        self.programs.counter("dns_counters", index)
+    }
+
+    fn read(&mut self, report: Report<'_>) -> Result<(), Error> {
+        let exchanges = &mut self.exchanges;
+        self.programs
+            .read(|events| exchanges.read(events, wall_clock_offset(), report))
+    }
+}

@@ -1,0 +1,455 @@
+//! How connections end: in order, by a reset, by silence, or before they begin.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use fathom_lab::{PacketKind, Rule, Topology};
+use fathom_tests::{Prediction, Profile, check};
+use nix::libc;
+use nix::sys::socket::{setsockopt, sockopt};
+use serde_json::Value;
+
+use crate::stage::{
+    Family, MILLISECOND, PATIENCE, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, about, listen,
+    profiles_of, timed,
+};
+
+// The ports of the cases.
+const RESET_BY_CLIENT: u16 = 5100;
+const RESET_BY_SERVER: u16 = 5102;
+const REFUSED: u16 = 5104;
+const UNREACHABLE: u16 = 5106;
+const SILENT: u16 = 5108;
+const GIVEN_UP: u16 = 5110;
+const FALLEN_SILENT: u16 = 5112;
+const HALF_CLOSED: u16 = 5114;
+const CLOSED_AT_ONCE: u16 = 5116;
+const NOT_KEPT_ALIVE: u16 = 5118;
+const NOT_ACCEPTED: u16 = 5120;
+
+type Script = fn(&Topology, SocketAddr);
+const SCRIPTS: [(u16, Script); 11] = [
+    (RESET_BY_CLIENT, reset_by_client),
+    (RESET_BY_SERVER, reset_by_server),
+    (REFUSED, be_refused),
+    (UNREACHABLE, reach_nowhere),
+    (SILENT, meet_silence),
+    (GIVEN_UP, give_up),
+    (FALLEN_SILENT, fall_silent),
+    (HALF_CLOSED, close_half),
+    (CLOSED_AT_ONCE, close_at_once),
+    (NOT_KEPT_ALIVE, keep_alive),
+    (NOT_ACCEPTED, accept_not),
+];
+
+/// How long the client of [`GIVEN_UP`] waits.
+const HASTE: Duration = Duration::from_millis(300);
+/// Networks that the router has no route to.
+const NOWHERE: [IpAddr; 2] = [
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 9, 9)),
+    IpAddr::V6(std::net::Ipv6Addr::new(0xfd77, 9, 0, 0, 0, 0, 0, 9)),
+];
+
+/// What was printed of all cases: of a port, at the client and at the server.
+struct Run(Vec<(u16, Vec<Profile>, Vec<Profile>)>);
+
+impl Run {
+    fn check(&self, case: u16, client: &[Prediction], server: &[Prediction]) {
+        for family in Family::BOTH {
+            let port = family.port(case);
+            let (_, at_client, at_server) = self.0.iter().find(|run| run.0 == port).unwrap();
+            check(&format!("{family:?} client"), at_client, client);
+            check(&format!("{family:?} server"), at_server, server);
+        }
+    }
+}
+
+/// All cases at once, driven by the first test that asks; `None` where it cannot be.
+fn run() -> Option<&'static Run> {
+    static RUN: OnceLock<Option<Run>> = OnceLock::new();
+    RUN.get_or_init(drive).as_ref()
+}
+
+fn drive() -> Option<Run> {
+    let mut forward = Vec::new();
+    for family in Family::BOTH {
+        let from = |number, kind, case| {
+            let rule = Rule::nth(number, kind).times(u64::from(u32::MAX));
+            rule.on_port(family.port(case))
+        };
+        forward.extend([
+            from(1, PacketKind::Syn, SILENT),
+            from(1, PacketKind::Syn, GIVEN_UP),
+            from(2, PacketKind::Data, FALLEN_SILENT),
+            // Behind the acknowledgements of the SYN-ACK and of the answer.
+            from(3, PacketKind::Ack, NOT_KEPT_ALIVE),
+        ]);
+    }
+    let stage = Stage::build(forward, Vec::new())?;
+    for key in ["tcp_syn_retries", "tcp_retries2"] {
+        let key = format!("net/ipv4/{key}");
+        stage.lab.client.set(&key, "1").unwrap();
+    }
+    std::thread::scope(|scope| {
+        for (case, script) in SCRIPTS {
+            for family in Family::BOTH {
+                let address = SocketAddr::from((family.server(), family.port(case)));
+                let lab = &stage.lab;
+                scope.spawn(move || script(lab, address));
+            }
+        }
+    });
+    let mut profiles = Vec::new();
+    for family in Family::BOTH {
+        for (case, _) in SCRIPTS {
+            let port = family.port(case);
+            let client = stage.profiles(&stage.lab.client, port);
+            let has_server = client.len() > 1;
+            let server = if has_server {
+                stage.profiles(&stage.lab.server, port)
+            } else {
+                Vec::new()
+            };
+            profiles.push((port, client, server));
+        }
+    }
+    let all = stage.fathom.finish().unwrap().profiles();
+    for (port, client, server) in &profiles {
+        for (host, known) in [(&stage.lab.client, client), (&stage.lab.server, server)] {
+            assert_eq!(
+                profiles_of(&all, host, *port).len(),
+                known.len(),
+                "port {port}"
+            );
+        }
+    }
+    Some(Run(profiles))
+}
+
+/// The error of connecting from the client.
+fn connect(lab: &Topology, address: SocketAddr) -> ErrorKind {
+    let connect = || TcpStream::connect_timeout(&address, PATIENCE);
+    lab.client.enter(connect).unwrap().unwrap_err().kind()
+}
+
+/// Both ends established, at the client and the server.
+fn established() -> Prediction {
+    Prediction::new("NEW", "ESTABLISHED", "established")
+        .with("packets_acknowledged", 1)
+        .within("establishment_ns", about(ROUND_TRIP))
+}
+
+/// The client has sent a segment and got the answer, a byte.
+fn at_client(end_state: &'static str, reason: &'static str) -> Prediction {
+    Prediction::new("ESTABLISHED", end_state, reason)
+        .with("bytes_sent", SEGMENT)
+        .with("packets_sent", 1)
+        .with("bytes_acknowledged", SEGMENT)
+        .with("packets_acknowledged", 1)
+        .with("bytes_received", 1)
+        .with("packets_received", 1)
+}
+
+/// The same at the server, once the client has acknowledged the byte.
+fn at_server(end_state: &'static str, reason: &'static str) -> Prediction {
+    Prediction::new("ESTABLISHED", end_state, reason)
+        .with("bytes_sent", 1)
+        .with("packets_sent", 1)
+        .with("bytes_acknowledged", 1)
+        .with("packets_acknowledged", 1)
+        .with("bytes_received", SEGMENT)
+        .with("packets_received", 1)
+}
+
+/// To close a socket that does not linger resets the connection.
+fn reset(stream: TcpStream) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    setsockopt(&stream, sockopt::Linger, &linger).unwrap();
+}
+
+fn reset_by_client(lab: &Topology, address: SocketAddr) {
+    let mut pair = Pair::open(lab, address);
+    pair.upload(1);
+    reset(pair.client);
+    assert_eq!(
+        pair.server.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::ConnectionReset
+    );
+}
+
+#[test]
+fn reset_from_the_client() {
+    let Some(run) = run() else { return };
+    run.check(
+        RESET_BY_CLIENT,
+        &[established(), at_client("BROKEN", "reset by this host")],
+        &[established(), at_server("BROKEN", "reset by the peer")],
+    );
+}
+
+fn reset_by_server(lab: &Topology, address: SocketAddr) {
+    let mut pair = Pair::open(lab, address);
+    pair.upload(1);
+    reset(pair.server);
+    assert_eq!(
+        pair.client.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::ConnectionReset
+    );
+}
+
+/// The server resets the connection as soon as the client has the answer, whose acknowledgement is still on the way.
+#[test]
+fn reset_from_the_server() {
+    let Some(run) = run() else { return };
+    let server = at_server("BROKEN", "reset by this host")
+        .with("bytes_acknowledged", 0)
+        .with("packets_acknowledged", 0);
+    run.check(
+        RESET_BY_SERVER,
+        &[established(), at_client("BROKEN", "reset by the peer")],
+        &[established(), server],
+    );
+}
+
+fn be_refused(lab: &Topology, address: SocketAddr) {
+    assert_eq!(connect(lab, address), ErrorKind::ConnectionRefused);
+}
+
+/// Nobody listens: a reset comes back after a round trip. The server has no socket that could have a profile.
+#[test]
+fn refused() {
+    let Some(run) = run() else { return };
+    let client = Prediction::new("NEW", "BROKEN", "refused")
+        .within("duration_ns", about(ROUND_TRIP))
+        .with("establishment_ns", Value::Null);
+    run.check(REFUSED, &[client], &[]);
+}
+
+fn reach_nowhere(lab: &Topology, address: SocketAddr) {
+    let nowhere = NOWHERE[usize::from(address.is_ipv6())];
+    let error = connect(lab, SocketAddr::new(nowhere, address.port()));
+    assert_eq!(error, ErrorKind::NetworkUnreachable);
+}
+
+/// The router has no route and says so (ICMP, RFC 792 and 4443), a round trip of the first link later.
+#[test]
+fn unreachable_by_the_router() {
+    let Some(run) = run() else { return };
+    let client = Prediction::new("NEW", "UNREACHABLE", "network unreachable")
+        .within("duration_ns", about(10 * MILLISECOND))
+        .with("establishment_ns", Value::Null);
+    run.check(UNREACHABLE, &[client], &[]);
+}
+
+fn meet_silence(lab: &Topology, address: SocketAddr) {
+    assert_eq!(connect(lab, address), ErrorKind::TimedOut);
+}
+
+/// No SYN arrives. The one retry that the client may make (net.ipv4.tcp_syn_retries) stands for three seconds, one and twice that; as the first timeouts of
+/// a SYN do not double, two copies go in that time, after one second and after two, and the third timeout is the end.
+#[test]
+fn black_hole_at_the_start() {
+    let Some(run) = run() else { return };
+    let client = Prediction::new("NEW", "UNREACHABLE", "timeout")
+        .with("packets_lost", 2)
+        .with("packets_retransmitted", 2)
+        .with("stalls", 2)
+        .within("duration_ns", timed(3 * SECOND))
+        .within("stalled_ns", timed(2 * SECOND))
+        .with("establishment_ns", Value::Null);
+    run.check(SILENT, &[client], &[]);
+}
+
+fn give_up(lab: &Topology, address: SocketAddr) {
+    let connect = || TcpStream::connect_timeout(&address, HASTE);
+    let error = lab.client.enter(connect).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+}
+
+/// The application closes its socket before there is an answer.
+#[test]
+fn given_up() {
+    let Some(run) = run() else { return };
+    let client = Prediction::new("NEW", "BROKEN", "given up by this host")
+        .within("duration_ns", about(HASTE))
+        .with("establishment_ns", Value::Null);
+    run.check(GIVEN_UP, &[client], &[]);
+}
+
+fn fall_silent(lab: &Topology, address: SocketAddr) {
+    let mut pair = Pair::open(lab, address);
+    pair.upload(1);
+    pair.client.write_all(&[3; SEGMENT]).unwrap();
+    assert_eq!(
+        pair.client.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::TimedOut
+    );
+}
+
+/// Data is lost from the second segment on. It goes again after 240 ms and after 480 ms more. At the third timeout, 960 ms later, 1440 ms have passed since
+/// it first went again, more than the 600 ms that the one retry of the client stands for (net.ipv4.tcp_retries2: of 200 ms and twice that). The server hears
+/// nothing of all that; the FIN of its application meets a host without a connection.
+#[test]
+fn black_hole_in_the_middle() {
+    let Some(run) = run() else { return };
+    let lossy = at_client("UPDATE", "lossy")
+        .with("bytes_sent", 2 * SEGMENT)
+        .with("packets_sent", 2)
+        .with("packets_lost", 1);
+    let dead = Prediction::new("UPDATE", "UNREACHABLE", "timeout")
+        .with("bytes_sent", 2 * SEGMENT)
+        .with("packets_sent", 2)
+        .with("bytes_retransmitted", 2 * SEGMENT)
+        .with("packets_retransmitted", 2)
+        .with("packets_lost", 1)
+        .with("stalls", 2)
+        .within("duration_ns", timed(1440 * MILLISECOND))
+        .within("stalled_ns", timed(1440 * MILLISECOND));
+    run.check(
+        FALLEN_SILENT,
+        &[established(), lossy, dead],
+        &[established(), at_server("BROKEN", "reset by the peer")],
+    );
+}
+
+fn close_half(lab: &Topology, address: SocketAddr) {
+    let mut pair = Pair::open(lab, address);
+    pair.upload(1);
+    pair.client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(pair.server.read(&mut [0]).unwrap(), 0);
+    let mut bytes = vec![4; 5 * SEGMENT];
+    pair.server.write_all(&bytes).unwrap();
+    pair.client.read_exact(&mut bytes).unwrap();
+    drop(pair.server);
+    assert_eq!(pair.client.read(&mut [0]).unwrap(), 0);
+}
+
+/// The client's FIN does not keep the server from sending five segments more.
+#[test]
+fn half_close() {
+    let Some(run) = run() else { return };
+    let client = at_client("FINISHED", "FIN")
+        .with("packets_acknowledged", 2)
+        .with("bytes_received", 1 + 5 * SEGMENT)
+        .with("packets_received", 6);
+    let server = at_server("FINISHED", "FIN")
+        .with("bytes_sent", 1 + 5 * SEGMENT)
+        .with("packets_sent", 6)
+        .with("bytes_acknowledged", 1 + 5 * SEGMENT)
+        .with("packets_acknowledged", 7);
+    run.check(
+        HALF_CLOSED,
+        &[established(), client],
+        &[established(), server],
+    );
+}
+
+fn close_at_once(lab: &Topology, address: SocketAddr) {
+    let mut pair = Pair::open(lab, address);
+    pair.upload(1);
+    for stream in [&pair.client, &pair.server] {
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    for stream in [&mut pair.client, &mut pair.server] {
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+/// Both FINs are on the way at a time, and each is acknowledged.
+#[test]
+fn simultaneous_close() {
+    let Some(run) = run() else { return };
+    run.check(
+        CLOSED_AT_ONCE,
+        &[
+            established(),
+            at_client("FINISHED", "FIN").with("packets_acknowledged", 2),
+        ],
+        &[
+            established(),
+            at_server("FINISHED", "FIN").with("packets_acknowledged", 2),
+        ],
+    );
+}
+
+fn keep_alive(lab: &Topology, address: SocketAddr) {
+    let mut pair = Pair::open(lab, address);
+    setsockopt(&pair.client, sockopt::TcpKeepIdle, &1).unwrap();
+    setsockopt(&pair.client, sockopt::TcpKeepInterval, &1).unwrap();
+    setsockopt(&pair.client, sockopt::TcpKeepCount, &1).unwrap();
+    setsockopt(&pair.client, sockopt::KeepAlive, &true).unwrap();
+    pair.upload(1);
+    assert_eq!(
+        pair.client.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::TimedOut
+    );
+}
+
+/// After a second of silence the client asks whether the server is still there, which is lost, and after another gives up, with a reset.
+#[test]
+fn not_kept_alive() {
+    let Some(run) = run() else { return };
+    let client = at_client("UNREACHABLE", "timeout")
+        .with("unanswered_probes", 1)
+        .within("duration_ns", timed(2 * SECOND + ROUND_TRIP));
+    run.check(
+        NOT_KEPT_ALIVE,
+        &[established(), client],
+        &[established(), at_server("BROKEN", "reset by the peer")],
+    );
+}
+
+fn accept_not(lab: &Topology, address: SocketAddr) {
+    let listener: TcpListener = listen(&lab.server, address);
+    let connect = || TcpStream::connect_timeout(&address, PATIENCE);
+    let mut client = lab.client.enter(connect).unwrap().unwrap();
+    client.write_all(&[5; SEGMENT]).unwrap();
+    // The handshake's last packet went before the segment, and the reset will come for both.
+    fathom_lab::wait_until(PATIENCE, "the segment to be acknowledged", || {
+        unacknowledged(&client) == 0
+    })
+    .unwrap();
+    drop(listener);
+    assert_eq!(
+        client.read(&mut [0]).unwrap_err().kind(),
+        ErrorKind::ConnectionReset
+    );
+}
+
+/// Bytes in the send queue.
+fn unacknowledged(stream: &TcpStream) -> i32 {
+    let mut bytes = 0_i32;
+    #[expect(unsafe_code, reason = "std has no call for it")]
+    // SAFETY: the kernel writes one integer, which outlives the call.
+    let status = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    assert_eq!(status, 0);
+    bytes
+}
+
+/// The application of the server goes without having accepted: its kernel resets what waits. No process has had the connection.
+#[test]
+fn not_accepted() {
+    let Some(run) = run() else { return };
+    let client = Prediction::new("ESTABLISHED", "BROKEN", "reset by the peer")
+        .with("bytes_sent", SEGMENT)
+        .with("packets_sent", 1)
+        .with("bytes_acknowledged", SEGMENT)
+        .with("packets_acknowledged", 1);
+    let server = Prediction::new("ESTABLISHED", "BROKEN", "reset by this host")
+        .with("bytes_received", SEGMENT)
+        .with("packets_received", 1)
+        .with("pid", Value::Null)
+        .with("process", Value::Null)
+        .with("accept_queue_ns", Value::Null);
+    run.check(
+        NOT_ACCEPTED,
+        &[established(), client],
+        &[established(), server],
+    );
+}

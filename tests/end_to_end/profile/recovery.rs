@@ -1,0 +1,367 @@
+//! Packets that are lost, late, doubled or damaged, and how the connection gets over it.
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use fathom_lab::{PacketKind, Rule};
+use fathom_tests::{Prediction, Profile, check};
+use serde_json::Value;
+
+use crate::stage::{Family, MILLISECOND, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, about, timed};
+
+// The ports of the cases.
+const CALM: u16 = 5000;
+const LOST_SYN: u16 = 5002;
+const LOST_SYN_ACK: u16 = 5004;
+const ONE_TIMEOUT: u16 = 5006;
+const THREE_TIMEOUTS: u16 = 5008;
+const FAST_RECOVERY: u16 = 5010;
+const REORDERED: u16 = 5012;
+const REORDERED_FAR: u16 = 5014;
+const DUPLICATED: u16 = 5016;
+const CORRUPTED: u16 = 5018;
+const CASES: [u16; 10] = [
+    CALM,
+    LOST_SYN,
+    LOST_SYN_ACK,
+    ONE_TIMEOUT,
+    THREE_TIMEOUTS,
+    FAST_RECOVERY,
+    REORDERED,
+    REORDERED_FAR,
+    DUPLICATED,
+    CORRUPTED,
+];
+
+/// Segments of an upload: the initial congestion window, so that all are on the way before the first is acknowledged.
+const SEGMENTS: usize = 10;
+/// Timers start from the first round trip, that of the handshake: 40 ms smoothed, and its deviation counts as 200 ms at least.
+const TIMEOUT: Duration = Duration::from_millis(240);
+
+/// What was printed of all cases: of a port, at the client and at the server.
+struct Run(Vec<(u16, Vec<Profile>, Vec<Profile>)>);
+
+impl Run {
+    /// Holds the profiles of a case, over both families, against what was predicted.
+    fn check(&self, case: u16, client: &[Prediction], server: &[Prediction]) {
+        for family in Family::BOTH {
+            let port = family.port(case);
+            let (_, at_client, at_server) = self.0.iter().find(|run| run.0 == port).unwrap();
+            check(&format!("{family:?} client"), at_client, client);
+            check(&format!("{family:?} server"), at_server, server);
+        }
+    }
+}
+
+/// All cases at once, driven by the first test that asks; `None` where it cannot be.
+fn run() -> Option<&'static Run> {
+    static RUN: OnceLock<Option<Run>> = OnceLock::new();
+    RUN.get_or_init(drive).as_ref()
+}
+
+fn drive() -> Option<Run> {
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    for family in Family::BOTH {
+        let nth = |number, kind, case| Rule::nth(number, kind).on_port(family.port(case));
+        let data = |number, case| nth(number, PacketKind::Data, case);
+        forward.extend([
+            nth(1, PacketKind::Syn, LOST_SYN),
+            nth(2, PacketKind::Syn, LOST_SYN_ACK),
+            data(11, ONE_TIMEOUT),
+            data(11, THREE_TIMEOUTS).times(3),
+            data(3, FAST_RECOVERY),
+            data(8, REORDERED).delay(5 * MILLISECOND),
+            data(3, REORDERED_FAR).delay(10 * MILLISECOND),
+            data(3, DUPLICATED).duplicate(),
+            data(3, CORRUPTED).corrupt(),
+        ]);
+        backward.push(nth(1, PacketKind::SynAck, LOST_SYN_ACK));
+    }
+    let stage = Stage::build(forward, backward)?;
+    std::thread::scope(|scope| {
+        for case in CASES {
+            for family in Family::BOTH {
+                let address = SocketAddr::from((family.server(), family.port(case)));
+                let lab = &stage.lab;
+                scope.spawn(move || {
+                    let mut pair = Pair::open(lab, address);
+                    pair.upload(SEGMENTS);
+                    if matches!(case, ONE_TIMEOUT | THREE_TIMEOUTS) {
+                        pair.upload(1);
+                    }
+                    pair.close();
+                });
+            }
+        }
+    });
+    let mut profiles = Vec::new();
+    for family in Family::BOTH {
+        for port in CASES.map(|case| family.port(case)) {
+            let [client, server] =
+                [&stage.lab.client, &stage.lab.server].map(|host| stage.profiles(host, port));
+            profiles.push((port, client, server));
+        }
+    }
+    stage.fathom.finish().unwrap();
+    Some(Run(profiles))
+}
+
+/// A handshake without incidents, at either end: a SYN, or SYN-ACK, acknowledged a round trip later.
+fn established() -> Prediction {
+    handshake().within("establishment_ns", about(ROUND_TRIP))
+}
+
+fn handshake() -> Prediction {
+    Prediction::new("NEW", "ESTABLISHED", "established")
+        .with("packets_acknowledged", 1)
+        .within("duration_ns", about(ROUND_TRIP))
+        .within("srtt_ns", about(ROUND_TRIP))
+        .within("min_rtt_ns", about(ROUND_TRIP))
+        .within("stalled_ns", about(Duration::ZERO))
+}
+
+/// The end of a client's connection that had sent the whole upload since it was established: its bytes, the server's one, and a FIN.
+fn uploaded() -> Prediction {
+    Prediction::new("ESTABLISHED", "FINISHED", "FIN")
+        .with("bytes_sent", SEGMENTS * SEGMENT)
+        .with("packets_sent", SEGMENTS)
+        .with("bytes_acknowledged", SEGMENTS * SEGMENT)
+        .with("packets_acknowledged", SEGMENTS + 1)
+        .with("bytes_received", 1)
+        .with("packets_received", 1)
+}
+
+/// The same at the server.
+fn downloaded() -> Prediction {
+    Prediction::new("ESTABLISHED", "FINISHED", "FIN")
+        .with("bytes_sent", 1)
+        .with("packets_sent", 1)
+        .with("bytes_acknowledged", 1)
+        .with("packets_acknowledged", 2)
+        .with("bytes_received", SEGMENTS * SEGMENT)
+        .with("packets_received", SEGMENTS)
+}
+
+#[test]
+fn calm() {
+    let Some(run) = run() else { return };
+    run.check(
+        CALM,
+        &[established(), uploaded()],
+        &[established(), downloaded()],
+    );
+}
+
+/// The first SYN is lost; the second goes after the initial timeout of a second (RFC 6298, 2.1) and is answered at once. The server sees the second only.
+#[test]
+fn lost_syn() {
+    let Some(run) = run() else { return };
+    let client = established()
+        .with("packets_lost", 1)
+        .with("packets_retransmitted", 1)
+        .with("stalls", 1)
+        .within("duration_ns", timed(SECOND + ROUND_TRIP))
+        .within("establishment_ns", timed(SECOND + ROUND_TRIP))
+        .within("stalled_ns", about(ROUND_TRIP));
+    run.check(
+        LOST_SYN,
+        &[client, uploaded()],
+        &[established(), downloaded()],
+    );
+}
+
+/// The SYN-ACK is lost, and the second SYN, which would call for another one. Client and server send again after a second each, the server half a
+/// round trip later; its SYN-ACK establishes the connection at the client a second and a round trip after the first SYN, whose timestamp it still
+/// echoes. How long the client is stalled depends on how late either timer is. The server's socket comes to be with the handshake's last packet and
+/// knows when its last SYN-ACK went, but not the first: its profile starts there and has no establishment time.
+#[test]
+fn lost_syn_ack() {
+    let Some(run) = run() else { return };
+    let late = || timed(SECOND + ROUND_TRIP);
+    let client = established()
+        .with("packets_lost", 1)
+        .with("packets_retransmitted", 1)
+        .with("stalls", 1)
+        .within("duration_ns", late())
+        .within("establishment_ns", late())
+        .within("srtt_ns", late())
+        .within("min_rtt_ns", late())
+        .within("stalled_ns", Duration::ZERO..=ROUND_TRIP + SECOND / 8);
+    let server = handshake()
+        .with("packets_retransmitted", 1)
+        .with("syn_ack_retransmitted", 1)
+        .with("stalls", 1)
+        .with("establishment_ns", Value::Null);
+    run.check(LOST_SYN_ACK, &[client, uploaded()], &[server, downloaded()]);
+}
+
+/// After the upload one more segment, which nothing follows, is lost `timeouts` times. The timer doubles each time; the last copy is acknowledged a
+/// round trip later, and with it everything that was outstanding. The first timeout ends a profile before anything is sent again, so that what
+/// happens until the recovery is all in the next.
+fn timeouts(run: &Run, case: u16, timeouts: u32) {
+    let copies = u64::from(timeouts);
+    let segment = SEGMENT as u64;
+    let stalled = TIMEOUT * ((1 << timeouts) - 2) + ROUND_TRIP;
+    let client = [
+        established(),
+        uploaded_and_stalled(),
+        Prediction::new("UPDATE", "UPDATE", "recovered")
+            .with("bytes_sent", copies * segment)
+            .with("packets_sent", copies)
+            .with("bytes_retransmitted", copies * segment)
+            .with("packets_retransmitted", copies)
+            // The first time it was marked as lost belongs to the profile before.
+            .with("packets_lost", copies - 1)
+            .with("bytes_acknowledged", segment)
+            .with("packets_acknowledged", 1)
+            .with("stalls", timeouts)
+            .within("duration_ns", timed(stalled))
+            .within("stalled_ns", timed(stalled)),
+        Prediction::new("UPDATE", "FINISHED", "FIN")
+            .with("packets_acknowledged", 1)
+            .with("bytes_received", 1)
+            .with("packets_received", 1)
+            .within("stalled_ns", about(Duration::ZERO)),
+    ];
+    let server = downloaded()
+        .with("bytes_sent", 2)
+        .with("packets_sent", 2)
+        .with("bytes_acknowledged", 2)
+        .with("packets_acknowledged", 3)
+        .with("bytes_received", (SEGMENTS + 1) * SEGMENT)
+        .with("packets_received", SEGMENTS + 1);
+    run.check(case, &client, &[established(), server]);
+}
+
+/// The upload is over, one more segment is out and marked as lost.
+fn uploaded_and_stalled() -> Prediction {
+    Prediction::new("ESTABLISHED", "UPDATE", "lossy")
+        .with("bytes_sent", (SEGMENTS + 1) * SEGMENT)
+        .with("packets_sent", SEGMENTS + 1)
+        .with("bytes_acknowledged", SEGMENTS * SEGMENT)
+        .with("packets_acknowledged", SEGMENTS)
+        .with("bytes_received", 1)
+        .with("packets_received", 1)
+        .with("packets_lost", 1)
+        .within("stalled_ns", about(Duration::ZERO))
+}
+
+/// The example of COP2, section 2: four profiles.
+#[test]
+fn tail_loss_with_one_timeout() {
+    let Some(run) = run() else { return };
+    timeouts(run, ONE_TIMEOUT, 1);
+}
+
+#[test]
+fn tail_loss_with_three_timeouts() {
+    let Some(run) = run() else { return };
+    timeouts(run, THREE_TIMEOUTS, 3);
+}
+
+/// The third of ten segments is lost. The seven behind it come out of order, 1000 to 7000 bytes too early: in the mean 4000, with the variance of seven
+/// numbers in a row, (7² - 1) / 12, times 1000². The third selective acknowledgement has it sent again (RFC 8985), long before a timeout.
+fn out_of_order(prediction: Prediction) -> Prediction {
+    prediction
+        .with("out_of_order_packets", 7)
+        .with("out_of_order_bytes", 7 * SEGMENT)
+        .with("out_of_order_distance_mean_bytes", 4000.0)
+        .with("out_of_order_distance_variance", 4e6)
+        .with("out_of_order_distance_max_bytes", 7000)
+}
+
+/// One segment more than the upload was sent.
+fn uploaded_and_one_again() -> Prediction {
+    uploaded()
+        .with("bytes_sent", (SEGMENTS + 1) * SEGMENT)
+        .with("packets_sent", SEGMENTS + 1)
+        .with("bytes_retransmitted", SEGMENT)
+        .with("packets_retransmitted", 1)
+        .with("packets_lost", 1)
+}
+
+#[test]
+fn fast_recovery() {
+    let Some(run) = run() else { return };
+    run.check(
+        FAST_RECOVERY,
+        &[established(), uploaded_and_one_again()],
+        &[established(), out_of_order(downloaded())],
+    );
+}
+
+/// To the connection a damaged segment is a lost one, but for the count of packets, which comes before the checksum.
+#[test]
+fn corruption() {
+    let Some(run) = run() else { return };
+    run.check(
+        CORRUPTED,
+        &[established(), uploaded_and_one_again()],
+        &[
+            established(),
+            out_of_order(downloaded())
+                .with("packets_received", SEGMENTS + 1)
+                .with("checksum_errors", 1),
+        ],
+    );
+}
+
+/// The eighth of ten segments comes 5 ms late, after the two behind it. That is less than the quarter of a round trip that the sender waits when it has
+/// but two selective acknowledgements (RFC 8985, 6.2), so it sends nothing again; then it sees that a segment it had not sent again was late.
+#[test]
+fn reordering() {
+    let Some(run) = run() else { return };
+    run.check(
+        REORDERED,
+        &[established(), uploaded().with("reordering_seen", 1)],
+        &[
+            established(),
+            downloaded()
+                .with("out_of_order_packets", 2)
+                .with("out_of_order_bytes", 2 * SEGMENT)
+                .with("out_of_order_distance_mean_bytes", 1500.0)
+                .with("out_of_order_distance_variance", 250_000.0)
+                .with("out_of_order_distance_max_bytes", 2000),
+        ],
+    );
+}
+
+/// The third of ten comes 10 ms late, after all seven behind it: three selective acknowledgements have it sent again for nothing. The copy is a whole
+/// duplicate, which the receiver reports (RFC 2883): by that the sender counts it as arrived too. A segment that was sent again before it was
+/// acknowledged is no sign of reordering.
+#[test]
+fn reordering_taken_for_loss() {
+    let Some(run) = run() else { return };
+    let client = uploaded_and_one_again()
+        .with("packets_acknowledged", SEGMENTS + 2)
+        .with("duplicates_reported", 1);
+    run.check(
+        REORDERED_FAR,
+        &[established(), client],
+        &[
+            established(),
+            out_of_order(downloaded())
+                .with("packets_received", SEGMENTS + 1)
+                .with("duplicate_packets", 1)
+                .with("duplicate_bytes", SEGMENT),
+        ],
+    );
+}
+
+/// The network doubles the third segment; the receiver reports the copy.
+#[test]
+fn duplication() {
+    let Some(run) = run() else { return };
+    run.check(
+        DUPLICATED,
+        &[established(), uploaded().with("duplicates_reported", 1)],
+        &[
+            established(),
+            downloaded()
+                .with("packets_received", SEGMENTS + 1)
+                .with("duplicate_packets", 1)
+                .with("duplicate_bytes", SEGMENT),
+        ],
+    );
+}
