@@ -1,6 +1,5 @@
 //! The ICMP and ICMPv6 messages that a script sends.
 
-
 use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::icmpv6::DestUnreachableCode;
 use etherparse::{Icmpv4Type, Icmpv6Type};
