@@ -7,6 +7,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+#define E2BIG 7
 #define SOL_TCP 6
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
 
@@ -220,26 +221,31 @@ int tracepoint_attempt6(struct bpf_sock_addr *context)
 	return 1;
 }
 
+/* Round trips are counted for connections that are profiled: others may call back too, for somebody else. */
+static __always_inline void profile_follow(__u64 connection)
+{
+	static const struct profile_round_trips empty = {};
+
+	if (profile_config.callbacks & BPF_SOCK_OPS_RTT_CB_FLAG &&
+	    bpf_map_update_elem(&profile_all_round_trips, &connection, &empty, BPF_NOEXIST) == -E2BIG)
+		profile_count(PROFILE_COUNT_ROUND_TRIPS_REFUSED);
+}
+
 static __always_inline void profile_on_established(struct bpf_sock_ops *context)
 {
 	struct tcp_sock *tcp = context->sk ? bpf_skc_to_tcp_sock(context->sk) : 0;
 
-	if (tcp && profile_is_selected((struct sock *)tcp))
-		bpf_sock_ops_cb_flags_set(context, context->bpf_sock_ops_cb_flags | profile_config.callbacks);
+	if (!tcp || !profile_is_selected((struct sock *)tcp))
+		return;
+	bpf_sock_ops_cb_flags_set(context, context->bpf_sock_ops_cb_flags | profile_config.callbacks);
+	profile_follow(bpf_get_socket_cookie(context));
 }
 
 static __always_inline void profile_on_round_trip(struct bpf_sock_ops *context)
 {
-	static const struct profile_round_trips empty = {};
 	__u64 connection = bpf_get_socket_cookie(context);
-	struct profile_round_trips *round_trips;
+	struct profile_round_trips *round_trips = bpf_map_lookup_elem(&profile_all_round_trips, &connection);
 
-	round_trips = bpf_map_lookup_elem(&profile_all_round_trips, &connection);
-	if (!round_trips) {
-		if (bpf_map_update_elem(&profile_all_round_trips, &connection, &empty, BPF_NOEXIST))
-			profile_count(PROFILE_COUNT_ROUND_TRIPS_REFUSED);
-		round_trips = bpf_map_lookup_elem(&profile_all_round_trips, &connection);
-	}
 	if (round_trips) /* Its measurement since 6.10, before what it makes of it. */
 		profile_add_round_trip(round_trips, context->args[0] ? context->args[0] : context->srtt_us >> 3);
 }
@@ -296,6 +302,7 @@ int look_through(struct bpf_iter__tcp *context)
 		return 0;
 	flags = BPF_CORE_READ_BITFIELD(tcp, bpf_sock_ops_cb_flags) | profile_config.callbacks;
 	bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+	profile_follow(bpf_get_socket_cookie(tcp));
 	profile_tell(sk, PROFILE_SEEN, state, state);
 	return 0;
 }
