@@ -28,6 +28,16 @@ pub(crate) struct ProfileArguments {
     /// Look for existing connections in all network namespaces, not only in its own; needs `CAP_SYS_ADMIN`.
     #[arg(long)]
     pub(crate) all_namespaces: bool,
+    /// Also the host's DNS exchanges, and how long its applications wait for names. Looks at every packet of the host's sockets, which
+    /// connections' profiles do not: a percent of a processor at full load.
+    #[arg(long)]
+    pub(crate) dns: bool,
+    /// Leave out which names applications wait for, with --dns.
+    #[arg(long)]
+    pub(crate) no_names: bool,
+    /// A DNS query that was not answered for so long since it was last sent will not be, with --dns.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
+    pub(crate) dns_timeout: Duration,
     /// Print a configuration file that holds the defaults, and end.
     #[arg(long)]
     pub(crate) print_config: bool,

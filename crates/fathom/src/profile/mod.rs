@@ -144,7 +144,9 @@ fn options(arguments: &ProfileArguments) -> Options {
         group: arguments.selection.cgroup.clone(),
         active_timeout: arguments.active_timeout,
         has_all_namespaces: arguments.all_namespaces,
-        ..Options::everything()
+        has_dns: arguments.dns,
+        has_names: !arguments.no_names,
+        dns_timeout: arguments.dns_timeout,
     }
 }
 

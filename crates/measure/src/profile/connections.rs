@@ -168,6 +168,8 @@ impl Connections {
 
     fn establish(&mut self, snapshot: Box<profile_snapshot>, report: Report<'_>) {
         let id = snapshot.of.connection;
+        // What sent its SYN may be lost.
+        self.attempts.remove(&id);
         if let Some(connection) = self.known.get_mut(&id) {
             connection.flow = snapshot.of.flow();
             connection.tell(
@@ -195,6 +197,7 @@ impl Connections {
     fn close(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
         let id = snapshot.of.connection;
         self.last_closed = id;
+        self.attempts.remove(&id);
         let (state, reason) = ending(snapshot.of.old_state, snapshot.of.error);
         if let Some(mut connection) = self.known.remove(&id) {
             connection.tell(snapshot, state, reason, &mut self.maker, report);

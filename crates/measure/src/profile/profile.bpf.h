@@ -20,6 +20,7 @@
 #define PF_KTHREAD 0x200000
 #define SOCK_DONE 1 /* enum sock_flags: a FIN was received */
 #define PROFILE_CONNECTIONS 65536
+#define PROFILE_RING_BYTES (8 << 20)
 
 const volatile struct profile_config profile_config SEC(".rodata.profile_config") = {};
 const volatile struct selection selection SEC(".rodata.selection") = {};
@@ -46,7 +47,7 @@ struct {
 /* The moments, for user space. Full: the moment is lost, and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 << 20);
+	__uint(max_entries, PROFILE_RING_BYTES);
 } profile_moments SEC(".maps");
 
 /* What went wrong, by name; written by every probe. */
@@ -56,6 +57,13 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } profile_counters SEC(".maps");
+
+/* User space comes by now and then; it is woken only when a good part of the ring is full. */
+static __always_inline __u64 profile_wake(void)
+{
+	return bpf_ringbuf_query(&profile_moments, BPF_RB_AVAIL_DATA) > PROFILE_RING_BYTES / 4 ? BPF_RB_FORCE_WAKEUP
+											       : BPF_RB_NO_WAKEUP;
+}
 
 static __always_inline void profile_count(__u32 counter)
 {
@@ -80,13 +88,15 @@ static __always_inline struct profile_disorder *profile_disorder_of(__u64 connec
 static __always_inline int profile_is_selected_cgroup(struct sock *sk)
 {
 	struct cgroup *cgroup = sk->sk_cgrp_data.cgroup;
-	struct cgroup *ancestor = 0;
+	struct cgroup *ancestor = 0, **ancestors;
 
 	if (!profile_config.cgroup)
 		return 1;
 	if (!cgroup || cgroup->level < (int)profile_config.cgroup_level)
 		return 0;
-	bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[profile_config.cgroup_level & 15]);
+	/* CO-RE finds the array, but no element of it whose number is a variable. */
+	ancestors = (void *)cgroup + bpf_core_field_offset(struct cgroup, ancestors);
+	bpf_probe_read_kernel(&ancestor, sizeof(ancestor), ancestors + (profile_config.cgroup_level & 15));
 	return BPF_CORE_READ(ancestor, kn, id) == profile_config.cgroup;
 }
 
@@ -209,6 +219,13 @@ static __always_inline void profile_read_counters(struct profile_snapshot *snaps
 	}
 }
 
+/* A name of 16 bytes, by two loads: a helper call would take ten times as long. */
+#define PROFILE_COPY_NAME(target, source)                                                                              \
+	do {                                                                                                           \
+		((__u64 *)(target))[0] = ((const __u64 *)(source))[0];                                                 \
+		((__u64 *)(target))[1] = ((const __u64 *)(source))[1];                                                 \
+	} while (0)
+
 /* Where its packets go: the device, and the router if there is one. */
 static __always_inline void profile_read_route(struct profile_snapshot *snapshot, struct sock *sk)
 {
@@ -218,7 +235,8 @@ static __always_inline void profile_read_route(struct profile_snapshot *snapshot
 	snapshot->next_hop = (struct flow_address){};
 	if (!route)
 		return;
-	BPF_CORE_READ_STR_INTO(&snapshot->interface, route, dev, name);
+	if (route->dev)
+		PROFILE_COPY_NAME(snapshot->interface, route->dev->name);
 	if (sk->__sk_common.skc_family == AF_INET6) {
 		struct rt6_info *info = (void *)route;
 
@@ -256,11 +274,12 @@ static __always_inline void profile_fill(struct profile_snapshot *snapshot, stru
 	static const struct profile_round_trips no_round_trips = {};
 	const struct profile_disorder *disorder;
 	const struct profile_round_trips *round_trips;
+	struct cgroup *cgroup = sk->sk_cgrp_data.cgroup;
 	__u64 connection = bpf_get_socket_cookie(sk); /* on the stack: 6.1 takes no keys out of the ring */
 
 	profile_describe(&snapshot->of, sk, connection, moment);
 	profile_read_counters(snapshot, tcp);
-	snapshot->cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id);
+	snapshot->cgroup = cgroup ? cgroup->kn->id : 0;
 	snapshot->net_namespace = sk->__sk_common.skc_net.net->ns.inum;
 	snapshot->receive_buffer = sk->sk_rcvbuf;
 	snapshot->send_buffer = sk->sk_sndbuf;
@@ -271,7 +290,7 @@ static __always_inline void profile_fill(struct profile_snapshot *snapshot, stru
 	snapshot->is_subflow = 0;
 	if (bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp)
 		profile_read_subflow(snapshot, &tcp->inet_conn);
-	BPF_CORE_READ_STR_INTO(&snapshot->congestion_control, &tcp->inet_conn, icsk_ca_ops, name);
+	PROFILE_COPY_NAME(snapshot->congestion_control, tcp->inet_conn.icsk_ca_ops->name);
 	disorder = bpf_map_lookup_elem(&profile_disorders, &connection);
 	snapshot->disorder = disorder ? *disorder : no_disorder;
 	round_trips = bpf_map_lookup_elem(&profile_all_round_trips, &connection);
@@ -295,7 +314,7 @@ static __always_inline void profile_tell(struct sock *sk, __u8 moment, __u8 old_
 	profile_fill(snapshot, sk, tcp, moment);
 	snapshot->of.old_state = old_state;
 	snapshot->of.new_state = new_state;
-	bpf_ringbuf_submit(snapshot, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(snapshot, profile_wake());
 }
 
 /* Tells user space that something happened, and to whom. */
@@ -308,7 +327,7 @@ static __always_inline void profile_note(struct sock *sk, __u8 moment)
 		return;
 	}
 	profile_describe(of, sk, bpf_get_socket_cookie(sk), moment);
-	bpf_ringbuf_submit(of, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(of, profile_wake());
 }
 
 /* The application has taken the connection. Only whose it is counts here. */
@@ -325,7 +344,7 @@ static __always_inline void profile_note_accept(__u64 connection)
 	of->connection = connection;
 	of->moment = PROFILE_ACCEPTED;
 	profile_describe_process(of);
-	bpf_ringbuf_submit(of, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(of, profile_wake());
 }
 
 static __always_inline void profile_forget(struct sock *sk)
@@ -467,7 +486,7 @@ static __always_inline void profile_note_connect(struct sock *sk, __u64 connecti
 	of->error = error;
 	of->remote = *address;
 	of->remote_port = port;
-	bpf_ringbuf_submit(of, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(of, profile_wake());
 }
 
 static __always_inline void profile_tell_meta(struct sock *sk, __u8 moment, int old_state, int new_state)
@@ -502,7 +521,7 @@ static __always_inline void profile_tell_meta(struct sock *sk, __u8 moment, int 
 	meta->cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id);
 	meta->net_namespace = sk->__sk_common.skc_net.net->ns.inum;
 	meta->padding = 0;
-	bpf_ringbuf_submit(meta, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(meta, profile_wake());
 }
 
 static __always_inline void profile_on_meta_state(struct sock *sk, int old_state, int new_state)
