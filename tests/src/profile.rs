@@ -231,6 +231,9 @@ impl Prediction {
         for (name, value) in &self.values {
             predicted.insert((*name).to_owned(), value.clone());
         }
+        // What a kernel cannot tell is named by whoever runs the cases there.
+        let missing = std::env::var("FATHOM_TEST_WITHOUT").unwrap_or_default();
+        predicted.retain(|name, _| !missing.split(',').any(|missing| missing == name));
         let mut differences = Vec::new();
         for (name, value) in &predicted {
             let found = profile.get(name).unwrap_or(&Value::Null);

@@ -1,43 +1,33 @@
-//! How connections end: in order, by a reset, by silence, or before they begin.
+//! How established connections end: in order, by a reset, or by silence.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use fathom_lab::{PacketKind, Rule, Topology};
-use fathom_tests::{Prediction, Profile, check};
+use fathom_lab::{PacketKind, Rule, Topology, wait_until};
+use fathom_tests::Prediction;
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
+use crate::cases::{Cases, Script, established};
 use crate::stage::{
-    Family, MILLISECOND, PATIENCE, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, about, listen,
-    profiles_of, timed,
+    Family, MILLISECOND, PATIENCE, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, listen, timed,
 };
 
 // The ports of the cases.
 const RESET_BY_CLIENT: u16 = 5100;
 const RESET_BY_SERVER: u16 = 5102;
-const REFUSED: u16 = 5104;
-const UNREACHABLE: u16 = 5106;
-const SILENT: u16 = 5108;
-const GIVEN_UP: u16 = 5110;
 const FALLEN_SILENT: u16 = 5112;
 const HALF_CLOSED: u16 = 5114;
 const CLOSED_AT_ONCE: u16 = 5116;
 const NOT_KEPT_ALIVE: u16 = 5118;
 const NOT_ACCEPTED: u16 = 5120;
 
-type Script = fn(&Topology, SocketAddr);
-const SCRIPTS: [(u16, Script); 11] = [
+const SCRIPTS: [(u16, Script); 7] = [
     (RESET_BY_CLIENT, reset_by_client),
     (RESET_BY_SERVER, reset_by_server),
-    (REFUSED, be_refused),
-    (UNREACHABLE, reach_nowhere),
-    (SILENT, meet_silence),
-    (GIVEN_UP, give_up),
     (FALLEN_SILENT, fall_silent),
     (HALF_CLOSED, close_half),
     (CLOSED_AT_ONCE, close_at_once),
@@ -45,35 +35,13 @@ const SCRIPTS: [(u16, Script); 11] = [
     (NOT_ACCEPTED, accept_not),
 ];
 
-/// How long the client of [`GIVEN_UP`] waits.
-const HASTE: Duration = Duration::from_millis(300);
-/// Networks that the router has no route to.
-const NOWHERE: [IpAddr; 2] = [
-    IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 9, 9)),
-    IpAddr::V6(std::net::Ipv6Addr::new(0xfd77, 9, 0, 0, 0, 0, 0, 9)),
-];
-
-/// What was printed of all cases: of a port, at the client and at the server.
-struct Run(Vec<(u16, Vec<Profile>, Vec<Profile>)>);
-
-impl Run {
-    fn check(&self, case: u16, client: &[Prediction], server: &[Prediction]) {
-        for family in Family::BOTH {
-            let port = family.port(case);
-            let (_, at_client, at_server) = self.0.iter().find(|run| run.0 == port).unwrap();
-            check(&format!("{family:?} client"), at_client, client);
-            check(&format!("{family:?} server"), at_server, server);
-        }
-    }
-}
-
 /// All cases at once, driven by the first test that asks; `None` where it cannot be.
-fn run() -> Option<&'static Run> {
-    static RUN: OnceLock<Option<Run>> = OnceLock::new();
+fn run() -> Option<&'static Cases> {
+    static RUN: OnceLock<Option<Cases>> = OnceLock::new();
     RUN.get_or_init(drive).as_ref()
 }
 
-fn drive() -> Option<Run> {
+fn drive() -> Option<Cases> {
     let mut forward = Vec::new();
     for family in Family::BOTH {
         let from = |number, kind, case| {
@@ -81,65 +49,14 @@ fn drive() -> Option<Run> {
             rule.on_port(family.port(case))
         };
         forward.extend([
-            from(1, PacketKind::Syn, SILENT),
-            from(1, PacketKind::Syn, GIVEN_UP),
             from(2, PacketKind::Data, FALLEN_SILENT),
             // Behind the acknowledgements of the SYN-ACK and of the answer.
             from(3, PacketKind::Ack, NOT_KEPT_ALIVE),
         ]);
     }
     let stage = Stage::build(forward, Vec::new())?;
-    for key in ["tcp_syn_retries", "tcp_retries2"] {
-        let key = format!("net/ipv4/{key}");
-        stage.lab.client.set(&key, "1").unwrap();
-    }
-    std::thread::scope(|scope| {
-        for (case, script) in SCRIPTS {
-            for family in Family::BOTH {
-                let address = SocketAddr::from((family.server(), family.port(case)));
-                let lab = &stage.lab;
-                scope.spawn(move || script(lab, address));
-            }
-        }
-    });
-    let mut profiles = Vec::new();
-    for family in Family::BOTH {
-        for (case, _) in SCRIPTS {
-            let port = family.port(case);
-            let client = stage.profiles(&stage.lab.client, port);
-            let has_server = client.len() > 1;
-            let server = if has_server {
-                stage.profiles(&stage.lab.server, port)
-            } else {
-                Vec::new()
-            };
-            profiles.push((port, client, server));
-        }
-    }
-    let all = stage.fathom.finish().unwrap().profiles();
-    for (port, client, server) in &profiles {
-        for (host, known) in [(&stage.lab.client, client), (&stage.lab.server, server)] {
-            assert_eq!(
-                profiles_of(&all, host, *port).len(),
-                known.len(),
-                "port {port}"
-            );
-        }
-    }
-    Some(Run(profiles))
-}
-
-/// The error of connecting from the client.
-fn connect(lab: &Topology, address: SocketAddr) -> ErrorKind {
-    let connect = || TcpStream::connect_timeout(&address, PATIENCE);
-    lab.client.enter(connect).unwrap().unwrap_err().kind()
-}
-
-/// Both ends established, at the client and the server.
-fn established() -> Prediction {
-    Prediction::new("NEW", "ESTABLISHED", "established")
-        .with("packets_acknowledged", 1)
-        .within("establishment_ns", about(ROUND_TRIP))
+    stage.lab.client.set("net/ipv4/tcp_retries2", "1").unwrap();
+    Some(Cases::play(stage, &SCRIPTS))
 }
 
 /// The client has sent a segment and got the answer, a byte.
@@ -164,8 +81,8 @@ fn at_server(end_state: &'static str, reason: &'static str) -> Prediction {
         .with("packets_received", 1)
 }
 
-/// To close a socket that does not linger resets the connection.
-fn reset(stream: TcpStream) {
+/// To close the socket will reset the connection: it does not linger.
+fn reset(stream: &TcpStream) {
     let linger = libc::linger {
         l_onoff: 1,
         l_linger: 0,
@@ -176,7 +93,8 @@ fn reset(stream: TcpStream) {
 fn reset_by_client(lab: &Topology, address: SocketAddr) {
     let mut pair = Pair::open(lab, address);
     pair.upload(1);
-    reset(pair.client);
+    reset(&pair.client);
+    drop(pair.client);
     assert_eq!(
         pair.server.read(&mut [0]).unwrap_err().kind(),
         ErrorKind::ConnectionReset
@@ -196,7 +114,8 @@ fn reset_from_the_client() {
 fn reset_by_server(lab: &Topology, address: SocketAddr) {
     let mut pair = Pair::open(lab, address);
     pair.upload(1);
-    reset(pair.server);
+    reset(&pair.server);
+    drop(pair.server);
     assert_eq!(
         pair.client.read(&mut [0]).unwrap_err().kind(),
         ErrorKind::ConnectionReset
@@ -217,71 +136,6 @@ fn reset_from_the_server() {
     );
 }
 
-fn be_refused(lab: &Topology, address: SocketAddr) {
-    assert_eq!(connect(lab, address), ErrorKind::ConnectionRefused);
-}
-
-/// Nobody listens: a reset comes back after a round trip. The server has no socket that could have a profile.
-#[test]
-fn refused() {
-    let Some(run) = run() else { return };
-    let client = Prediction::new("NEW", "BROKEN", "refused")
-        .within("duration_ns", about(ROUND_TRIP))
-        .with("establishment_ns", Value::Null);
-    run.check(REFUSED, &[client], &[]);
-}
-
-fn reach_nowhere(lab: &Topology, address: SocketAddr) {
-    let nowhere = NOWHERE[usize::from(address.is_ipv6())];
-    let error = connect(lab, SocketAddr::new(nowhere, address.port()));
-    assert_eq!(error, ErrorKind::NetworkUnreachable);
-}
-
-/// The router has no route and says so (ICMP, RFC 792 and 4443), a round trip of the first link later.
-#[test]
-fn unreachable_by_the_router() {
-    let Some(run) = run() else { return };
-    let client = Prediction::new("NEW", "UNREACHABLE", "network unreachable")
-        .within("duration_ns", about(10 * MILLISECOND))
-        .with("establishment_ns", Value::Null);
-    run.check(UNREACHABLE, &[client], &[]);
-}
-
-fn meet_silence(lab: &Topology, address: SocketAddr) {
-    assert_eq!(connect(lab, address), ErrorKind::TimedOut);
-}
-
-/// No SYN arrives. The one retry that the client may make (net.ipv4.tcp_syn_retries) stands for three seconds, one and twice that; as the first timeouts of
-/// a SYN do not double, two copies go in that time, after one second and after two, and the third timeout is the end.
-#[test]
-fn black_hole_at_the_start() {
-    let Some(run) = run() else { return };
-    let client = Prediction::new("NEW", "UNREACHABLE", "timeout")
-        .with("packets_lost", 2)
-        .with("packets_retransmitted", 2)
-        .with("stalls", 2)
-        .within("duration_ns", timed(3 * SECOND))
-        .within("stalled_ns", timed(2 * SECOND))
-        .with("establishment_ns", Value::Null);
-    run.check(SILENT, &[client], &[]);
-}
-
-fn give_up(lab: &Topology, address: SocketAddr) {
-    let connect = || TcpStream::connect_timeout(&address, HASTE);
-    let error = lab.client.enter(connect).unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut);
-}
-
-/// The application closes its socket before there is an answer.
-#[test]
-fn given_up() {
-    let Some(run) = run() else { return };
-    let client = Prediction::new("NEW", "BROKEN", "given up by this host")
-        .within("duration_ns", about(HASTE))
-        .with("establishment_ns", Value::Null);
-    run.check(GIVEN_UP, &[client], &[]);
-}
-
 fn fall_silent(lab: &Topology, address: SocketAddr) {
     let mut pair = Pair::open(lab, address);
     pair.upload(1);
@@ -293,7 +147,7 @@ fn fall_silent(lab: &Topology, address: SocketAddr) {
 }
 
 /// Data is lost from the second segment on. It goes again after 240 ms and after 480 ms more. At the third timeout, 960 ms later, 1440 ms have passed since
-/// it first went again, more than the 600 ms that the one retry of the client stands for (net.ipv4.tcp_retries2: of 200 ms and twice that). The server hears
+/// it first went again, more than the 600 ms that the one retry of the client stands for (`net.ipv4.tcp_retries2`: of 200 ms and twice that). The server hears
 /// nothing of all that; the FIN of its application meets a host without a connection.
 #[test]
 fn black_hole_in_the_middle() {
@@ -406,12 +260,12 @@ fn not_kept_alive() {
 }
 
 fn accept_not(lab: &Topology, address: SocketAddr) {
-    let listener: TcpListener = listen(&lab.server, address);
+    let listener = listen(&lab.server, address);
     let connect = || TcpStream::connect_timeout(&address, PATIENCE);
     let mut client = lab.client.enter(connect).unwrap().unwrap();
     client.write_all(&[5; SEGMENT]).unwrap();
     // The handshake's last packet went before the segment, and the reset will come for both.
-    fathom_lab::wait_until(PATIENCE, "the segment to be acknowledged", || {
+    wait_until(PATIENCE, "the segment to be acknowledged", || {
         unacknowledged(&client) == 0
     })
     .unwrap();

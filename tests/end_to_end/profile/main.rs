@@ -5,9 +5,14 @@
 //! Cases have ports of their own and share labs, so that their timers run at the same time.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+mod arrivals;
+mod attempts;
+mod cases;
 mod circumstances;
+mod command_line;
+mod departures;
 mod endings;
 mod multipath;
 mod recovery;
-mod scripted;
+mod script;
 mod stage;

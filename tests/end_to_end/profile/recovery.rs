@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use fathom_lab::{PacketKind, Rule};
-use fathom_tests::{Prediction, Profile, check};
+use fathom_lab::{PacketKind, Rule, Topology};
+use fathom_tests::Prediction;
 use serde_json::Value;
 
+use crate::cases::{Cases, Script, established, handshake};
 use crate::stage::{Family, MILLISECOND, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, about, timed};
 
 // The ports of the cases.
@@ -21,17 +22,17 @@ const REORDERED: u16 = 5012;
 const REORDERED_FAR: u16 = 5014;
 const DUPLICATED: u16 = 5016;
 const CORRUPTED: u16 = 5018;
-const CASES: [u16; 10] = [
-    CALM,
-    LOST_SYN,
-    LOST_SYN_ACK,
-    ONE_TIMEOUT,
-    THREE_TIMEOUTS,
-    FAST_RECOVERY,
-    REORDERED,
-    REORDERED_FAR,
-    DUPLICATED,
-    CORRUPTED,
+const SCRIPTS: [(u16, Script); 10] = [
+    (CALM, upload),
+    (LOST_SYN, upload),
+    (LOST_SYN_ACK, upload),
+    (ONE_TIMEOUT, upload_and_more),
+    (THREE_TIMEOUTS, upload_and_more),
+    (FAST_RECOVERY, upload),
+    (REORDERED, upload),
+    (REORDERED_FAR, upload),
+    (DUPLICATED, upload),
+    (CORRUPTED, upload),
 ];
 
 /// Segments of an upload: the initial congestion window, so that all are on the way before the first is acknowledged.
@@ -39,28 +40,13 @@ const SEGMENTS: usize = 10;
 /// Timers start from the first round trip, that of the handshake: 40 ms smoothed, and its deviation counts as 200 ms at least.
 const TIMEOUT: Duration = Duration::from_millis(240);
 
-/// What was printed of all cases: of a port, at the client and at the server.
-struct Run(Vec<(u16, Vec<Profile>, Vec<Profile>)>);
-
-impl Run {
-    /// Holds the profiles of a case, over both families, against what was predicted.
-    fn check(&self, case: u16, client: &[Prediction], server: &[Prediction]) {
-        for family in Family::BOTH {
-            let port = family.port(case);
-            let (_, at_client, at_server) = self.0.iter().find(|run| run.0 == port).unwrap();
-            check(&format!("{family:?} client"), at_client, client);
-            check(&format!("{family:?} server"), at_server, server);
-        }
-    }
-}
-
 /// All cases at once, driven by the first test that asks; `None` where it cannot be.
-fn run() -> Option<&'static Run> {
-    static RUN: OnceLock<Option<Run>> = OnceLock::new();
+fn run() -> Option<&'static Cases> {
+    static RUN: OnceLock<Option<Cases>> = OnceLock::new();
     RUN.get_or_init(drive).as_ref()
 }
 
-fn drive() -> Option<Run> {
+fn drive() -> Option<Cases> {
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
     for family in Family::BOTH {
         let nth = |number, kind, case| Rule::nth(number, kind).on_port(family.port(case));
@@ -78,47 +64,20 @@ fn drive() -> Option<Run> {
         ]);
         backward.push(nth(1, PacketKind::SynAck, LOST_SYN_ACK));
     }
-    let stage = Stage::build(forward, backward)?;
-    std::thread::scope(|scope| {
-        for case in CASES {
-            for family in Family::BOTH {
-                let address = SocketAddr::from((family.server(), family.port(case)));
-                let lab = &stage.lab;
-                scope.spawn(move || {
-                    let mut pair = Pair::open(lab, address);
-                    pair.upload(SEGMENTS);
-                    if matches!(case, ONE_TIMEOUT | THREE_TIMEOUTS) {
-                        pair.upload(1);
-                    }
-                    pair.close();
-                });
-            }
-        }
-    });
-    let mut profiles = Vec::new();
-    for family in Family::BOTH {
-        for port in CASES.map(|case| family.port(case)) {
-            let [client, server] =
-                [&stage.lab.client, &stage.lab.server].map(|host| stage.profiles(host, port));
-            profiles.push((port, client, server));
-        }
-    }
-    stage.fathom.finish().unwrap();
-    Some(Run(profiles))
+    Some(Cases::play(Stage::build(forward, backward)?, &SCRIPTS))
 }
 
-/// A handshake without incidents, at either end: a SYN, or SYN-ACK, acknowledged a round trip later.
-fn established() -> Prediction {
-    handshake().within("establishment_ns", about(ROUND_TRIP))
+fn upload(lab: &Topology, address: SocketAddr) {
+    let mut pair = Pair::open(lab, address);
+    pair.upload(SEGMENTS);
+    pair.close();
 }
 
-fn handshake() -> Prediction {
-    Prediction::new("NEW", "ESTABLISHED", "established")
-        .with("packets_acknowledged", 1)
-        .within("duration_ns", about(ROUND_TRIP))
-        .within("srtt_ns", about(ROUND_TRIP))
-        .within("min_rtt_ns", about(ROUND_TRIP))
-        .within("stalled_ns", about(Duration::ZERO))
+fn upload_and_more(lab: &Topology, address: SocketAddr) {
+    let mut pair = Pair::open(lab, address);
+    pair.upload(SEGMENTS);
+    pair.upload(1);
+    pair.close();
 }
 
 /// The end of a client's connection that had sent the whole upload since it was established: its bytes, the server's one, and a FIN.
@@ -199,7 +158,7 @@ fn lost_syn_ack() {
 /// After the upload one more segment, which nothing follows, is lost `timeouts` times. The timer doubles each time; the last copy is acknowledged a
 /// round trip later, and with it everything that was outstanding. The first timeout ends a profile before anything is sent again, so that what
 /// happens until the recovery is all in the next.
-fn timeouts(run: &Run, case: u16, timeouts: u32) {
+fn timeouts(run: &Cases, case: u16, timeouts: u32) {
     let copies = u64::from(timeouts);
     let segment = SEGMENT as u64;
     let stalled = TIMEOUT * ((1 << timeouts) - 2) + ROUND_TRIP;

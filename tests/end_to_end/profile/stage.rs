@@ -3,15 +3,19 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use fathom_lab::{Direction, LinkConfig, Namespace, Rule, Topology, obstacle, wait_until};
 use fathom_tests::{Fathom, Profile};
+use nix::libc;
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// One way over both links.
+/// One way over either link, and over both.
+const LAN: Duration = Duration::from_millis(5);
+const WAN: Duration = Duration::from_millis(15);
 pub(crate) const ONE_WAY: Duration = Duration::from_millis(20);
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(40);
 /// Payload of every full packet.
@@ -19,12 +23,19 @@ pub(crate) const SEGMENT: usize = 1000;
 
 /// A span is not shorter than predicted, but for the clocks, and longer only by what a busy machine takes.
 pub(crate) fn about(span: Duration) -> RangeInclusive<Duration> {
-    span.saturating_sub(MILLISECOND)..=span + 30 * MILLISECOND
+    span.saturating_sub(MILLISECOND)..=span + slack()
+}
+
+/// How late things may be: emulated machines are told by the environment that they are slow.
+fn slack() -> Duration {
+    let told = std::env::var("FATHOM_TEST_SLACK_MS").ok();
+    let milliseconds = told.and_then(|text| text.parse().ok()).unwrap_or(30);
+    Duration::from_millis(milliseconds)
 }
 
 /// As [`about`], of a span that timers make: the kernel's timer wheel puts an expiry off by up to an eighth of the delay.
 pub(crate) fn timed(span: Duration) -> RangeInclusive<Duration> {
-    span.saturating_sub(MILLISECOND)..=span * 9 / 8 + 30 * MILLISECOND
+    span.saturating_sub(MILLISECOND)..=span * 9 / 8 + slack()
 }
 
 /// The same connections are made over both.
@@ -95,10 +106,10 @@ pub(crate) fn lab(forward: Vec<Rule>, backward: Vec<Rule>) -> Option<Topology> {
     }
     let direction = |rules| Direction {
         rules,
-        ..Direction::delayed(ONE_WAY - 5 * MILLISECOND)
+        ..Direction::delayed(WAN)
     };
     let lab = Topology::builder()
-        .lan(LinkConfig::symmetric(5 * MILLISECOND))
+        .lan(LinkConfig::symmetric(LAN))
         .wan(LinkConfig {
             forward: direction(forward),
             backward: direction(backward),
@@ -149,6 +160,7 @@ impl Pair {
         for stream in [&client, &server] {
             stream.set_nodelay(true).unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
         }
         Self { client, server }
     }
@@ -156,8 +168,11 @@ impl Pair {
     /// The client sends so many segments at once, and the server a byte when it has them all.
     pub(crate) fn upload(&mut self, segments: usize) {
         let mut bytes = vec![1; segments * SEGMENT];
+        // Segments that come while the application is inside its socket are put together, so it must not wake up before the last.
+        wake_at(&self.server, bytes.len());
         self.client.write_all(&bytes).unwrap();
         self.server.read_exact(&mut bytes).unwrap();
+        wake_at(&self.server, 1);
         self.server.write_all(&[2]).unwrap();
         self.client.read_exact(&mut bytes[..1]).unwrap();
     }
@@ -173,4 +188,21 @@ impl Pair {
 
 pub(crate) fn listen(host: &Namespace, address: SocketAddr) -> TcpListener {
     host.enter(|| TcpListener::bind(address)).unwrap().unwrap()
+}
+
+/// Has the application wait until it can read so many bytes at once.
+fn wake_at(stream: &TcpStream, bytes: usize) {
+    let bytes = libc::c_int::try_from(bytes).unwrap();
+    #[expect(unsafe_code, reason = "neither std nor nix has this option")]
+    // SAFETY: the kernel reads one integer, which outlives the call.
+    let status = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    assert_eq!(status, 0);
 }

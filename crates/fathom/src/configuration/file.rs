@@ -39,7 +39,7 @@ fn keys_of(command: &Command, table: &str, value: Value) -> Result<Table, String
     let known: Vec<_> = tables(command)
         .map(|command| format!("[{}]", command.get_name()))
         .collect();
-    let known = known.join(" and ");
+    let known = known.join(", ");
     match value {
         Value::Table(keys) if tables(command).any(|command| command.get_name() == table) => {
             Ok(keys)
@@ -158,7 +158,7 @@ mod tests {
     fn what_is_wrong_is_said_with_what_is_known() {
         let wrong = |text: &str| rtt(text, &[]).unwrap_err();
         assert!(wrong("[rtt]\nflow = 1").contains("no key `flow`: there may be interface, xdp"));
-        assert!(wrong("[rrt]\n").contains("no table [rrt]: there may be [rtt] and [doctor]"));
+        assert!(wrong("[rrt]\n").contains("no table [rrt]: there may be [rtt], "));
         assert!(wrong("flows = 1").contains("`flows` stands in no table"));
         assert!(wrong("[rtt]\nflows = 1").contains("1 is not in 64..=67108864"));
         assert!(wrong("[rtt]\nxdp = 1").contains("it is true or false"));

@@ -56,7 +56,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_name() {
         ),
         (
             "[hops]\n",
-            "there is no table [hops]: there may be [rtt] and [doctor]",
+            "there is no table [hops]: there may be [rtt], ",
         ),
     ] {
         let file = capture.beside("wrong.toml", content);

@@ -447,6 +447,29 @@ const _: () = {
         "Offset of field: dns_event::process",
     ][::core::mem::offset_of!(dns_event, process) - 80usize];
 };
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct dns_walk {
+    pub label: __u32,
+    pub hash: __u32,
+    pub end: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dns_walk"][::core::mem::size_of::<dns_walk>() - 12usize];
+    ["Alignment of dns_walk"][::core::mem::align_of::<dns_walk>() - 4usize];
+    [
+        "Offset of field: dns_walk::label",
+    ][::core::mem::offset_of!(dns_walk, label) - 0usize];
+    [
+        "Offset of field: dns_walk::hash",
+    ][::core::mem::offset_of!(dns_walk, hash) - 4usize];
+    ["Offset of field: dns_walk::end"][::core::mem::offset_of!(dns_walk, end) - 8usize];
+};
+pub const DNS_IS_NONE: dns_reading = 0;
+pub const DNS_HAS_QUESTION: dns_reading = 1;
+pub const DNS_IS_BARE: dns_reading = 2;
+pub type dns_reading = ::core::ffi::c_uint;
 pub const LOOKUP_COUNT_EVENTS_LOST: lookup_counter = 0;
 pub const LOOKUP_COUNT_UNKNOWN: lookup_counter = 1;
 pub const LOOKUP_COUNTER_COUNT: lookup_counter = 2;

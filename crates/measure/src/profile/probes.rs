@@ -202,7 +202,7 @@ const PROBES: [Probe; 20] = {
             Function("tcp_set_state"),
         ),
         probe(
-            "fentry_timeout",
+            "fexit_timeout",
             FENTRY,
             I::Stalls,
             Function("tcp_enter_loss"),

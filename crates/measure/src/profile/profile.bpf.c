@@ -87,8 +87,9 @@ int BPF_PROG(fentry_state, struct sock *sk, int new_state)
 	return 0;
 }
 
-SEC("fentry/tcp_enter_loss")
-int BPF_PROG(fentry_timeout, struct sock *sk)
+/* At its end what is lost is marked, as when the tracepoint tells of the state. */
+SEC("fexit/tcp_enter_loss")
+int BPF_PROG(fexit_timeout, struct sock *sk)
 {
 	profile_on_timeout(sk);
 	return 0;

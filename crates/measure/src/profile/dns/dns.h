@@ -61,7 +61,7 @@ struct dns_event {
 	__u16 remote_port;
 	__u32 process_id; /* that was running: of a query that of its sender */
 	struct dns_message message;
-	__u32 error; /* errno */
+	__u32 error; /* errno; 0: not known */
 	__u8 kind; /* enum dns_event_kind */
 	__u8 protocol; /* IPPROTO_* */
 	__u8 padding[6];
@@ -69,61 +69,65 @@ struct dns_event {
 };
 FATHOM_ASSERT_SIZE(struct dns_event, 16 + 32 + 8 + 12 + 4 + 8 + 16);
 
-/*
- * Servers may answer in other letters than they were asked in (RFC 1035, section 2.3.3). Without the bit that tells small
- * letters from capital ones a few other bytes are alike too, but a branch in the loop would be a way more for the verifier to
- * walk, in each of its rounds.
- */
+/* Servers may answer in other letters than they were asked in (RFC 1035, section 2.3.3): a few other bytes are alike too. */
 static __always_inline __u32 dns_hash(__u32 hash, __u8 byte)
 {
 	return (hash ^ (byte | 0x20)) * 16777619U;
 }
 
-/* The question behind the header. Returns whether it is one, and whole. */
-static __always_inline int dns_read_question(const __u8 *bytes, __u32 length, struct dns_message *message)
-{
-	__u32 hash = 2166136261U;
-	__u32 label = 0; /* what is left of it */
-	__u32 at, i;
+/* What is known of a name while it is read. */
+struct dns_walk {
+	__u32 label; /* what is left of it */
+	__u32 hash;
+	__u32 end; /* where the name has ended; 0: not yet */
+};
 
-	for (at = DNS_HEADER_BYTES; at < DNS_HEADER_BYTES + DNS_NAME_MAX; at++) {
-		__u8 byte;
-
-		if (at >= length)
-			return 0;
-		byte = bytes[at];
-		if (!label && !byte) /* the end of the name */
-			break;
-		if (label)
-			label--;
-		else if (byte > 63) /* a pointer: there is nothing before it to point to */
-			return 0;
-		else
-			label = byte;
-		hash = dns_hash(hash, byte);
+#define DNS_WALK_START                                                                                                 \
+	{                                                                                                              \
+		.hash = 2166136261U                                                                                    \
 	}
-	if (at == DNS_HEADER_BYTES + DNS_NAME_MAX || at + 1 + DNS_QUESTION_END > length)
-		return 0;
-	for (i = 1; i <= DNS_QUESTION_END; i++)
-		hash = dns_hash(hash, bytes[at + i]);
-	message->question = hash;
-	message->query_type = bytes[at + 1] << 8 | bytes[at + 2];
-	message->has_question = 1;
-	return 1;
-}
 
 /*
- * A query or an answer of one question, or an answer without any, as servers give that could not read the query. `length`
- * may be less than the message has. Returns whether it is one.
+ * Reads the byte `index` of a name. Returns whether it was the last, or one that cannot be. At most DNS_NAME_MAX steps make a
+ * name.
  */
-static __always_inline int dns_read(const __u8 *bytes, __u32 length, struct dns_message *message)
+static __always_inline int dns_step(const __u8 *bytes, __u32 length, __u32 index, struct dns_walk *walk)
+{
+	__u32 at = DNS_HEADER_BYTES + index;
+	__u8 byte;
+
+	if (at >= length || at >= DNS_BYTES_MAX)
+		return 1;
+	byte = bytes[at];
+	if (walk->label) {
+		walk->label--;
+	} else if (!byte) {
+		walk->end = at;
+		return 1;
+	} else if (byte > 63) { /* a pointer: there is nothing before it to point to */
+		return 1;
+	} else {
+		walk->label = byte;
+	}
+	walk->hash = dns_hash(walk->hash, byte);
+	return 0;
+}
+
+enum dns_reading {
+	DNS_IS_NONE, /* no message, or not one that is understood here */
+	DNS_HAS_QUESTION, /* it follows */
+	DNS_IS_BARE, /* an answer without a question, as servers give that could not read the query */
+};
+
+/* The header of a query or an answer. `length` may be less than the message has. */
+static __always_inline enum dns_reading dns_read_header(const __u8 *bytes, __u32 length, struct dns_message *message)
 {
 	__u32 questions;
 
 	if (length < DNS_HEADER_BYTES || length > DNS_BYTES_MAX)
-		return 0;
+		return DNS_IS_NONE;
 	if (bytes[2] & 0x78) /* another opcode than QUERY */
-		return 0;
+		return DNS_IS_NONE;
 	*message = (struct dns_message){
 		.id = bytes[0] << 8 | bytes[1],
 		.is_answer = bytes[2] >> 7,
@@ -131,9 +135,41 @@ static __always_inline int dns_read(const __u8 *bytes, __u32 length, struct dns_
 		.response_code = bytes[3] & 0x0f,
 	};
 	questions = bytes[4] << 8 | bytes[5];
-	if (!questions)
-		return message->is_answer;
-	return questions == 1 && dns_read_question(bytes, length, message);
+	if (!questions && message->is_answer)
+		return DNS_IS_BARE;
+	return questions == 1 ? DNS_HAS_QUESTION : DNS_IS_NONE;
+}
+
+/* Type and class, behind the name. Returns whether they are there. */
+static __always_inline int dns_read_end(const __u8 *bytes, __u32 length, const struct dns_walk *walk,
+					struct dns_message *message)
+{
+	__u32 at = walk->end;
+	__u32 i;
+
+	if (!at || at >= DNS_BYTES_MAX - DNS_QUESTION_END || at + 1 + DNS_QUESTION_END > length)
+		return 0;
+	message->question = walk->hash;
+	for (i = 1; i <= DNS_QUESTION_END; i++)
+		message->question = dns_hash(message->question, bytes[at + i]);
+	message->query_type = bytes[at + 1] << 8 | bytes[at + 2];
+	message->has_question = 1;
+	return 1;
+}
+
+/* All of it. Returns whether it is a message. (wire.bpf.c has the same steps, in a loop that the verifier walks once.) */
+static __always_inline int dns_read(const __u8 *bytes, __u32 length, struct dns_message *message)
+{
+	enum dns_reading reading = dns_read_header(bytes, length, message);
+	struct dns_walk walk = DNS_WALK_START;
+	__u32 i;
+
+	if (reading != DNS_HAS_QUESTION)
+		return reading == DNS_IS_BARE;
+	for (i = 0; i < DNS_NAME_MAX; i++)
+		if (dns_step(bytes, length, i, &walk))
+			break;
+	return dns_read_end(bytes, length, &walk, message);
 }
 
 #endif

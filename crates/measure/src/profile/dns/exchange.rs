@@ -23,6 +23,8 @@ pub(super) struct Exchange {
     pub(super) first_ns: u64,
     pub(super) last_ns: u64,
     pub(super) retries: u32,
+    /// When the socket learnt of an error of which nothing is known.
+    pub(super) error_ns: Option<u64>,
     pub(super) process: Option<(u32, Arc<str>)>,
 }
 
@@ -86,6 +88,7 @@ impl Maker {
             first_ns: event.time,
             last_ns: event.time,
             retries: 0,
+            error_ns: None,
             process: process.map(|name| (event.process_id, name)),
         }
     }

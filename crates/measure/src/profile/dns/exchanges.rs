@@ -12,6 +12,8 @@ use crate::profile::ending::ending;
 
 /// Exchanges that wait for their answer at a time.
 const EXCHANGES_MAX: usize = 16_384;
+/// The kernel may tell of an error twice, the first time without saying which.
+const ERROR_PATIENCE_NS: u64 = 100_000_000;
 /// The state of a socket whose error ended something that was under way (`TCP_ESTABLISHED` of the kernel).
 const ESTABLISHED: u8 = 1;
 
@@ -80,7 +82,8 @@ impl Exchanges {
         if now_ns < self.next_timeout_ns {
             return;
         }
-        let end_ns = |exchange: &Exchange| exchange.last_ns.saturating_add(self.timeout_ns);
+        let timeout_ns = self.timeout_ns;
+        let end_ns = |exchange: &Exchange| exchange.end_ns(timeout_ns);
         let over: Vec<Key> = self
             .waiting
             .iter()
@@ -88,12 +91,15 @@ impl Exchanges {
             .map(|(key, _)| *key)
             .collect();
         for exchange in over.iter().filter_map(|key| self.waiting.remove(key)) {
-            let (state, reason) = if Some(exchange.first_ns) <= self.lost_until_ns {
-                (State::Desync, "no answer, or one that was lost")
+            let (state, reason, time_ns) = if let Some(error_ns) = exchange.error_ns {
+                (State::Unreachable, "network error", error_ns)
+            } else if Some(exchange.first_ns) <= self.lost_until_ns {
+                let reason = "no answer, or one that was lost";
+                (State::Desync, reason, end_ns(&exchange))
             } else {
-                (State::Unreachable, "timeout")
+                (State::Unreachable, "timeout", end_ns(&exchange))
             };
-            let end = End::without_answer(state, reason, end_ns(&exchange));
+            let end = End::without_answer(state, reason, time_ns);
             report(&self.maker.profile(exchange, &end));
         }
         self.next_timeout_ns = self.waiting.values().map(end_ns).min().unwrap_or(u64::MAX);
@@ -111,6 +117,7 @@ impl Exchanges {
         let key = Key::of(event);
         if let Some(exchange) = self.waiting.get_mut(&key) {
             exchange.retries += 1;
+            exchange.error_ns = None;
             exchange.last_ns = event.time;
         } else if self.waiting.len() < EXCHANGES_MAX {
             let exchange = self.maker.exchange(event);
@@ -139,8 +146,8 @@ impl Exchanges {
 
     /// An error of a socket ends all that it waits for from that resolver.
     fn fail(&mut self, event: &dns_event, report: Report<'_>) {
-        // No error, but something else for the socket's error queue; or only a hint on the size of packets.
-        if matches!(event.error.cast_signed(), 0 | libc::EMSGSIZE) {
+        // Only a hint on the size of packets.
+        if event.error.cast_signed() == libc::EMSGSIZE {
             return;
         }
         let first = Key {
@@ -152,6 +159,14 @@ impl Exchanges {
             id: u16::MAX,
             ..first.last()
         };
+        if event.error == 0 {
+            for (_, exchange) in self.waiting.range_mut(first..=last) {
+                exchange.error_ns.get_or_insert(event.time);
+            }
+            let end_ns = event.time.saturating_add(ERROR_PATIENCE_NS);
+            self.next_timeout_ns = self.next_timeout_ns.min(end_ns);
+            return;
+        }
         let over: Vec<Key> = self
             .waiting
             .range(first..=last)
@@ -161,6 +176,16 @@ impl Exchanges {
         for exchange in over.iter().filter_map(|key| self.waiting.remove(key)) {
             let end = End::without_answer(state, reason, event.time);
             report(&self.maker.profile(exchange, &end));
+        }
+    }
+}
+
+impl Exchange {
+    /// When it is waited for no more.
+    fn end_ns(&self, timeout_ns: u64) -> u64 {
+        match self.error_ns {
+            Some(error_ns) => error_ns.saturating_add(ERROR_PATIENCE_NS),
+            None => self.last_ns.saturating_add(timeout_ns),
         }
     }
 }
@@ -405,6 +430,7 @@ mod tests {
         second.message.id = 9;
         bench.take(query(0)).take(second).take(query_of(2, 2));
         bench.take(error(5, 0)).take(error(5, libc::EMSGSIZE));
+        bench.at(6);
         assert!(bench.lines.is_empty());
         bench.take(error(6, libc::ECONNREFUSED));
         assert_eq!(bench.lines, ["BROKEN refused - - 0"; 2]);
@@ -414,6 +440,21 @@ mod tests {
         };
         bench.take(unreachable);
         assert_eq!(bench.lines[2], "UNREACHABLE host unreachable - - 0");
+    }
+
+    #[test]
+    fn an_error_that_the_application_took_first_is_one_all_the_same() {
+        let mut bench = Bench::new();
+        bench.take(query(0)).take(error(5, 0));
+        bench.at(5 + ERROR_PATIENCE_NS - 1);
+        assert!(bench.lines.is_empty());
+        bench.at(5 + ERROR_PATIENCE_NS);
+        assert_eq!(bench.lines, ["UNREACHABLE network error - - 0"]);
+        // What is asked again may be answered.
+        bench.take(query(SECOND)).take(error(SECOND + 5, 0));
+        bench.take(query(SECOND + 6)).at(2 * SECOND);
+        bench.take(answer(2 * SECOND, 0));
+        assert_eq!(bench.lines[1], "FINISHED answer NOERROR 1000000000 1");
     }
 
     #[test]

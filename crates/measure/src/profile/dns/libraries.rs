@@ -113,7 +113,8 @@ fn is_library(path: &Path) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
         return false;
     };
-    let is_old_glibc = name.starts_with("libc-2.") && name.ends_with(".so");
+    let version = name.strip_prefix("libc-2.");
+    let is_old_glibc = version.is_some_and(|version| version.strip_suffix(".so").is_some());
     let is_musl =
         (name.starts_with("ld-musl-") || name.starts_with("libc.musl-")) && name.ends_with(".so.1");
     name == "libc.so.6" || is_old_glibc || is_musl

@@ -39,10 +39,10 @@ struct {
 	__type(value, struct lookup_call);
 } lookup_calls SEC(".maps");
 
-/* The calls that have returned, for user space. Full: the call is lost, and counted. 50 ms of 30,000 a second. */
+/* The calls that have returned, for user space. Full: the call is lost, and counted. 100 ms of 30,000 a second. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 19);
+	__uint(max_entries, 1 << 20);
 } lookup_events SEC(".maps");
 
 /* What went wrong, by name; written by both programs. */

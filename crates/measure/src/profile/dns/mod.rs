@@ -146,7 +146,7 @@ fn start_lookups(scope: &Scope<'_>, notes: &mut Vec<String>) -> Result<Option<Lo
     Ok(Some(lookups))
 }
 
-/// The error with its causes.
+/// The error with its causes, in a line: what the verifier had to say goes on for pages.
 fn why(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -154,5 +154,5 @@ fn why(error: &Error) -> String {
         text = format!("{text}: {error}");
         cause = error.source();
     }
-    text
+    text.lines().next().unwrap_or_default().to_owned()
 }

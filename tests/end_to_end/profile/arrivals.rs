@@ -1,0 +1,206 @@
+//! Segments as no well-behaved network or peer would send them, and what a receiver counts of them.
+
+use std::sync::OnceLock;
+
+use fathom_lab::{ScriptedPeer, Segment, TcpFlags};
+
+use crate::script::{
+    Play, Scripted, be_accepted, be_accepted_from, deliver, established, received,
+};
+use crate::stage::Family;
+
+// The ports of the cases.
+const IN_ORDER: u16 = 5200;
+const DUPLICATES: u16 = 5202;
+const PARTIAL_DUPLICATES: u16 = 5204;
+const DUPLICATES_OUT_OF_ORDER: u16 = 5206;
+const OLD_TIMESTAMPS: u16 = 5208;
+const PROBES: u16 = 5210;
+const SEQUENCE_WRAP: u16 = 5212;
+const WRONG_CHECKSUM: u16 = 5214;
+const CASES: [(u16, Play); 8] = [
+    (IN_ORDER, send_in_order),
+    (DUPLICATES, send_duplicates),
+    (PARTIAL_DUPLICATES, send_partial_duplicates),
+    (DUPLICATES_OUT_OF_ORDER, send_duplicates_out_of_order),
+    (OLD_TIMESTAMPS, send_old_timestamps),
+    (PROBES, send_probes),
+    (SEQUENCE_WRAP, cross_the_wrap),
+    (WRONG_CHECKSUM, send_wrong_checksum),
+];
+
+/// All cases, played by the first test that asks; `None` where it cannot be.
+fn run() -> Option<&'static Scripted> {
+    static RUN: OnceLock<Option<Scripted>> = OnceLock::new();
+    RUN.get_or_init(|| Scripted::play(&CASES)).as_ref()
+}
+
+fn send_in_order(peer: &ScriptedPeer, family: Family, port: u16) {
+    be_accepted(peer, family, port, |connection, _| {
+        deliver(connection, 0, 1000);
+    });
+}
+
+#[test]
+fn in_order() {
+    let Some(run) = run() else { return };
+    run.check(IN_ORDER, &[established(), received(1000, 1)]);
+}
+
+fn send_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
+    be_accepted(peer, family, port, |connection, _| {
+        for (offset, length) in [(0, 1000), (1000, 1000), (0, 1000), (500, 1000)] {
+            deliver(connection, offset, length);
+        }
+    });
+}
+
+/// A segment comes twice, and another has its bytes from two that have come: 1000 bytes each.
+#[test]
+fn duplicates() {
+    let Some(run) = run() else { return };
+    let last = received(2000, 4)
+        .with("duplicate_packets", 2)
+        .with("duplicate_bytes", 2000);
+    run.check(DUPLICATES, &[established(), last]);
+}
+
+fn send_partial_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
+    be_accepted(peer, family, port, |connection, _| {
+        for (offset, length) in [(0, 1000), (500, 1000), (1400, 600)] {
+            deliver(connection, offset, length);
+        }
+    });
+}
+
+/// The second segment starts with 500 bytes that have come, the third with 100.
+#[test]
+fn partial_duplicates() {
+    let Some(run) = run() else { return };
+    let last = received(2000, 3)
+        .with("partial_duplicate_packets", 2)
+        .with("partial_duplicate_bytes", 600);
+    run.check(PARTIAL_DUPLICATES, &[established(), last]);
+}
+
+fn send_duplicates_out_of_order(peer: &ScriptedPeer, family: Family, port: u16) {
+    be_accepted(peer, family, port, |connection, _| {
+        for (offset, length) in [(1000, 1000), (1000, 1000), (0, 1000)] {
+            deliver(connection, offset, length);
+        }
+    });
+}
+
+/// Inside the window, but not yet at its start: both copies come a thousand bytes too early, and the second is a duplicate besides.
+#[test]
+fn duplicates_out_of_order() {
+    let Some(run) = run() else { return };
+    let last = received(2000, 3)
+        .with("out_of_order_packets", 2)
+        .with("out_of_order_bytes", 2000)
+        .with("out_of_order_distance_mean_bytes", 1000.0)
+        .with("out_of_order_distance_variance", 0.0)
+        .with("out_of_order_distance_max_bytes", 1000)
+        .with("duplicate_packets", 1)
+        .with("duplicate_bytes", 1000);
+    run.check(DUPLICATES_OUT_OF_ORDER, &[established(), last]);
+}
+
+fn send_old_timestamps(peer: &ScriptedPeer, family: Family, port: u16) {
+    be_accepted(peer, family, port, |connection, _| {
+        deliver(connection, 0, 1000);
+        let clock = connection.clock().unwrap();
+        connection.set_clock(clock - 1000);
+        deliver(connection, 0, 1000);
+        deliver(connection, 1000, 1000);
+        connection.set_clock(clock + 1);
+        deliver(connection, 1000, 1000);
+    });
+}
+
+/// Segments with timestamps from before are dropped (RFC 7323, 5.3): the one with bytes that have come is a duplicate, the one with new bytes is none. It
+/// comes again with a good timestamp. The stack counts all four before it looks.
+#[test]
+fn old_timestamps() {
+    let Some(run) = run() else { return };
+    let last = received(2000, 4)
+        .with("duplicate_packets", 1)
+        .with("duplicate_bytes", 1000);
+    run.check(OLD_TIMESTAMPS, &[established(), last]);
+}
+
+fn send_probes(peer: &ScriptedPeer, family: Family, port: u16) {
+    be_accepted(peer, family, port, |connection, _| {
+        deliver(connection, 0, 1000);
+        for length in [0, 1] {
+            let probe = Segment {
+                flags: TcpFlags::ACK,
+                ..connection.data(999, length)
+            };
+            connection.send(&probe).unwrap();
+            let answer = connection.drain().unwrap().pop().unwrap();
+            assert_eq!(connection.acknowledged_by(&answer), 1000);
+        }
+    });
+}
+
+/// Probes of a silent peer or a closed window have the last byte's number, and that byte or none (RFC 9293, 3.8.4): they are no duplicates.
+#[test]
+fn probes_are_no_duplicates() {
+    let Some(run) = run() else { return };
+    run.check(PROBES, &[established(), received(1000, 2)]);
+}
+
+fn cross_the_wrap(peer: &ScriptedPeer, family: Family, port: u16) {
+    be_accepted_from(u32::MAX - 1500, peer, family, port, |connection, _| {
+        let sent = [
+            (0, 1000),
+            (2000, 1000),
+            (3000, 500),
+            (1000, 1000),
+            (500, 1000),
+            (3000, 1000),
+        ];
+        for (offset, length) in sent {
+            deliver(connection, offset, length);
+        }
+        assert!(connection.sequence_at(2000) < connection.sequence_at(0));
+    });
+}
+
+/// Numbers wrap behind the byte 1500. Two segments come 1000 and 2000 bytes too early; then, when all is there, one comes whole that has come before, on both
+/// sides of the wrap, and one of which the first half has.
+#[test]
+fn sequence_wrap() {
+    let Some(run) = run() else { return };
+    let last = received(4000, 6)
+        .with("out_of_order_packets", 2)
+        .with("out_of_order_bytes", 1500)
+        .with("out_of_order_distance_mean_bytes", 1500.0)
+        .with("out_of_order_distance_variance", 250_000.0)
+        .with("out_of_order_distance_max_bytes", 2000)
+        .with("duplicate_packets", 1)
+        .with("duplicate_bytes", 1000)
+        .with("partial_duplicate_packets", 1)
+        .with("partial_duplicate_bytes", 500);
+    run.check(SEQUENCE_WRAP, &[established(), last]);
+}
+
+fn send_wrong_checksum(peer: &ScriptedPeer, family: Family, port: u16) {
+    be_accepted(peer, family, port, |connection, _| {
+        for has_right_checksum in [false, true] {
+            let segment = Segment {
+                has_right_checksum,
+                ..connection.data(0, 1000)
+            };
+            connection.send(&segment).unwrap();
+        }
+    });
+}
+
+#[test]
+fn wrong_checksum() {
+    let Some(run) = run() else { return };
+    let last = received(1000, 2).with("checksum_errors", 1);
+    run.check(WRONG_CHECKSUM, &[established(), last]);
+}

@@ -1,0 +1,295 @@
+//! What the options select and hide, and how the measurement begins and ends.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use fathom_lab::{Process, Topology, obstacle, wait_until};
+use fathom_tests::{Fathom, Profile, binary};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::signal::Signal;
+
+use crate::stage::{Family, PATIENCE, Pair, Stage, lab, profiles_of};
+
+const WANTED: u16 = 5500;
+const OTHER: u16 = 5502;
+
+/// A connection there and back.
+fn converse(lab: &Topology, address: IpAddr, port: u16) {
+    let mut pair = Pair::open(lab, SocketAddr::new(address, port));
+    pair.upload(1);
+    pair.close();
+}
+
+/// A whole connection has two profiles at either end, and both ends its port.
+#[test]
+fn ports_select() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let fathom = Fathom::profile(&lab.router, &["--port", &WANTED.to_string()]).unwrap();
+    for port in [OTHER, WANTED] {
+        converse(&lab, Topology::SERVER_V4, port);
+    }
+    let stage = Stage { lab, fathom };
+    for host in [&stage.lab.client, &stage.lab.server] {
+        assert_eq!(stage.profiles(host, WANTED).len(), 2);
+        assert_eq!(profiles_of(&stage.fathom.profiles(), host, OTHER), []);
+    }
+    stage.fathom.finish().unwrap();
+}
+
+/// A client process of its own; it does nothing but connect, and closes at the end.
+fn client_process(lab: &Topology, shell_prefix: &str, port: u16) -> Process {
+    let script = format!(
+        "{shell_prefix} exec bash -c 'exec 3<>/dev/tcp/{}/{port}; read -u 3 line'",
+        Topology::SERVER_V4
+    );
+    Process::start(lab.client.command("sh").args(["-c", &script])).unwrap()
+}
+
+/// Makes two connections, the first by `bash`; both end at once, and their profiles are printed unless something else was selected.
+fn two_clients(stage: &Stage, shell_prefix: &str) {
+    let address = SocketAddr::new(Topology::SERVER_V4, WANTED);
+    let listener = crate::stage::listen(&stage.lab.server, address);
+    let mut process = client_process(&stage.lab, shell_prefix, WANTED);
+    drop(listener.accept().unwrap());
+    process.wait_with_deadline(PATIENCE).unwrap();
+    converse(&stage.lab, Topology::SERVER_V4, OTHER);
+}
+
+#[test]
+fn processes_select() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let options = ["--net", "10.77.0.0/16", "--process", "nobody,bash"];
+    let fathom = Fathom::profile(&lab.router, &options).unwrap();
+    let stage = Stage { lab, fathom };
+    two_clients(&stage, "");
+    let profiles = stage.profiles(&stage.lab.client, WANTED);
+    for profile in &profiles {
+        assert_eq!(profile.text("process"), "bash");
+    }
+    let mut all = stage.fathom.finish().unwrap().profiles();
+    all.retain(|profile| profile.has_port(WANTED) || profile.has_port(OTHER));
+    assert_eq!(all.len(), profiles.len(), "{all:#?}");
+}
+
+/// A control group that is gone at the end.
+struct Group(PathBuf);
+
+impl Group {
+    fn create() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mount = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let folder = words.next()?;
+            (words.next()? == "cgroup2").then_some(folder)
+        });
+        let Some(mount) = mount else {
+            println!("skipped: no version 2 hierarchy of control groups is mounted");
+            return None;
+        };
+        let folder = Path::new(mount).join(format!("fathom-test-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        Some(Self(folder))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Busy until the kernel has seen off its last process.
+        let _ = wait_until(PATIENCE, "the control group to go", || {
+            fs::remove_dir(&self.0).is_ok()
+        });
+    }
+}
+
+#[test]
+fn control_groups_select() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let Some(group) = Group::create() else { return };
+    let folder = group.0.to_str().unwrap();
+    let options = ["--net", "10.77.0.0/16", "--cgroup", folder];
+    let fathom = Fathom::profile(&lab.router, &options).unwrap();
+    let stage = Stage { lab, fathom };
+    two_clients(&stage, &format!("echo $$ > {folder}/cgroup.procs &&"));
+    let profiles = stage.profiles(&stage.lab.client, WANTED);
+    let path = format!("/{}", group.0.file_name().unwrap().to_str().unwrap());
+    for profile in &profiles {
+        assert_eq!(profile.text("cgroup"), path);
+    }
+    let mut all = stage.fathom.finish().unwrap().profiles();
+    all.retain(|profile| profile.has_port(WANTED) || profile.has_port(OTHER));
+    assert_eq!(all.len(), profiles.len(), "{all:#?}");
+}
+
+#[test]
+fn addresses_are_cut() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let networks = ["--net", "10.77.0.0/16,fd77::/16"];
+    let options = [&networks[..], &["--anonymize", "v4=24,v6=32"]].concat();
+    let fathom = Fathom::profile(&lab.router, &options).unwrap();
+    for family in Family::BOTH {
+        converse(&lab, family.server(), family.port(WANTED));
+    }
+    let stage = Stage { lab, fathom };
+    for (family, [source, destination]) in Family::BOTH
+        .into_iter()
+        .zip([["10.77.1.0", "10.77.2.0"], ["fd77:1::", "fd77:2::"]])
+    {
+        for profile in stage.profiles(&stage.lab.client, family.port(WANTED)) {
+            let addresses = ["source", "destination", "next_hop"].map(|name| profile.text(name));
+            assert_eq!(addresses, [source, destination, source]);
+        }
+    }
+    let printed = format!("{:?}", stage.fathom.finish().unwrap().profiles());
+    for whole in ["10.77.1.1\"", "10.77.2.1\"", "fd77:1::1", "fd77:2::1"] {
+        assert!(!printed.contains(whole), "{whole}");
+    }
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(binary().unwrap())
+        .arg("profile")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn probes_are_listed() {
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let output = run(&["--probes"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.matches("(used)").count(), 1, "{text}");
+    for set in ["tracepoint", "fentry"] {
+        assert!(text.lines().any(|line| line.starts_with(set)), "{text}");
+    }
+    assert!(text.contains("\n  yes  stalls and recoveries"), "{text}");
+}
+
+#[test]
+fn interrupt_ends_with_a_summary() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let networks = ["--net", "10.77.0.0/16"];
+        let fathom = Fathom::profile(&lab.router, &networks).unwrap();
+        converse(&lab, Topology::SERVER_V4, WANTED);
+        wait_until(PATIENCE, "both last profiles", || {
+            let profiles = fathom.profiles().into_iter();
+            let mut own =
+                profiles.filter(|profile| profile.is_of(&lab.client) || profile.is_of(&lab.server));
+            own.by_ref().filter(Profile::is_last).count() == 2
+        })
+        .unwrap();
+        let finished = fathom.end(signal).unwrap();
+        assert!(finished.status.success(), "{}", finished.errors);
+        let printed = finished.profiles().len();
+        let summary = format!("{printed} profiles in ");
+        assert!(finished.errors.contains(&summary), "{}", finished.errors);
+    }
+}
+
+/// The numbers of the programs that a process holds, directly or by links.
+fn programs(process: u32) -> Vec<u32> {
+    let folder = format!("/proc/{process}/fdinfo");
+    let files = fs::read_dir(folder).unwrap().flatten();
+    let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+    let mut numbers: Vec<u32> = texts
+        .flat_map(|text| {
+            let lines = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("prog_id:"));
+            let numbers: Vec<u32> = lines
+                .filter_map(|number| number.trim().parse().ok())
+                .collect();
+            numbers
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// Whether the kernel still has the program of this number.
+fn is_loaded(program: u32) -> bool {
+    /// `BPF_PROG_GET_FD_BY_ID` of linux/bpf.h.
+    const GET_BY_NUMBER: libc::c_long = 13;
+    let attributes = [program, 0, 0];
+    #[expect(unsafe_code, reason = "there is no safe wrapper")]
+    // SAFETY: the kernel reads so many bytes of the array; the descriptor that it may return is closed here.
+    unsafe {
+        let size = size_of_val(&attributes);
+        let result = libc::syscall(libc::SYS_bpf, GET_BY_NUMBER, attributes.as_ptr(), size);
+        match Errno::result(result) {
+            Ok(descriptor) => {
+                libc::close(descriptor as libc::c_int);
+                true
+            }
+            Err(error) => {
+                assert_eq!(error, Errno::ENOENT);
+                false
+            }
+        }
+    }
+}
+
+#[test]
+fn killed_it_leaves_nothing_behind() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let mut fathom = Fathom::profile(&lab.router, &["--net", "10.77.0.0/16"]).unwrap();
+    let programs = programs(fathom.process().id());
+    assert!(programs.len() >= 5, "{programs:?}");
+    assert!(programs.iter().all(|program| is_loaded(*program)));
+    let finished = fathom.end(Signal::SIGKILL).unwrap();
+    assert!(!finished.status.success());
+    // The kernel frees them soon after the process is gone.
+    wait_until(PATIENCE, "the programs to go", || {
+        !programs.iter().any(|program| is_loaded(*program))
+    })
+    .unwrap();
+}
+
+/// Somebody without privileges is told which he lacks.
+#[test]
+fn without_privileges() {
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    // Where everybody can get at it.
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("fathom");
+    fs::copy(binary().unwrap(), &copy).unwrap();
+    let output = Command::new(&copy)
+        .arg("profile")
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    for needed in ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"] {
+        assert!(errors.contains(needed), "{errors}");
+    }
+    assert_eq!(output.stdout, b"");
+}
