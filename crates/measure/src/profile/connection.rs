@@ -20,6 +20,8 @@ pub(super) struct Connection {
     is_existing: bool,
     /// When the present profile began, in the kernel's time.
     pub(super) start_ns: u64,
+    /// The same as it was told as the end of the profile before: the wall clock may have been set since.
+    start_time: Option<Time>,
     process: Option<(u32, Arc<str>)>,
     accept_queue_ns: Option<u64>,
     /// The establishment of a server's connection, until the application accepts it.
@@ -37,6 +39,7 @@ impl Connection {
             state,
             is_existing: false,
             start_ns: of.time,
+            start_time: None,
             process: None,
             accept_queue_ns: None,
             unaccepted: None,
@@ -117,7 +120,9 @@ impl Connection {
             // A connection that is about to be opened has no port yet.
             self.flow = snapshot.of.flow();
         }
-        report(&maker.profile(self, snapshot, end_state, reason));
+        let profile = maker.profile(self, snapshot, end_state, reason);
+        report(&profile);
+        self.start_time = Some(profile.time);
         self.state = end_state;
         self.start_ns = snapshot.of.time;
         self.accept_queue_ns = None;
@@ -204,7 +209,9 @@ impl Maker {
             start_state: connection.state,
             end_state,
             reason,
-            start_time: self.time(connection.start_ns),
+            start_time: connection
+                .start_time
+                .unwrap_or_else(|| self.time(connection.start_ns)),
             duration_ns: duration,
             connection: now.of.connection,
             role: connection.role,

@@ -9,6 +9,9 @@ use super::connections::Report;
 use super::{MptcpProfile, State};
 use crate::native::profile_meta;
 
+/// The state of a socket that waits for the answer to its SYN.
+const SYN_SENT: u8 = 2;
+
 /// What is known of an MPTCP connection between two profiles.
 #[derive(Debug)]
 pub(super) struct Meta {
@@ -41,10 +44,11 @@ impl Meta {
         }
     }
 
-    /// The peer has opened it.
+    /// The peer has opened it, or this host has and that was not told: a selection cannot know where a socket without addresses goes.
     pub(super) fn arrived(meta: &profile_meta) -> Self {
+        let is_opened_here = meta.of.old_state == SYN_SENT;
         Self {
-            role: Some("server"),
+            role: Some(if is_opened_here { "client" } else { "server" }),
             ..Self::new(meta, State::New)
         }
     }
@@ -68,7 +72,8 @@ impl Meta {
     ) {
         let before = &self.last;
         let duration_ns = now.of.time.saturating_sub(self.start_ns);
-        let is_establishment = self.role == Some("client") && end_state == State::Established;
+        let is_establishment =
+            self.role == Some("client") && end_state == State::Established && duration_ns != 0;
         let is_counted = now.bytes_reinjected != u64::MAX;
         report(&MptcpProfile {
             time: maker.time(now.of.time),
