@@ -9,7 +9,8 @@ use std::time::Duration;
 use fathom_lab::traffic::{dns, quic, tcp, tools};
 use fathom_lab::{LinkConfig, Tap, Topology, obstacle};
 use fathom_tests::{
-    Comparison, Fathom, Finished, Method, Pair, Passing, pairs, passed_by_tap, settle,
+    Comparison, Fathom, Finished, Method, Pair, Passing, check_close, pairs, passed_by_tap, settle,
+    watch_stolen_time,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -25,6 +26,7 @@ fn lab() -> Option<(Topology, MutexGuard<'static, ()>)> {
         return None;
     }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    watch_stolen_time();
     let lab = Topology::builder()
         .lan(LinkConfig::symmetric(5 * MILLISECOND))
         .wan(LinkConfig::symmetric(20 * MILLISECOND))
@@ -84,9 +86,7 @@ fn check(lab: &Topology, finished: &Finished, method: Method, truth: &[Pair]) {
             assert!(figures.missed * 100 <= figures.samples, "{figures}");
         }
     }
-    for one in &comparison.matches {
-        assert!(one.is_close(), "{} us off: {one:?}", one.error_ns() / 1_000);
-    }
+    check_close(&comparison.matches);
     let bytes_unread = [fathom_lab::Way::Forward, fathom_lab::Way::Backward]
         .map(|way| lab.wan.unread_drops(way).unwrap());
     assert_eq!(bytes_unread, [0, 0], "the lab lost packets unseen");

@@ -10,7 +10,8 @@ use etherparse::PacketBuilder;
 use fathom_lab::traffic::{dns, tcp, tools};
 use fathom_lab::{LinkConfig, Tap, Topology, Way, Worker, obstacle};
 use fathom_tests::{
-    Comparison, EVERY_PACKET, Fathom, Finished, Flow, Method, pairs, passed_by_tap, settle,
+    Comparison, EVERY_PACKET, Fathom, Finished, Flow, Method, check_close, pairs, passed_by_tap,
+    settle, watch_stolen_time,
 };
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
@@ -172,10 +173,9 @@ fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished) {
     let mut samples = finished.samples();
     samples.retain(|sample| is_legitimate(sample.flow));
     let comparison = Comparison::new(&samples, &truth);
-    for one in &comparison.matches {
-        // A flood fills the queue of the interface, which lies between the hook at egress and the tap.
-        let is_good = has_flood || one.is_close();
-        assert!(is_good, "{} us off: {one:?}", one.error_ns() / 1_000);
+    // A flood fills the queue of the interface, which lies between the hook at egress and the tap.
+    if !has_flood {
+        check_close(&comparison.matches);
     }
     let shares = METHODS.map(|method| {
         let figures = comparison.figures(method);
@@ -192,6 +192,7 @@ fn legitimate_flows_keep_their_samples() {
         println!("skipped: {why}");
         return;
     }
+    watch_stolen_time();
     let (quiet, _) = measure(false);
     let (flooded, finished) = measure(true);
     for ((method, quiet), flooded) in METHODS.iter().zip(quiet).zip(flooded) {

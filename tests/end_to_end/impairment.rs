@@ -15,8 +15,8 @@ use fathom_lab::{
     Direction, LinkConfig, Process, Schedule, Tap, Topology, Way, obstacle, wait_until,
 };
 use fathom_tests::{
-    Comparison, EVERY_PACKET, Fathom, Flow, Method, Pair, Passing, Sample, pairs, passed_by_link,
-    passed_by_tap,
+    Comparison, EVERY_PACKET, Fathom, Flow, Method, Pair, Passing, Sample, check_close, pairs,
+    passed_by_link, passed_by_tap, watch_stolen_time,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -59,6 +59,7 @@ fn impaired(delay: Schedule) -> Direction {
 }
 
 fn drive() -> Run {
+    watch_stolen_time();
     let directory = tempfile::tempdir().unwrap();
     let wan = LinkConfig {
         forward: impaired(Schedule::constant(MILLISECOND)),
@@ -300,11 +301,6 @@ fn check_errors(comparison: &Comparison) {
         unexplained.is_empty(),
         "samples without packets: {unexplained:#?}"
     );
-    for one in comparison
-        .matches
-        .iter()
-        .filter(|one| is_checked(one.pair.method))
-    {
-        assert!(one.is_close(), "{} us off: {one:?}", one.error_ns() / 1_000);
-    }
+    let checked = comparison.matches.iter();
+    check_close(checked.filter(|one| is_checked(one.pair.method)));
 }

@@ -28,6 +28,7 @@ mod passing;
 mod profile;
 mod record;
 mod settle;
+mod stolen;
 
 pub use attached::{attached_programs, has_tcx};
 pub use comparison::{Comparison, Figures, Match};
@@ -37,3 +38,4 @@ pub use passing::{Passing, passed_by_link, passed_by_tap};
 pub use profile::{Prediction, Profile, check};
 pub use record::{Count, Flow, Method, Record, Sample};
 pub use settle::settle;
+pub use stolen::{check_close, watch_stolen_time};

@@ -365,7 +365,8 @@ fn a_tap_sees_what_the_link_carries() {
         late_ns.sort_unstable();
         // The clocks are read one after the other, so they may differ by a little.
         assert!(late_ns[0] > -20_000, "{late_ns:?}");
-        assert!(late_ns[20] < 200_000, "{late_ns:?}");
+        // And a thread may wait for a processor.
+        assert!(late_ns[20] < 10_000_000, "{late_ns:?}");
     }
 }
 
