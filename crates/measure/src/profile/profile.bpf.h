@@ -108,6 +108,18 @@ static __always_inline struct flow_address profile_address(const struct in6_addr
 				      } };
 }
 
+static __always_inline struct flow_address profile_local(struct sock *sk)
+{
+	return sk->__sk_common.skc_family == AF_INET6 ? profile_address(&sk->__sk_common.skc_v6_rcv_saddr)
+						      : flow_address_v4(sk->__sk_common.skc_rcv_saddr);
+}
+
+static __always_inline struct flow_address profile_remote(struct sock *sk)
+{
+	return sk->__sk_common.skc_family == AF_INET6 ? profile_address(&sk->__sk_common.skc_v6_daddr)
+						      : flow_address_v4(sk->__sk_common.skc_daddr);
+}
+
 /* A socket that closes has given its port back, but for this trace of it. */
 static __always_inline __u16 profile_local_port(struct sock *sk)
 {
@@ -139,13 +151,8 @@ static __always_inline void profile_describe(struct profile_moment_of *of, struc
 	of->is_ipv6 = sk->__sk_common.skc_family == AF_INET6;
 	of->old_state = of->new_state = sk->__sk_common.skc_state;
 	of->error = sk->sk_err;
-	if (of->is_ipv6) {
-		of->local = profile_address(&sk->__sk_common.skc_v6_rcv_saddr);
-		of->remote = profile_address(&sk->__sk_common.skc_v6_daddr);
-	} else {
-		of->local = flow_address_v4(sk->__sk_common.skc_rcv_saddr);
-		of->remote = flow_address_v4(sk->__sk_common.skc_daddr);
-	}
+	of->local = profile_local(sk);
+	of->remote = profile_remote(sk);
 	of->local_port = profile_local_port(sk);
 	of->remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
 	profile_describe_process(of);
@@ -167,10 +174,7 @@ static __always_inline int profile_is_selected_to(struct sock *sk, const struct 
 		return 0;
 	if (!profile_has_selection())
 		return 1;
-	if (sk->__sk_common.skc_family == AF_INET6)
-		key.low = profile_address(&sk->__sk_common.skc_v6_rcv_saddr);
-	else
-		key.low = flow_address_v4(sk->__sk_common.skc_rcv_saddr);
+	key.low = profile_local(sk);
 	key.high = *remote;
 	key.low_port = profile_local_port(sk);
 	key.high_port = remote_port;
@@ -180,12 +184,8 @@ static __always_inline int profile_is_selected_to(struct sock *sk, const struct 
 
 static __always_inline int profile_is_selected(struct sock *sk)
 {
-	struct flow_address remote;
+	struct flow_address remote = profile_remote(sk);
 
-	if (sk->__sk_common.skc_family == AF_INET6)
-		remote = profile_address(&sk->__sk_common.skc_v6_daddr);
-	else
-		remote = flow_address_v4(sk->__sk_common.skc_daddr);
 	return profile_is_selected_to(sk, &remote, bpf_ntohs(sk->__sk_common.skc_dport));
 }
 
