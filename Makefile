@@ -39,8 +39,9 @@ test: ## all tests; those that need root say so where they have none
 	cargo test --workspace --no-fail-fast -- --show-output
 
 test-kernels: build ## load every program and measure in guest kernels 6.1 and 6.12 (qemu, 40 s each)
-	tests/kernels/all $(TARGET)/release/fathom "$$(cargo test -q -p fathom-tests --test profile --no-run --message-format json | \
-		sed -n 's/.*"name":"profile".*"executable":"\([^"]*\)".*/\1/p')"
+	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops; do \
+		cargo test -q -p fathom-tests --test $$test --no-run --message-format json | \
+		sed -n 's/.*"name":"'$$test'".*"executable":"\([^"]*\)".*/\1/p'; done)
 
 bench: build ## every claim about speed and memory, as ratios within one run (needs root)
 	benches/run $(TARGET)/release/fathom

@@ -1,4 +1,4 @@
-//! Compiles the BPF programs of the `kernel` benchmark: the production programs, and what they are measured against.
+//! Compiles the BPF programs of the benchmarks: the production programs, and what they are measured against.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,14 +10,17 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    libbpf_cargo::SkeletonBuilder::new()
-        .source("bpf/kernel.bpf.c")
-        .clang_args([
-            format!("-I/usr/include/{machine}-linux-gnu").as_str(),
-            "-mcpu=v3",
-            "-Wno-unused-function",
-        ])
-        .obj(out.join("kernel.bpf.o"))
-        .build()
-        .unwrap_or_else(|error| panic!("cannot compile bpf/kernel.bpf.c: {error:?}"));
+    for name in ["kernel", "hooks", "hops", "departures", "response"] {
+        let source = format!("bpf/{name}.bpf.c");
+        libbpf_cargo::SkeletonBuilder::new()
+            .source(&source)
+            .clang_args([
+                format!("-I/usr/include/{machine}-linux-gnu").as_str(),
+                "-mcpu=v3",
+                "-Wno-unused-function",
+            ])
+            .obj(out.join(format!("{name}.bpf.o")))
+            .build()
+            .unwrap_or_else(|error| panic!("cannot compile {source}: {error:?}"));
+    }
 }

@@ -20,7 +20,9 @@
 mod bulk;
 mod connections;
 pub mod live;
+pub mod native;
 mod pcap;
+pub mod programs;
 mod random;
 mod recorder;
 pub mod summary;

@@ -23,6 +23,8 @@ fn build_programs() {
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
     for (source, object) in [
         ("bpf/packet_path.bpf.c", "packet_path.bpf.o"),
+        ("src/response/response.bpf.c", "response.bpf.o"),
+        ("src/hops/hops.bpf.c", "hops.bpf.o"),
         ("src/profile/profile.bpf.c", "profile.bpf.o"),
         ("src/profile/dns/wire.bpf.c", "dns_wire.bpf.o"),
         ("src/profile/dns/lookup.bpf.c", "dns_lookup.bpf.o"),

@@ -15,6 +15,7 @@ fuzz_target!(|input: &[u8]| {
         domains: 4,
         fields: 1_000,
         names: 16,
+        ..Limits::default()
     };
     let session = |connection| Session {
         exporter: "192.0.2.1:4739".parse().expect("it is an address"),

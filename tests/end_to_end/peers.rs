@@ -146,9 +146,11 @@ fn kernel_estimates_what_timestamps_say() {
             (kernel_least_ms - least_ms).abs() < 0.5,
             "{kernel_least_ms} {least_ms}"
         );
+        // It is a mean of the last round trips, whose queue may have been longer than at the median.
+        let most_ms = times[times.len() - 1] as f64 / 1e6;
         assert!(
-            (kernel_ms / median_ms - 1.0).abs() < 0.3,
-            "{kernel_ms} {median_ms}"
+            kernel_ms > 0.7 * median_ms && kernel_ms < 1.3 * most_ms,
+            "{kernel_ms} {median_ms} {most_ms}"
         );
     }
 }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fathom_lab::{Namespace, Process, wait_until};
 use nix::sys::signal::Signal;
 
+use crate::responses::Epoch;
 use crate::{Record, Sample, attached_programs};
 
 /// The options that measure every packet that can be, not a selection.
@@ -71,6 +72,15 @@ impl Finished {
         samples_of(&self.records)
     }
 
+    /// The epochs of `fathom response` among the records.
+    pub fn epochs(&self) -> Vec<Epoch> {
+        let epochs = self.records.iter().filter_map(|record| match record {
+            Record::Response(epoch) => Some(epoch.clone()),
+            _ => None,
+        });
+        epochs.collect()
+    }
+
     /// The last value of the count called `name`; zero when it was never printed.
     pub fn count(&self, name: &str) -> u64 {
         let last = self.records.iter().rev().find_map(|record| match record {
@@ -82,18 +92,31 @@ impl Finished {
 }
 
 impl Fathom {
-    /// Starts measuring in `namespace` and waits until the programs are attached to all `interfaces`.
+    /// Starts `fathom rtt` in `namespace` and waits until the programs are attached to all `interfaces`.
     ///
     /// Start it from a thread that outlives it, as every process of the lab.
     ///
     /// # Errors
     /// When there is no binary, or it ends or is not attached in time; then with what it said.
     pub fn start(namespace: &Namespace, interfaces: &[&str], options: &[&str]) -> Result<Self> {
+        Self::start_command("rtt", namespace, interfaces, options)
+    }
+
+    /// The same with another command that measures on interfaces.
+    ///
+    /// # Errors
+    /// As [`Fathom::start`].
+    pub fn start_command(
+        command: &str,
+        namespace: &Namespace,
+        interfaces: &[&str],
+        options: &[&str],
+    ) -> Result<Self> {
         let before = interfaces
             .iter()
             .map(|interface| attached_programs(namespace, interface))
             .collect::<Result<Vec<_>>>()?;
-        let mut arguments = vec!["rtt", "--format", "json"];
+        let mut arguments = vec![command, "--format", "json"];
         for interface in interfaces {
             arguments.extend(["--interface", interface]);
         }

@@ -23,19 +23,24 @@
 mod attached;
 mod comparison;
 mod fathom;
+mod group;
+mod hops;
 pub mod pairs;
 mod passing;
 mod profile;
 mod record;
+pub mod responses;
 mod settle;
 mod stolen;
 
 pub use attached::{attached_programs, has_tcx};
 pub use comparison::{Comparison, Figures, Match};
 pub use fathom::{EVERY_PACKET, Fathom, Finished, binary};
+pub use group::Group;
+pub use hops::{Congestion, Hop, Probe, ProbeOutcome, RouteChange, Way};
 pub use pairs::Pair;
 pub use passing::{Passing, passed_by_link, passed_by_tap};
 pub use profile::{Prediction, Profile, check};
 pub use record::{Count, Flow, Method, Record, Sample};
 pub use settle::settle;
-pub use stolen::{check_close, watch_stolen_time};
+pub use stolen::{check_close, was_away, watch_stolen_time};

@@ -62,6 +62,11 @@ impl Profile {
         self.0.get(name)
     }
 
+    /// The fields that the profile has: names and values.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
     /// The value of a field that holds a whole number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.as_u64()

@@ -5,7 +5,8 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::Profile;
+use crate::responses::Epoch;
+use crate::{Congestion, Hop, Probe, Profile, RouteChange, Way};
 
 /// One line of `--format json`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -15,7 +16,12 @@ pub enum Record {
     #[serde(rename = "rtt")]
     Sample(Sample),
     /// How often something happened that is no measurement.
-    #[serde(rename = "rtt_count", alias = "profile_count")]
+    #[serde(
+        rename = "rtt_count",
+        alias = "profile_count",
+        alias = "hops_count",
+        alias = "response_count"
+    )]
     Count(Count),
     /// What a TCP connection did.
     #[serde(rename = "profile")]
@@ -29,15 +35,34 @@ pub enum Record {
     /// How long an application waited for the addresses of a name.
     #[serde(rename = "profile_lookup")]
     LookupProfile(Profile),
+    /// What became of a probe.
+    #[serde(rename = "probe")]
+    Probe(Probe),
+    /// A router on the path of a flow, over an interval.
+    #[serde(rename = "hop")]
+    Hop(Hop),
+    /// A link that packets wait for.
+    #[serde(rename = "congestion")]
+    Congestion(Congestion),
+    /// A flow passes other routers than before.
+    #[serde(rename = "route_change")]
+    RouteChange(RouteChange),
+    /// One of the ways to a destination.
+    #[serde(rename = "paths")]
+    Way(Way),
+    /// What a client waited for responses, over an epoch.
+    #[serde(rename = "response")]
+    Response(Epoch),
     /// Another record.
     #[serde(other)]
     Other,
 }
 
 /// Packets of one direction of a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 pub struct Flow {
     /// IANA protocol number.
+    #[serde(deserialize_with = "protocol_number")]
     pub protocol: u8,
     /// Source address.
     pub source: IpAddr,
@@ -154,7 +179,7 @@ impl From<FlatSample> for Sample {
     }
 }
 
-fn time_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+pub(crate) fn time_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let text = String::deserialize(deserializer)?;
     let time = humantime::parse_rfc3339(&text).map_err(serde::de::Error::custom)?;
     let since_epoch = time

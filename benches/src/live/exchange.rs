@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, MultiHeaders, SockFlag, SockType, bind, sendmmsg, socket,
+    AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, bind, sendmmsg, socket,
 };
 
 use crate::wire::{Frame, Segment, Timestamps, flag};
@@ -73,6 +73,17 @@ impl Side {
     }
 }
 
+/// What a packet socket is bound to, for an interface of this thread's namespace.
+///
+/// # Errors
+/// When there is no such interface.
+pub fn link_address(interface: &str) -> nix::Result<LinkAddr> {
+    getifaddrs()?
+        .filter(|entry| entry.interface_name == interface)
+        .find_map(|entry| entry.address?.as_link_addr().copied())
+        .ok_or(Errno::ENODEV)
+}
+
 /// Many connections, and the socket that their packets go through.
 #[derive(Debug)]
 pub struct Exchanges {
@@ -86,10 +97,6 @@ pub struct Exchanges {
 impl Exchanges {
     /// Opens a packet socket on `interface` of this thread's namespace.
     pub(super) fn open(interface: &str, flows: u32, answers: Answers) -> nix::Result<Self> {
-        let address = getifaddrs()?
-            .filter(|entry| entry.interface_name == interface)
-            .find_map(|entry| entry.address?.as_link_addr().copied())
-            .ok_or(Errno::ENODEV)?;
         // Protocol 0: it receives nothing.
         let socket = socket(
             AddressFamily::Packet,
@@ -97,7 +104,7 @@ impl Exchanges {
             SockFlag::SOCK_CLOEXEC,
             None,
         )?;
-        bind(socket.as_raw_fd(), &address)?;
+        bind(socket.as_raw_fd(), &link_address(interface)?)?;
         Ok(Self {
             socket,
             requests: Side::new(flows, request),

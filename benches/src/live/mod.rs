@@ -4,7 +4,7 @@ mod exchange;
 mod measured;
 mod memory;
 
-pub use exchange::{Answers, Exchanges};
+pub use exchange::{Answers, Exchanges, link_address};
 pub use measured::{Finished, Measured};
 pub use memory::{KernelObject, Memory};
 

@@ -1,24 +1,31 @@
 //! The command line. Every option is declared here, once: flags, environment, configuration file, help, manual and completions derive
 //! from it.
 
+#[cfg(feature = "live")]
+mod hops;
 mod ipfix;
 #[cfg(feature = "live")]
 mod profile;
+mod response;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use fathom_measure::Selection;
 use fathom_measure::rtt::{GroupBy, Method};
 use fathom_record::{Network, Protocol};
 
 use crate::output::OutputFormat;
+#[cfg(feature = "live")]
+pub(crate) use hops::{HopsArguments, HopsFormat, RateMode};
 pub(crate) use ipfix::{DumpArguments, DumpFormat, IpfixCommand, ListenAddress};
 #[cfg(feature = "live")]
 pub(crate) use profile::{
-    Anonymity, ExportArguments, PrintFormat, ProbeSetName, ProfileArguments, TemplateName,
+    Anonymity, ExportArguments, ProbeSetName, ProfileArguments, TemplateName,
 };
+pub(crate) use response::{ResponseArguments, ResponsesBy};
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -49,6 +56,22 @@ pub(crate) enum Command {
         override_usage = "fathom rtt [OPTIONS] -i INTERFACE...\n       fathom rtt [OPTIONS] FILE..."
     )]
     Rtt(Box<RttArguments>),
+    /// Measure what clients wait for responses, from the packets of clients alone.
+    ///
+    /// A client sends its next request when it has the response to the last: the pauses between its packets tell how long it waited. Nothing of the
+    /// server needs to pass here, and nothing needs to be readable. For each flow and epoch there is a latency, with how sure it is, or the reason why there is
+    /// none.
+    #[command(
+        override_usage = "fathom response [OPTIONS] -i INTERFACE...\n       fathom response [OPTIONS] FILE..."
+    )]
+    Response(Box<ResponseArguments>),
+    /// Measure every router on the path of live flows, from inside them.
+    ///
+    /// While an application talks, headers of its own packets are sent once more with a low TTL, so that the routers on the very path of that flow
+    /// answer. The application's packets are left alone, and no probe can reach an application.
+    #[cfg(feature = "live")]
+    #[command(override_usage = "fathom hops [OPTIONS] -i INTERFACE... [-- COMMAND...]")]
+    Hops(Box<HopsArguments>),
     /// Profile the TCP and MPTCP connections of this host, from its own stack.
     ///
     /// Each connection is told of at the moments that matter: when it is established, when it stalls on a retransmission timeout and recovers from it, when
@@ -79,18 +102,28 @@ pub(crate) enum Command {
 pub(crate) struct DoctorArguments {
     /// How to print.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-    pub(crate) format: DoctorFormat,
+    pub(crate) format: PrintFormat,
 }
 
-/// How the doctor prints.
+/// How records are printed that are no samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DoctorFormat {
+pub(crate) enum PrintFormat {
     /// Lines for people.
     Text,
     /// A JSON object a line.
     Json,
-    /// Comma-separated values.
+    /// Comma-separated values, with a header line for each kind of record.
     Csv,
+}
+
+impl From<PrintFormat> for OutputFormat {
+    fn from(format: PrintFormat) -> Self {
+        match format {
+            PrintFormat::Text => Self::Text,
+            PrintFormat::Json => Self::Json,
+            PrintFormat::Csv => Self::Csv,
+        }
+    }
 }
 
 /// Options of `fathom rtt`.
@@ -156,18 +189,37 @@ pub(crate) struct Sampling {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selection, done before any state is touched")]
 pub(crate) struct SelectionArguments {
-    /// Only flows with an end in one of these networks, as in 10.0.0.0/8; at most 16; by default all.
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
-    pub(crate) net: Vec<Network>,
-    /// No flows with an end in any of these networks; at most 16; by default none.
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
-    pub(crate) not_net: Vec<Network>,
-    /// Only flows with one of these ports at an end; at most 16; by default all.
-    #[arg(long, value_name = "PORT", value_delimiter = ',')]
-    pub(crate) port: Vec<u16>,
+    #[command(flatten)]
+    pub(crate) ends: Ends,
     /// Only these protocols: tcp, udp, icmp, icmpv6 or a number; at most 8; by default all.
     #[arg(long, value_name = "PROTOCOL", value_delimiter = ',')]
     pub(crate) protocol: Vec<Protocol>,
+}
+
+/// Which ends traffic has that is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Ends {
+    /// Only traffic with an end in one of these networks, as in 10.0.0.0/8; at most 16; by default all.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub(crate) net: Vec<Network>,
+    /// No traffic with an end in any of these networks; at most 16; by default none.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub(crate) not_net: Vec<Network>,
+    /// Only traffic with one of these ports at an end; at most 16; by default all.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    pub(crate) port: Vec<u16>,
+}
+
+impl Ends {
+    /// What the measurement takes.
+    pub(crate) fn selection(&self, protocols: &[Protocol]) -> Selection {
+        Selection {
+            networks: self.net.clone(),
+            excluded: self.not_net.clone(),
+            ports: self.port.clone(),
+            protocols: protocols.to_vec(),
+        }
+    }
 }
 
 /// Figures of intervals in place of single samples.

@@ -76,11 +76,25 @@ fn configurable(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
         .filter(|(name, _)| !ASKED_FOR_ONCE.contains(name))
 }
 
-/// The commands that have a table in a configuration file.
-fn tables(command: &Command) -> impl Iterator<Item = &Command> {
-    command
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set() && configurable(command).next().is_some())
+/// The commands that have a table in a configuration file, by its name: `ipfix.dump` is that of `fathom ipfix dump`.
+fn tables(command: &Command) -> Vec<(String, &Command)> {
+    let mut tables = Vec::new();
+    for command in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        if configurable(command).next().is_some() {
+            tables.push((command.get_name().to_owned(), command));
+        }
+        let below = self::tables(command).into_iter();
+        tables.extend(below.map(|(name, below)| (format!("{}.{name}", command.get_name()), below)));
+    }
+    tables
+}
+
+/// The command that has this table.
+fn command_of<'a>(command: &'a Command, table: &str) -> Option<&'a Command> {
+    let mut tables = tables(command).into_iter();
+    tables
+        .find(|(name, _)| name == table)
+        .map(|(_, command)| command)
 }
 
 /// Prints a configuration file with the defaults of one command.
@@ -90,5 +104,5 @@ fn tables(command: &Command) -> impl Iterator<Item = &Command> {
 pub(crate) fn print(table: &str) -> anyhow::Result<()> {
     let mut output = Output::text()?;
     output.put_text(&template::template(&command(), table));
-    output.flush()
+    output.finish()
 }

@@ -17,7 +17,7 @@ pub(crate) fn completions(mut command: Command, shell: Shell) -> anyhow::Result<
     clap_complete::generate(shell, &mut command, "fathom", &mut script);
     let mut output = Output::text()?;
     output.put_text(&String::from_utf8_lossy(&script));
-    output.flush()
+    output.finish()
 }
 
 /// Writes a page for every command into the directory.

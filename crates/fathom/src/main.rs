@@ -6,16 +6,21 @@
 //! ```
 
 mod arguments;
+mod captures;
 mod configuration;
 mod doctor;
 mod failure;
 mod generate;
+#[cfg(feature = "live")]
+mod hops;
 mod ipfix;
 mod output;
 #[cfg(feature = "live")]
 mod profile;
+mod response;
 mod rtt;
 mod signals;
+mod summary;
 #[cfg(feature = "live")]
 mod table;
 
@@ -34,10 +39,19 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         Command::Rtt(options) if options.print_config => configuration::print("rtt")?,
         Command::Rtt(options) => rtt::run(options)?,
+        Command::Response(options) if options.print_config => configuration::print("response")?,
+        Command::Response(options) => response::run(options)?,
+        #[cfg(feature = "live")]
+        Command::Hops(options) if options.print_config => configuration::print("hops")?,
+        #[cfg(feature = "live")]
+        Command::Hops(options) => hops::run(options)?,
         #[cfg(feature = "live")]
         Command::Profile(options) if options.print_config => configuration::print("profile")?,
         #[cfg(feature = "live")]
         Command::Profile(options) => profile::run(options)?,
+        Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
+            configuration::print("ipfix.dump")?;
+        }
         Command::Ipfix(IpfixCommand::Dump(options)) => ipfix::dump(options)?,
         Command::Doctor(options) => return doctor::run(options),
         Command::Completions { shell } => generate::completions(configuration::command(), *shell)?,

@@ -1,11 +1,11 @@
 //! Where data goes: standard output or a file, in whole lines.
 
 mod ppviz;
+mod writer;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -16,12 +16,10 @@ use fathom_record::format::{Format, Sink};
 use crate::failure::say;
 use crate::signals::Signals;
 use ppviz::PpvizWriter;
+use writer::{Failure, Writer};
 
 /// Written out when there is more than this.
 const FULL_BYTES: usize = 64 << 10;
-
-/// A pipe takes so much whole or not at all (`PIPE_BUF` on Linux).
-const WHOLE_IN_PIPE_BYTES: usize = 4096;
 
 /// How records are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -52,23 +50,47 @@ impl OutputFormat {
     }
 }
 
-/// An output that is open.
+/// How much may wait to be written. While that much does, whoever has more to write waits too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backlog {
+    /// 1 MiB, for those who read something that waits for them.
+    Short,
+    /// 64 MiB, for those who read something that comes whether or not it is read.
+    Long,
+}
+
+impl Backlog {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Short => 1 << 20,
+            Self::Long => 64 << 20,
+        }
+    }
+}
+
+/// An output that is open. What is put into it and flushed is written by a thread of its own.
 pub(crate) struct Output {
-    file: File,
-    is_pipe: bool,
+    writer: Writer,
     /// `None`: standard output.
     path: Option<PathBuf>,
     format: OutputFormat,
     sink: Box<dyn Sink>,
     buffer: Vec<u8>,
+    signals: Signals,
 }
 
 impl Output {
-    /// Opens the file to append to it, or takes standard output.
+    /// Opens the file to append to it, or takes standard output. Once `signals` say that it is time to end, a reader that takes nothing is not
+    /// waited for.
     ///
     /// # Errors
-    /// When the file cannot be opened.
-    pub(crate) fn open(path: Option<&Path>, format: OutputFormat) -> anyhow::Result<Self> {
+    /// When the file cannot be opened, or the system has no thread left.
+    pub(crate) fn open(
+        path: Option<&Path>,
+        format: OutputFormat,
+        backlog: Backlog,
+        signals: &Signals,
+    ) -> anyhow::Result<Self> {
         let file = match path {
             Some(path) => open_to_append(path)?,
             // Standard output as std gives it searches every write for the last line.
@@ -78,22 +100,29 @@ impl Output {
                 .context("cannot use standard output")?
                 .into(),
         };
+        let writer = Writer::start(file, backlog.bytes(), signals.clone())
+            .context("cannot start a thread that writes")?;
         Ok(Self {
-            is_pipe: is_pipe(&file),
-            file,
+            writer,
             path: path.map(Path::to_owned),
             format,
             sink: format.sink(),
             buffer: Vec::with_capacity(2 * FULL_BYTES),
+            signals: signals.clone(),
         })
     }
 
-    /// Text on standard output.
+    /// Text on standard output, by those who end at signals like any program.
     ///
     /// # Errors
-    /// When there is no standard output.
+    /// When there is no standard output, or the system has no thread left.
     pub(crate) fn text() -> anyhow::Result<Self> {
-        Self::open(None, OutputFormat::Text)
+        Self::open(
+            None,
+            OutputFormat::Text,
+            Backlog::Short,
+            &Signals::default(),
+        )
     }
 
     /// How it prints.
@@ -116,41 +145,39 @@ impl Output {
         self.buffer.len() >= FULL_BYTES
     }
 
-    /// Writes what was put, so that lines are whole whenever the process is killed.
+    /// Has written what was put, in whole lines. Waits only while the backlog is full.
     ///
     /// # Errors
-    /// When it cannot be written; a reader that has gone away is among the causes as a broken pipe.
+    /// When this, or what was put before, cannot be written; a reader that has gone away is among the causes as a broken pipe.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let written = if self.is_pipe {
-            pieces(&self.buffer, WHOLE_IN_PIPE_BYTES)
-                .try_for_each(|piece| self.file.write_all(piece))
-        } else {
-            self.file.write_all(&self.buffer)
-        };
+        let written = self.writer.write(&self.buffer);
         self.buffer.clear();
-        written.with_context(|| match &self.path {
-            Some(path) => format!("cannot write to {}", path.display()),
-            None => "cannot write to standard output".to_owned(),
-        })
+        written.map_err(|failure| self.error(failure))
+    }
+
+    /// Flushes, and waits until all is written.
+    ///
+    /// # Errors
+    /// As [`Output::flush`], and when it is time to end and nobody takes it.
+    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+        self.flush()?;
+        let written = self.writer.finish();
+        written.map_err(|failure| self.error(failure))
     }
 
     /// Opens the file anew if a signal asked for it, as logrotate does after it has moved the file away.
     ///
     /// # Errors
     /// As [`Output::flush`]. If the new file cannot be opened, that is said, and the old one goes on being used.
-    pub(crate) fn reopen_if_asked(&mut self, signals: &Signals) -> anyhow::Result<()> {
-        if !signals.take_reopen() {
+    pub(crate) fn reopen_if_asked(&mut self) -> anyhow::Result<()> {
+        if !self.signals.take_reopen() {
             return Ok(());
         }
         self.flush()?;
         if let Some(path) = &self.path {
             match open_to_append(path) {
                 Ok(file) => {
-                    self.is_pipe = is_pipe(&file);
-                    self.file = file;
+                    self.writer.change(file);
                     // A new file has headers of its own.
                     self.sink = self.format.sink();
                 }
@@ -158,6 +185,17 @@ impl Output {
             }
         }
         Ok(())
+    }
+
+    fn error(&self, failure: Failure) -> anyhow::Error {
+        let place = match &self.path {
+            Some(path) => path.display().to_string(),
+            None => "standard output".to_owned(),
+        };
+        anyhow::Error::new(failure.cause).context(format!(
+            "cannot write to {place}: {} bytes were written, {} more were not",
+            failure.written_bytes, failure.lost_bytes
+        ))
     }
 }
 
@@ -167,30 +205,6 @@ fn open_to_append(path: &Path) -> anyhow::Result<File> {
         .create(true)
         .open(path)
         .with_context(|| format!("cannot open the output file {}", path.display()))
-}
-
-fn is_pipe(file: &File) -> bool {
-    file.metadata()
-        .is_ok_and(|metadata| metadata.file_type().is_fifo())
-}
-
-/// Whole lines that together have at most so many bytes; a line that has more is a piece of its own.
-fn pieces(lines: &[u8], bytes_max: usize) -> impl Iterator<Item = &[u8]> {
-    let mut rest = lines;
-    std::iter::from_fn(move || {
-        let fits = rest.len().min(bytes_max);
-        let end = match rest[..fits].iter().rposition(|&byte| byte == b'\n') {
-            _ if fits == rest.len() => fits,
-            Some(last) => last + 1,
-            None => rest
-                .iter()
-                .position(|&byte| byte == b'\n')
-                .map_or(rest.len(), |first| first + 1),
-        };
-        let (piece, behind) = rest.split_at(end);
-        rest = behind;
-        (!piece.is_empty()).then_some(piece)
-    })
 }
 
 #[cfg(test)]
@@ -208,14 +222,18 @@ mod tests {
         }
     }
 
+    fn open(path: &Path, format: OutputFormat) -> Output {
+        Output::open(Some(path), format, Backlog::Short, &Signals::default()).unwrap()
+    }
+
     #[test]
     fn a_file_is_appended_to_and_has_a_header() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("counts.csv");
         for number in [1, 2] {
-            let mut output = Output::open(Some(&path), OutputFormat::Csv).unwrap();
+            let mut output = open(&path, OutputFormat::Csv);
             output.put(&count(number));
-            output.flush().unwrap();
+            output.finish().unwrap();
         }
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(
@@ -227,24 +245,15 @@ mod tests {
         assert!(text.starts_with("kind,time,name,count\n"));
     }
 
-    proptest::proptest! {
-        #[test]
-        fn pieces_are_whole_lines_and_lose_nothing(lines in "(x{0,12}\n){0,20}x{0,3}", bytes_max in 1_usize..20) {
-            let pieces: Vec<_> = pieces(lines.as_bytes(), bytes_max).collect();
-            proptest::prop_assert_eq!(pieces.concat(), lines.as_bytes());
-            let is_whole = |piece: &[u8]| piece.ends_with(b"\n");
-            proptest::prop_assert!(pieces.iter().rev().skip(1).all(|piece| is_whole(piece)));
-            let is_short = |piece: &&[u8]| piece.len() <= bytes_max || piece[..piece.len() - 1].iter().all(|&byte| byte != b'\n');
-            proptest::prop_assert!(pieces.iter().all(is_short));
-        }
-    }
-
     #[test]
     fn a_full_disk_is_told_by_the_name_of_the_file() {
-        let mut output = Output::open(Some(Path::new("/dev/full")), OutputFormat::Json).unwrap();
-        output.put(&count(1));
-        let error = output.flush().unwrap_err();
-        assert_eq!(error.to_string(), "cannot write to /dev/full");
+        let mut output = open(Path::new("/dev/full"), OutputFormat::Text);
+        output.put_text("some line\n");
+        let error = output.finish().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot write to /dev/full: 0 bytes were written, 10 more were not"
+        );
         let cause = error.downcast_ref::<io::Error>().unwrap();
         assert_eq!(cause.kind(), io::ErrorKind::StorageFull);
     }

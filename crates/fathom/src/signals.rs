@@ -37,6 +37,12 @@ impl Signals {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// As if a signal had come.
+    #[cfg(test)]
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
     /// Is the output file to be opened anew? Says so once a signal.
     pub(crate) fn take_reopen(&self) -> bool {
         self.reopen.swap(false, Ordering::Relaxed)

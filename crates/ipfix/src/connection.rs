@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +136,26 @@ fn client_config(authority: &Path) -> Result<ClientConfig, Error> {
 }
 
 impl Connection {
+    /// The longest IP packet that reaches the collector whole, as this host knows by now; `None` for streams, which need not care.
+    pub(crate) fn path_mtu(&self) -> Option<u16> {
+        let Self::Udp(socket) = self else {
+            return None;
+        };
+        let (level, option) = match socket.peer_addr().ok()? {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+        };
+        let mut bytes: libc::c_int = 0;
+        let mut length = size_of_val(&bytes) as libc::socklen_t;
+        #[expect(unsafe_code, reason = "std does not ask for it")]
+        // SAFETY: the kernel writes at most `length` bytes to an integer.
+        let status = unsafe {
+            let place = (&raw mut bytes).cast();
+            libc::getsockopt(socket.as_raw_fd(), level, option, place, &raw mut length)
+        };
+        (status == 0).then(|| u16::try_from(bytes).unwrap_or(u16::MAX))
+    }
+
     /// Hands a message to the kernel.
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self {

@@ -11,7 +11,9 @@ const PORT: u16 = 4739;
 /// The port of IPFIX over TLS.
 const TLS_PORT: u16 = 4740;
 /// What IPv6 guarantees to pass (RFC 8200, section 5).
-const DEFAULT_MTU_BYTES: u16 = 1_280;
+const LEAST_PATH_MTU_BYTES: u16 = 1_280;
+/// Some collectors cut what is longer than an Ethernet frame holds.
+const MOST_MTU_BYTES: u16 = 1_500;
 /// Below this a template would not fit.
 const LEAST_MTU_BYTES: u16 = 576;
 /// Headers of IPv6 and UDP.
@@ -34,7 +36,7 @@ pub enum Transport {
 }
 
 /// A collector and the way to it: `ipfix+udp://HOST:PORT`, `ipfix+tcp://HOST:PORT`, `ipfix+tls://HOST:PORT?ca=FILE`; without port 4739,
-/// with TLS 4740. `mtu=BYTES` is the longest IP packet of a message, for UDP 1280 unless said otherwise.
+/// with TLS 4740. `mtu=BYTES` is the longest IP packet of a message; unless it is said, for UDP that of the path, 1500 at most.
 ///
 /// ```
 /// use fathom_ipfix::{Destination, Transport};
@@ -42,7 +44,7 @@ pub enum Transport {
 /// let destination: Destination = "ipfix+udp://[fd00::1]:2055?mtu=1500".parse().unwrap();
 /// assert_eq!((destination.host.as_str(), destination.port), ("fd00::1", 2055));
 /// assert_eq!(destination.transport, Transport::Udp);
-/// assert_eq!(destination.message_bytes(), 1452);
+/// assert_eq!(destination.message_bytes(None), 1452);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
@@ -57,11 +59,13 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// The longest message that should be sent there.
-    pub fn message_bytes(&self) -> usize {
+    /// The longest message that should be sent there, where so long packets pass the path whole, if that is known.
+    pub fn message_bytes(&self, path_mtu: Option<u16>) -> usize {
         match (&self.transport, self.mtu_bytes) {
             (Transport::Udp, mtu) => {
-                usize::from(mtu.unwrap_or(DEFAULT_MTU_BYTES) - UDP_HEADER_BYTES)
+                let path_mtu = path_mtu.unwrap_or(LEAST_PATH_MTU_BYTES);
+                let usual = path_mtu.clamp(LEAST_MTU_BYTES, MOST_MTU_BYTES);
+                usize::from(mtu.unwrap_or(usual) - UDP_HEADER_BYTES)
             }
             (_, Some(mtu)) => usize::from(mtu),
             (_, None) => STREAM_MESSAGE_BYTES,
@@ -206,10 +210,12 @@ mod tests {
     #[test]
     fn urls_are_read_and_shown() {
         let udp = parse("ipfix+udp://collector.example");
-        assert_eq!((udp.port, udp.message_bytes()), (4739, 1232));
+        assert_eq!((udp.port, udp.message_bytes(None)), (4739, 1232));
         assert_eq!(udp.to_string(), "ipfix+udp://collector.example:4739");
         let tcp = parse("ipfix+tcp://10.0.0.1:9000/?mtu=9000");
-        assert_eq!((tcp.port, tcp.message_bytes()), (9000, 9000));
+        assert_eq!((tcp.port, tcp.message_bytes(None)), (9000, 9000));
+        let of_path = [64, 1_400, 65_535].map(|path_mtu| udp.message_bytes(Some(path_mtu)));
+        assert_eq!(of_path, [576 - 48, 1_400 - 48, 1_500 - 48]);
         let tls = parse("ipfix+tls://[::1]?ca=/etc/ca.pem");
         assert_eq!(tls.to_string(), "ipfix+tls://[::1]:4740");
         let authority = "/etc/ca.pem".into();

@@ -50,6 +50,7 @@ mod element;
 mod error;
 mod export;
 mod iana;
+mod incoming;
 mod queue;
 mod sender;
 pub mod wire;
@@ -62,5 +63,6 @@ pub use export::{
     Exporter, ExporterCounts, ExporterSettings, Outgoing, TemplateSet, conflicting_elements,
     fields_without_element,
 };
+pub use incoming::{TlsAcceptor, TlsStream};
 pub use queue::{Counters, OutgoingQueue, Refresh};
 pub use sender::{Export, Sender, SenderSettings};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use fathom_record::{Record, Time};
 
@@ -16,6 +16,9 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause between attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Messages that are handed to the thread together: to wake it for each would cost more than to make it.
+const MESSAGES_AT_A_TIME: usize = 32;
 
 /// How messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,8 @@ struct State {
     has_ended: bool,
     /// Why the collector is away, if it is.
     trouble: Option<String>,
+    /// The longest packet that reaches it whole, once that is known, where that matters.
+    path_mtu: Option<u16>,
 }
 
 impl Shared {
@@ -85,6 +90,7 @@ impl Sender {
                 deadline: None,
                 has_ended: false,
                 trouble: None,
+                path_mtu: None,
             }),
             changed: Condvar::new(),
         });
@@ -122,6 +128,10 @@ impl Sender {
         self.shared.lock().trouble.clone()
     }
 
+    fn path_mtu(&self) -> Option<u16> {
+        self.shared.lock().path_mtu
+    }
+
     /// Sends what waits, for `patience` at most, and ends; what did not leave is counted as dropped.
     pub fn close(self, patience: Duration) -> Counters {
         let deadline = Instant::now() + patience;
@@ -146,13 +156,6 @@ impl Drop for Sender {
         self.shared.lock().deadline.get_or_insert(Instant::now());
         self.shared.changed.notify_all();
     }
-}
-
-/// The clock of messages and of template refresh.
-fn now() -> Time {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let ns = since_epoch.unwrap_or_default().as_nanos();
-    Time(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
 fn run(shared: &Shared, connector: &Connector) {
@@ -190,7 +193,7 @@ fn run(shared: &Shared, connector: &Connector) {
 fn wait_for_work(shared: &Shared) -> bool {
     let mut state = shared.lock();
     loop {
-        let now = now();
+        let now = Time::now();
         let has_work = state.queue.next(now).is_some();
         match state.deadline {
             Some(deadline) => return has_work && Instant::now() < deadline,
@@ -216,13 +219,14 @@ fn connect(shared: &Shared, connector: &Connector) -> Result<Connection, String>
 /// Sends until nothing waits, and gives the connection back; the reason if it is of no use any more.
 fn send_all(shared: &Shared, mut connection: Connection) -> Result<Connection, String> {
     let mut message = Vec::new();
+    shared.lock().path_mtu = connection.path_mtu();
     loop {
         {
             let mut state = shared.lock();
             let is_late = state
                 .deadline
                 .is_some_and(|deadline| Instant::now() >= deadline);
-            match state.queue.next(now()) {
+            match state.queue.next(Time::now()) {
                 Some(next) if !is_late => message.clone_from(&next.bytes),
                 _ => return Ok(connection),
             }
@@ -232,7 +236,7 @@ fn send_all(shared: &Shared, mut connection: Connection) -> Result<Connection, S
         sent.map_err(|error| format!("send to the collector: {error}"))?;
         let mut state = shared.lock();
         state.trouble = None;
-        state.queue.sent(now());
+        state.queue.sent(Time::now());
     }
 }
 
@@ -283,7 +287,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Starts an export; messages get the length that the destination can take.
+    /// Starts an export; messages get the length that the destination can take: over UDP what passes the path whole, as soon as that is known, but
+    /// no more than collectors have room for.
     ///
     /// # Errors
     /// As [`Sender::start`].
@@ -293,7 +298,7 @@ impl Export {
         sender: &SenderSettings,
     ) -> Result<Self, Error> {
         let settings = ExporterSettings {
-            message_bytes: destination.message_bytes(),
+            message_bytes: destination.message_bytes(None),
             ..settings
         };
         Ok(Self {
@@ -308,16 +313,22 @@ impl Export {
         &self.destination
     }
 
-    /// Takes a record; never waits.
+    /// Takes a record; never waits. Messages leave some at a time: the last ones with [`Export::tick`].
     pub fn record(&mut self, record: &dyn Record, now: Time) {
         self.exporter.record(record, now);
-        self.sender.push(self.exporter.outgoing());
+        if self.exporter.outgoing_len() >= MESSAGES_AT_A_TIME {
+            self.sender.push(self.exporter.outgoing());
+        }
     }
 
-    /// To be called when [`Export::due`], or now and then: sends what waited long enough.
+    /// To be called after some records, and when [`Export::due`]: sends the messages that are whole, or have waited long enough.
     pub fn tick(&mut self, now: Time) {
         self.exporter.tick(now);
         self.sender.push(self.exporter.outgoing());
+        if let Some(path_mtu) = self.sender.path_mtu() {
+            let message_bytes = self.destination.message_bytes(Some(path_mtu));
+            self.exporter.limit_messages(message_bytes);
+        }
     }
 
     /// When a record has waited long enough; `None` if none waits.

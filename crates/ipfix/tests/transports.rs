@@ -38,16 +38,12 @@ fn open(url: &str) -> Export {
     Export::open(&destination, settings, &SenderSettings::default()).unwrap()
 }
 
-fn now() -> Time {
-    let since_epoch = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-    Time(u64::try_from(since_epoch.as_nanos()).unwrap())
-}
-
 fn send(export: &mut Export, numbers: std::ops::Range<u64>) {
     for number in numbers {
-        let time = now();
+        let time = Time::now();
         export.record(&Tick { time, number }, time);
     }
+    export.tick(Time::now());
 }
 
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -200,6 +196,43 @@ fn each_connection_stands_alone() {
         (1, 0, 0)
     );
     assert!(first.records + second.records <= 3_000);
+}
+
+/// Loopback takes packets of 64 KB, but not every collector does.
+#[test]
+fn datagrams_are_as_long_as_the_path_takes() {
+    let collector = UdpSocket::bind("[::1]:0").unwrap();
+    collector.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut export = open(&format!("ipfix+udp://{}", collector.local_addr().unwrap()));
+    send(&mut export, 0..1_000);
+    wait_until("the first messages to leave", || {
+        export.counters().records >= 900
+    });
+    export.tick(Time::now());
+    send(&mut export, 1_000..2_000);
+    export.close(PATIENCE);
+    let mut datagram = [0; 2_000];
+    let mut lengths = Vec::new();
+    while collector_has_one(&collector) {
+        lengths.push(collector.recv(&mut datagram).unwrap());
+    }
+    let most = |lengths: &[usize]| lengths.iter().copied().max().unwrap();
+    assert!(
+        (1_200..=1_280 - 48).contains(&most(&lengths[..10])),
+        "{lengths:?}"
+    );
+    assert!(
+        (1_400..=1_500 - 48).contains(&most(&lengths)),
+        "{lengths:?}"
+    );
+}
+
+/// What was sent over loopback before is there now.
+fn collector_has_one(collector: &UdpSocket) -> bool {
+    collector.set_nonblocking(true).unwrap();
+    let is_there = collector.peek(&mut [0]).is_ok();
+    collector.set_nonblocking(false).unwrap();
+    is_there
 }
 
 #[test]

@@ -75,6 +75,12 @@ pub enum Error {
         /// The operating system's answer.
         source: io::Error,
     },
+    /// A network was described that the lab does not build.
+    #[error("the lab builds no such network: {what}")]
+    Arrangement {
+        /// What is wrong with the description.
+        what: String,
+    },
     /// A condition did not come true in time.
     #[error("waited {waited:?} in vain for {what}")]
     Deadline {

@@ -2,7 +2,7 @@
 //!
 //! [`Namespace`]s hold the hosts, [`Link`]s join them and delay, lose, reorder, duplicate, damage or queue packets as told, each with a
 //! record of what it did to which packet and when: the truth that a measurement is compared with. [`Topology`] is the usual arrangement
-//! of both, [`traffic`] makes packets to measure. Everything is held by this process and by nothing else, so that it is gone when the process is,
+//! of both, [`Chain`] one with more routers and ways, [`traffic`] makes packets to measure. Everything is held by this process and by nothing else, so that it is gone when the process is,
 //! even killed. It needs root (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`), `/dev/net/tun` and the `ip` command; [`obstacle`] says what is missing. It is not a
 //! simulator: real kernels exchange real packets in real time.
 //!
@@ -22,25 +22,30 @@
 //! # Ok::<(), fathom_lab::Error>(())
 //! ```
 
+mod chain;
 mod error;
+mod icmp_limits;
 mod link;
 mod namespace;
 mod peer;
 mod process;
 mod random;
+mod router;
 mod tap;
 mod topology;
 pub mod traffic;
 mod worker;
 
+pub use chain::{Branch, Chain, ChainBuilder, Family};
 pub use error::{Error, Result};
 pub use link::{
     Action, Direction, Fate, Layer, Link, LinkBuilder, LinkConfig, LinkEnd, PacketFate,
-    PacketHeader, PacketKind, Rule, Schedule, TcpFlags, Totals, Transport, Way,
+    PacketHeader, PacketKind, Quote, Rule, Schedule, TcpFlags, Totals, Transport, Way,
 };
 pub use namespace::{Namespace, obstacle};
 pub use peer::{Connection, Opening, ScriptedPeer, Segment, TcpOptions, Timestamps};
 pub use process::{Process, wait_until};
+pub use router::{Answers, InterfaceInformation, MplsLabel, ScriptedRouter, Translation};
 pub use tap::{Passed, Tap};
 pub use topology::{Topology, TopologyBuilder};
 pub use worker::{Stop, Worker};

@@ -79,11 +79,12 @@ impl Tap {
     }
 }
 
+/// A socket that takes all packets of `interface`, without their link layer, and when they passed; it does not block.
 #[expect(
     unsafe_code,
     reason = "nix neither opens packet sockets for all protocols nor makes their addresses"
 )]
-fn open(interface: &str) -> io::Result<OwnedFd> {
+pub(crate) fn open(interface: &str) -> io::Result<OwnedFd> {
     let index = nix::net::if_::if_nametoindex(interface)?;
     // Without a protocol it takes no packets, so that none of another interface comes before the address is bound.
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;

@@ -170,39 +170,60 @@ fn join(
     layer: Layer,
 ) -> Result<()> {
     for (end, addresses) in [first, second] {
-        for address in addresses {
-            let prefix = if address.is_ipv4() { 24 } else { 64 };
-            end.namespace
-                .add_address(&end.interface, &format!("{address}/{prefix}"))?;
-        }
+        give_addresses(end, addresses)?;
         if layer == Layer::Ethernet {
-            let hardware_address = hardware_address(addresses);
-            let interface = &end.interface;
-            end.namespace.run(&format!(
-                "ip link set {interface} address {hardware_address}"
-            ))?;
+            give_hardware_address(end, addresses)?;
         }
     }
     if layer == Layer::Ethernet {
-        for (end, neighbours) in [(first.0, second.1), (second.0, first.1)] {
-            let hardware_address = hardware_address(neighbours);
-            for neighbour in neighbours {
-                end.namespace.run(&format!(
-                    "ip neighbour replace {neighbour} lladdr {hardware_address} dev {} nud permanent",
-                    end.interface
-                ))?;
-            }
-        }
+        introduce(first.0, second.1)?;
+        introduce(second.0, first.1)?;
+    }
+    Ok(())
+}
+
+/// Gives one end of a link its addresses.
+pub(crate) fn give_addresses(end: &LinkEnd, addresses: [IpAddr; 2]) -> Result<()> {
+    for address in addresses {
+        let prefix = if address.is_ipv4() { 24 } else { 64 };
+        end.namespace
+            .add_address(&end.interface, &format!("{address}/{prefix}"))?;
+    }
+    Ok(())
+}
+
+/// Gives the end of an Ethernet link with `addresses` its hardware address.
+pub(crate) fn give_hardware_address(end: &LinkEnd, addresses: [IpAddr; 2]) -> Result<()> {
+    let (interface, address) = (&end.interface, hardware_name(addresses));
+    end.namespace
+        .run(&format!("ip link set {interface} address {address}"))?;
+    Ok(())
+}
+
+/// Tells one end of an Ethernet link for good who is at the other.
+pub(crate) fn introduce(end: &LinkEnd, neighbours: [IpAddr; 2]) -> Result<()> {
+    let address = hardware_name(neighbours);
+    for neighbour in neighbours {
+        end.namespace.run(&format!(
+            "ip neighbour replace {neighbour} lladdr {address} dev {} nud permanent",
+            end.interface
+        ))?;
     }
     Ok(())
 }
 
 /// A locally administered hardware address that holds the IPv4 address of its interface.
-fn hardware_address(addresses: [IpAddr; 2]) -> String {
-    let octets = match addresses[0] {
+pub(crate) fn hardware_address(addresses: [IpAddr; 2]) -> [u8; 6] {
+    let [first, second, third, fourth] = match addresses[0] {
         IpAddr::V4(address) => address.octets(),
         IpAddr::V6(_) => [0; 4],
     };
-    let [first, second, third, fourth] = octets;
-    format!("02:00:{first:02x}:{second:02x}:{third:02x}:{fourth:02x}")
+    [2, 0, first, second, third, fourth]
+}
+
+/// The same as `ip` takes it.
+fn hardware_name(addresses: [IpAddr; 2]) -> String {
+    hardware_address(addresses)
+        .map(|octet| format!("{octet:02x}"))
+        .join(":")
 }

@@ -2,27 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod common;
+
 use std::time::Duration;
 
 use fathom_lab::{
     Direction, Fate, Layer, Link, LinkConfig, LinkEnd, Namespace, PacketFate, PacketKind, Rule,
-    Schedule, Tap, Topology, Transport, Way, obstacle, wait_until,
+    Schedule, Tap, Topology, Transport, Way, wait_until,
 };
 
+use common::{alone, is_skipped};
+
 const MILLISECOND: Duration = Duration::from_millis(1);
-
-fn is_skipped() -> bool {
-    obstacle()
-        .inspect(|why| println!("skipped: {why}"))
-        .is_some()
-}
-
-/// Held by a test that looks at times, so that the other tests do not disturb it.
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 struct Pair {
     client: Namespace,

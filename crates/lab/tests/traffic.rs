@@ -159,7 +159,7 @@ fn tools_cross_the_lab() {
     assert!(lab.wan.totals(Way::Forward).delivered > 300);
 
     let address = SocketAddr::from((Topology::SERVER_V4, 53));
-    let _resolver = tools::dnsmasq(&lab.server, address).unwrap();
+    let _resolver = tools::dnsmasq(&lab.server, address, []).unwrap();
     for is_tcp in [false, true] {
         let answer = tools::dig(&lab.client, address, "name.lab.test", is_tcp).unwrap();
         assert!(answer.contains("192.0.2.1"), "{answer}");

@@ -13,6 +13,14 @@ pub enum Error {
         /// What there is.
         known: String,
     },
+    /// No such estimator.
+    #[error("there is no estimator \"{text}\": the estimators are {known}")]
+    Estimator {
+        /// What was asked for.
+        text: String,
+        /// What there is.
+        known: String,
+    },
     /// A list of the selection is longer than the kernel's program has room for.
     #[error("{given} {what} are selected, but at most {room} can be")]
     TooMany {

@@ -18,17 +18,22 @@
 
 mod counts;
 mod error;
+pub mod hops;
+#[cfg(feature = "live")]
+mod kernel;
 #[cfg(feature = "live")]
 pub mod live;
 mod native;
 #[cfg(feature = "live")]
 pub mod profile;
 mod replay;
+pub mod response;
 pub mod rtt;
 mod selection;
+mod table;
 
 pub use counts::{Counts, RttCount};
 pub use error::Error;
-pub use replay::{Ended, Replay};
+pub use replay::{Ended, Interfaces, Measurement, Replay};
 pub use rtt::Aggregator;
 pub use selection::Selection;

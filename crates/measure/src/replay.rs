@@ -8,16 +8,88 @@ use std::thread;
 
 use fathom_capture::{LinkType, Packet, Reader};
 
-use crate::native::{self, Frame};
-use crate::rtt::{Dissected, Dissector, Engine, Interfaces, Report};
-use crate::{Aggregator, Error};
+use crate::Error;
+use crate::native::{self, Frame, fathom_reading, response_config, rtt_config, selection};
 
 /// Packets that go from reading to measuring together: few enough to stay in a core's cache.
 const BATCH: usize = 512;
 /// Batches that the reading thread may be ahead.
 const AHEAD: usize = 8;
 
-/// Runs one capture through an engine.
+/// Knows interfaces by number, as the capture point does.
+pub trait Interfaces {
+    /// The name of the interface, or what stands for it.
+    fn name(&self, interface: u32) -> &'static str;
+}
+
+/// A frame that has been read, and when it was captured.
+#[derive(Debug, Clone, Copy)]
+pub struct Dissected {
+    /// In nanoseconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) reading: fathom_reading,
+}
+
+/// Reads frames for a measurement. It has no state, and so may run ahead of it.
+#[derive(Debug, Clone)]
+pub struct Dissector {
+    config: Config,
+    /// `None`: everything is selected.
+    selection: Option<selection>,
+}
+
+#[derive(Debug, Clone)]
+enum Config {
+    Rtt(rtt_config),
+    Response(Box<response_config>),
+}
+
+impl Dissector {
+    /// For round trips.
+    pub(crate) fn rtt(config: rtt_config, selection: Option<&selection>) -> Self {
+        Self {
+            config: Config::Rtt(config),
+            selection: selection.copied(),
+        }
+    }
+
+    /// For responses.
+    pub(crate) fn response(config: &response_config, selection: Option<&selection>) -> Self {
+        Self {
+            config: Config::Response(Box::new(*config)),
+            selection: selection.copied(),
+        }
+    }
+
+    /// Reads a frame that was captured at `time`.
+    fn dissect(&self, time: u64, frame: &Frame<'_>) -> Dissected {
+        let selection = self.selection.as_ref();
+        let reading = match &self.config {
+            Config::Rtt(config) => native::read(frame, selection, config),
+            Config::Response(config) => native::read_request(frame, selection, config),
+        };
+        Dissected { time, reading }
+    }
+}
+
+/// What a capture is run through.
+pub trait Measurement {
+    /// What comes of it.
+    type Report;
+
+    /// What reads frames for it.
+    fn dissector(&self) -> Dissector;
+
+    /// Takes a packet in; `report` gets what comes of it.
+    fn on_packet(
+        &mut self,
+        packet: &Dissected,
+        interfaces: &impl Interfaces,
+        report: &mut impl FnMut(Self::Report),
+    );
+}
+
+/// Runs one capture through a measurement.
 pub struct Replay {
     source: Source,
     file: &'static str,
@@ -88,13 +160,13 @@ impl Replay {
         }
     }
 
-    /// Lets a thread of its own read ahead for `engine`; the samples and their order stay what they are.
+    /// Lets a thread of its own read ahead for `measurement`; what is reported and its order stay what they are.
     #[must_use]
-    pub fn read_ahead(self, engine: &Engine) -> Self {
+    pub fn read_ahead(self, measurement: &impl Measurement) -> Self {
         let Source::Here(mut reader, _) = self.source else {
             return self;
         };
-        let dissector = engine.dissector();
+        let dissector = measurement.dissector();
         let (fill, filled) = sync_channel::<Batch>(AHEAD);
         let (emptied, empty) = sync_channel::<Batch>(AHEAD + 2);
         // It ends with the file, or when nobody takes its batches any more.
@@ -120,10 +192,14 @@ impl Replay {
     }
 
     /// Measures the next frames, a few hundred. Returns `None` while there is more, then how it ended.
-    pub fn run(&mut self, engine: &mut Engine, report: &mut impl FnMut(Report)) -> Option<Ended> {
+    pub fn run<M: Measurement>(
+        &mut self,
+        measurement: &mut M,
+        report: &mut impl FnMut(M::Report),
+    ) -> Option<Ended> {
         let mut batch = match &mut self.source {
             Source::Here(reader, batch) => {
-                reader.fill(&engine.dissector(), batch);
+                reader.fill(&measurement.dissector(), batch);
                 std::mem::take(batch)
             }
             Source::Ahead { filled, .. } => filled.recv().unwrap_or_else(|_| Batch::end()),
@@ -131,7 +207,7 @@ impl Replay {
         self.names.interfaces.extend_from_slice(&batch.names);
         self.position = batch.position;
         for packet in &batch.packets {
-            engine.on_packet(packet, &self.names, report);
+            measurement.on_packet(packet, &self.names, report);
         }
         let ended = batch.ended.take();
         match &mut self.source {
@@ -145,14 +221,9 @@ impl Replay {
         }
     }
 
-    /// The end of the measurement, after the last file: if flow events are wanted, the closing of all flows that are open.
-    pub fn finish(&self, engine: &Engine, report: &mut impl FnMut(Report)) {
-        engine.finish(&self.names, report);
-    }
-
-    /// Hands the traffic of all flows to an aggregator.
-    pub fn count_traffic(&self, engine: &Engine, aggregator: &mut Aggregator) {
-        engine.count_traffic(aggregator, &self.names);
+    /// The interfaces of the file.
+    pub fn interfaces(&self) -> &impl Interfaces {
+        &self.names
     }
 }
 

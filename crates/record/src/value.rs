@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::{Network, Protocol, Type, Unit};
 
@@ -9,9 +10,24 @@ use crate::{Network, Protocol, Type, Unit};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub u64);
 
+impl Time {
+    /// By this host's wall clock.
+    pub fn now() -> Self {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self(Nanoseconds::from(since_1970.unwrap_or_default()).0)
+    }
+}
+
 /// A duration in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanoseconds(pub u64);
+
+impl From<Duration> for Nanoseconds {
+    /// 584 years at most.
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
 
 /// The content of one field of one record, as outputs see it.
 #[derive(Debug, Clone, Copy, PartialEq)]

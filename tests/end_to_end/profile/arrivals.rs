@@ -18,7 +18,7 @@ const OLD_TIMESTAMPS: u16 = 5208;
 const PROBES: u16 = 5210;
 const SEQUENCE_WRAP: u16 = 5212;
 const WRONG_CHECKSUM: u16 = 5214;
-const CASES: [(u16, Play); 8] = [
+pub(crate) const CASES: [(u16, Play); 8] = [
     (IN_ORDER, send_in_order),
     (DUPLICATES, send_duplicates),
     (PARTIAL_DUPLICATES, send_partial_duplicates),

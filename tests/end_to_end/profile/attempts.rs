@@ -10,14 +10,14 @@ use fathom_tests::Prediction;
 use serde_json::Value;
 
 use crate::cases::{Cases, Script};
-use crate::stage::{Family, MILLISECOND, PATIENCE, ROUND_TRIP, SECOND, Stage, about, timed};
+use crate::stage::{Family, MILLISECOND, ROUND_TRIP, SECOND, Stage, about, lab, timed};
 
 // The ports of the cases.
 const REFUSED: u16 = 5600;
 const UNREACHABLE: u16 = 5602;
 const SILENT: u16 = 5604;
 const GIVEN_UP: u16 = 5606;
-const SCRIPTS: [(u16, Script); 4] = [
+pub(crate) const SCRIPTS: [(u16, Script); 4] = [
     (REFUSED, be_refused),
     (UNREACHABLE, reach_nowhere),
     (SILENT, meet_silence),
@@ -35,10 +35,12 @@ const NOWHERE: [IpAddr; 2] = [
 /// All cases at once, driven by the first test that asks; `None` where it cannot be.
 fn run() -> Option<&'static Cases> {
     static RUN: OnceLock<Option<Cases>> = OnceLock::new();
-    RUN.get_or_init(drive).as_ref()
+    RUN.get_or_init(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
+        .as_ref()
 }
 
-fn drive() -> Option<Cases> {
+/// The lab that the scripts are for; `None` where it cannot be.
+pub(crate) fn prepare() -> Option<Topology> {
     let mut forward = Vec::new();
     for port in [SILENT, GIVEN_UP] {
         for family in Family::BOTH {
@@ -46,18 +48,15 @@ fn drive() -> Option<Cases> {
             forward.push(all.on_port(family.port(port)));
         }
     }
-    let stage = Stage::build(forward, Vec::new())?;
-    stage
-        .lab
-        .client
-        .set("net/ipv4/tcp_syn_retries", "1")
-        .unwrap();
-    Some(Cases::play(stage, &SCRIPTS))
+    let lab = lab(forward, Vec::new())?;
+    lab.client.set("net/ipv4/tcp_syn_retries", "1").unwrap();
+    Some(lab)
 }
 
-/// The error of connecting from the client.
+/// The error of connecting from the client. It waits in the kernel: who polls may take the error from the socket before its state changes, and
+/// then neither set of probes finds it there.
 fn connect(lab: &Topology, address: SocketAddr) -> ErrorKind {
-    let connect = || TcpStream::connect_timeout(&address, PATIENCE);
+    let connect = || TcpStream::connect(address);
     lab.client.enter(connect).unwrap().unwrap_err().kind()
 }
 

@@ -10,21 +10,25 @@ use crate::stage::{Family, ROUND_TRIP, Stage, about, profiles_of};
 /// Makes the connection of a case, to this address of the server.
 pub(crate) type Script = fn(&Topology, SocketAddr);
 
+/// Makes the connections of all scripts over both families at once, each with its port.
+pub(crate) fn perform(lab: &Topology, scripts: &[(u16, Script)]) {
+    std::thread::scope(|scope| {
+        for (case, script) in scripts {
+            for family in Family::BOTH {
+                let address = SocketAddr::from((family.server(), family.port(*case)));
+                scope.spawn(move || script(lab, address));
+            }
+        }
+    });
+}
+
 /// What was printed of all cases: of a port, at the client and at the server.
 pub(crate) struct Cases(Vec<(u16, Vec<Profile>, Vec<Profile>)>);
 
 impl Cases {
     /// Plays all scripts over both families at once, each with its port.
     pub(crate) fn play(stage: Stage, scripts: &[(u16, Script)]) -> Self {
-        std::thread::scope(|scope| {
-            for (case, script) in scripts {
-                for family in Family::BOTH {
-                    let address = SocketAddr::from((family.server(), family.port(*case)));
-                    let lab = &stage.lab;
-                    scope.spawn(move || script(lab, address));
-                }
-            }
-        });
+        perform(&stage.lab, scripts);
         let [client, server] = [&stage.lab.client, &stage.lab.server];
         let mut found = Vec::new();
         for family in Family::BOTH {
@@ -40,7 +44,10 @@ impl Cases {
                 found.push((port, at_client, at_server));
             }
         }
-        let all = stage.fathom.finish().unwrap().profiles();
+        let finished = stage.fathom.finish().unwrap();
+        // What was lost, if anything was, is told there.
+        println!("{}", finished.errors);
+        let all = finished.profiles();
         for (port, at_client, at_server) in &found {
             // Nothing came behind the last.
             assert_eq!(profiles_of(&all, client, *port), *at_client);

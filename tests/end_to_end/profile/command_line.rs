@@ -1,14 +1,13 @@
 //! What the options select and hide, and how the measurement begins and ends.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use fathom_lab::{Process, Topology, obstacle, wait_until};
-use fathom_tests::{Fathom, Profile, binary};
+use fathom_tests::{Fathom, Group, Profile, binary};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -80,49 +79,21 @@ fn processes_select() {
     assert_eq!(all.len(), profiles.len(), "{all:#?}");
 }
 
-/// A control group that is gone at the end.
-struct Group(PathBuf);
-
-impl Group {
-    fn create() -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let mount = mounts.lines().find_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let folder = words.next()?;
-            (words.next()? == "cgroup2").then_some(folder)
-        });
-        let Some(mount) = mount else {
-            println!("skipped: no version 2 hierarchy of control groups is mounted");
-            return None;
-        };
-        let folder = Path::new(mount).join(format!("fathom-test-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
-        Some(Self(folder))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Busy until the kernel has seen off its last process.
-        let _ = wait_until(PATIENCE, "the control group to go", || {
-            fs::remove_dir(&self.0).is_ok()
-        });
-    }
-}
-
 #[test]
 fn control_groups_select() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
         return;
     };
-    let Some(group) = Group::create() else { return };
-    let folder = group.0.to_str().unwrap();
+    let Some(group) = Group::create().unwrap() else {
+        return;
+    };
+    let folder = group.folder();
     let options = ["--net", "10.77.0.0/16", "--cgroup", folder];
     let fathom = Fathom::profile(&lab.router, &options).unwrap();
     let stage = Stage { lab, fathom };
     two_clients(&stage, &format!("echo $$ > {folder}/cgroup.procs &&"));
     let profiles = stage.profiles(&stage.lab.client, WANTED);
-    let path = format!("/{}", group.0.file_name().unwrap().to_str().unwrap());
+    let path = group.path();
     for profile in &profiles {
         assert_eq!(profile.text("cgroup"), path);
     }
@@ -275,12 +246,10 @@ fn without_privileges() {
         println!("skipped: {why}");
         return;
     }
-    // Where everybody can get at it.
-    let folder = tempfile::tempdir_in("/tmp").unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = folder.path().join("fathom");
-    fs::copy(binary().unwrap(), &copy).unwrap();
-    let output = Command::new(&copy)
+    // Opened here, as its folder may be closed to others; not copied: a child that another test forks meanwhile would hold
+    // the copy open for writing, and such a file can't be run.
+    let binary = File::open(binary().unwrap()).unwrap();
+    let output = Command::new(format!("/proc/self/fd/{}", binary.as_raw_fd()))
         .arg("profile")
         .uid(65_534)
         .gid(65_534)

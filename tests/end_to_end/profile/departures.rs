@@ -16,7 +16,7 @@ const LOST_FIN: u16 = 5702;
 const SEQUENCE_WRAP: u16 = 5704;
 const OPENED_AT_ONCE: u16 = 5706;
 const HOST_UNREACHABLE: u16 = 5708;
-const CASES: [(u16, Play); 5] = [
+pub(crate) const CASES: [(u16, Play); 5] = [
     (CLOSED_WINDOW, close_the_window),
     (LOST_FIN, lose_the_fin),
     (SEQUENCE_WRAP, be_connected_to),

@@ -5,6 +5,7 @@
 //! Cases have ports of their own and share labs, so that their timers run at the same time.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+mod agreement;
 mod arrivals;
 mod attempts;
 mod cases;
@@ -13,6 +14,7 @@ mod command_line;
 mod departures;
 mod endings;
 mod multipath;
+mod paths;
 mod recovery;
 mod script;
 mod stage;

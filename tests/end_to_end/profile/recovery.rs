@@ -9,7 +9,9 @@ use fathom_tests::Prediction;
 use serde_json::Value;
 
 use crate::cases::{Cases, Script, established, handshake};
-use crate::stage::{Family, MILLISECOND, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, about, timed};
+use crate::stage::{
+    Family, MILLISECOND, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, about, lab, timed,
+};
 
 // The ports of the cases.
 const CALM: u16 = 5000;
@@ -22,7 +24,7 @@ const REORDERED: u16 = 5012;
 const REORDERED_FAR: u16 = 5014;
 const DUPLICATED: u16 = 5016;
 const CORRUPTED: u16 = 5018;
-const SCRIPTS: [(u16, Script); 10] = [
+pub(crate) const SCRIPTS: [(u16, Script); 10] = [
     (CALM, upload),
     (LOST_SYN, upload),
     (LOST_SYN_ACK, upload),
@@ -43,10 +45,12 @@ const TIMEOUT: Duration = Duration::from_millis(240);
 /// All cases at once, driven by the first test that asks; `None` where it cannot be.
 fn run() -> Option<&'static Cases> {
     static RUN: OnceLock<Option<Cases>> = OnceLock::new();
-    RUN.get_or_init(drive).as_ref()
+    RUN.get_or_init(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
+        .as_ref()
 }
 
-fn drive() -> Option<Cases> {
+/// The lab that the scripts are for; `None` where it cannot be.
+pub(crate) fn prepare() -> Option<Topology> {
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
     for family in Family::BOTH {
         let nth = |number, kind, case| Rule::nth(number, kind).on_port(family.port(case));
@@ -64,7 +68,7 @@ fn drive() -> Option<Cases> {
         ]);
         backward.push(nth(1, PacketKind::SynAck, LOST_SYN_ACK));
     }
-    Some(Cases::play(Stage::build(forward, backward)?, &SCRIPTS))
+    lab(forward, backward)
 }
 
 fn upload(lab: &Topology, address: SocketAddr) {

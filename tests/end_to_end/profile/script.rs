@@ -4,10 +4,10 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use fathom_lab::{Connection, Opening, ScriptedPeer, TcpFlags, obstacle, wait_until};
+use fathom_lab::{Connection, Opening, ScriptedPeer, TcpFlags, obstacle};
 use fathom_tests::{Fathom, Prediction, Profile, check};
 
-use crate::stage::{Family, PATIENCE, about, listen, profiles_of};
+use crate::stage::{Family, PATIENCE, about, listen, whole_profiles};
 
 /// The script's port.
 const SCRIPT_PORT: u16 = 4000;
@@ -15,40 +15,47 @@ const SCRIPT_PORT: u16 = 4000;
 /// Plays a case with the kernel, at this port.
 pub(crate) type Play = fn(&ScriptedPeer, Family, u16);
 
+/// What selects the connections with a script.
+pub(crate) const NETWORKS: [&str; 2] = ["--net", "10.78.0.0/16,fd78::/16"];
+
+/// A peer for scripts, and a kernel without loss probes; `None` where it cannot be.
+pub(crate) fn prepare() -> Option<ScriptedPeer> {
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return None;
+    }
+    let peer = ScriptedPeer::new().unwrap();
+    let kernel = peer.namespace();
+    kernel.set_congestion_control("reno").unwrap();
+    kernel.set("net/ipv4/tcp_early_retrans", "0").unwrap();
+    Some(peer)
+}
+
+/// Plays all cases over both families, one after the other; their ports.
+pub(crate) fn perform(peer: &ScriptedPeer, cases: &[(u16, Play)]) -> Vec<u16> {
+    let mut ports = Vec::new();
+    for family in Family::BOTH {
+        for (case, play) in cases {
+            let port = family.port(*case);
+            play(peer, family, port);
+            ports.push(port);
+        }
+    }
+    ports
+}
+
 /// What was printed of all cases, by port.
 pub(crate) struct Scripted(Vec<(u16, Vec<Profile>)>);
 
 impl Scripted {
     /// Plays all cases over both families, one after the other; `None` where it cannot be.
     pub(crate) fn play(cases: &[(u16, Play)]) -> Option<Self> {
-        if let Some(why) = obstacle() {
-            println!("skipped: {why}");
-            return None;
-        }
-        let peer = ScriptedPeer::new().unwrap();
+        let peer = prepare()?;
         let kernel = peer.namespace();
-        kernel.set_congestion_control("reno").unwrap();
-        kernel.set("net/ipv4/tcp_early_retrans", "0").unwrap();
-        let networks = ["--net", "10.78.0.0/16,fd78::/16"];
-        let fathom = Fathom::profile(kernel, &networks).unwrap();
-        let mut ports = Vec::new();
-        for family in Family::BOTH {
-            for (case, play) in cases {
-                let port = family.port(*case);
-                play(&peer, family, port);
-                ports.push(port);
-            }
-        }
-        let mut found = Vec::new();
-        for port in ports {
-            let mut own = Vec::new();
-            let waited = wait_until(PATIENCE, "the last profile", || {
-                own = profiles_of(&fathom.profiles(), kernel, port);
-                own.last().is_some_and(Profile::is_last)
-            });
-            assert!(waited.is_ok(), "port {port}: {own:#?}");
-            found.push((port, own));
-        }
+        let fathom = Fathom::profile(kernel, &NETWORKS).unwrap();
+        let ports = perform(&peer, cases);
+        let whole = |port| (port, whole_profiles(&fathom, kernel, port));
+        let found = ports.into_iter().map(whole).collect();
         fathom.finish().unwrap();
         Some(Self(found))
     }

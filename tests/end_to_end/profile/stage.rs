@@ -21,13 +21,16 @@ pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(40);
 /// Payload of every full packet.
 pub(crate) const SEGMENT: usize = 1000;
 
+/// What selects the connections of a lab.
+pub(crate) const NETWORKS: [&str; 2] = ["--net", "10.77.0.0/16,fd77::/16"];
+
 /// A span is not shorter than predicted, but for the clocks, and longer only by what a busy machine takes.
 pub(crate) fn about(span: Duration) -> RangeInclusive<Duration> {
     span.saturating_sub(MILLISECOND)..=span + slack()
 }
 
 /// How late things may be: emulated machines are told by the environment that they are slow.
-fn slack() -> Duration {
+pub(crate) fn slack() -> Duration {
     let told = std::env::var("FATHOM_TEST_SLACK_MS").ok();
     let milliseconds = told.and_then(|text| text.parse().ok()).unwrap_or(30);
     Duration::from_millis(milliseconds)
@@ -70,23 +73,31 @@ pub(crate) struct Stage {
 impl Stage {
     /// A lab in which `forward` happens to what clients send and `backward` to what servers send; `None` where it cannot be.
     pub(crate) fn build(forward: Vec<Rule>, backward: Vec<Rule>) -> Option<Self> {
-        let lab = lab(forward, backward)?;
-        let networks = ["--net", "10.77.0.0/16,fd77::/16"];
-        let fathom = Fathom::profile(&lab.router, &networks).unwrap();
-        Some(Self { lab, fathom })
+        Some(Self::over(lab(forward, backward)?))
+    }
+
+    /// The same, of a lab that is there.
+    pub(crate) fn over(lab: Topology) -> Self {
+        let fathom = Fathom::profile(&lab.router, &NETWORKS).unwrap();
+        Self { lab, fathom }
     }
 
     /// The profiles at `host` of the connection with `port`, once the last is there.
     pub(crate) fn profiles(&self, host: &Namespace, port: u16) -> Vec<Profile> {
-        let mut profiles = Vec::new();
-        let what = format!("the last profile of port {port} at the {}", host.name());
-        let waited = wait_until(PATIENCE, &what, || {
-            profiles = profiles_of(&self.fathom.profiles(), host, port);
-            profiles.last().is_some_and(Profile::is_last)
-        });
-        assert!(waited.is_ok(), "{what} is missing: {profiles:#?}");
-        profiles
+        whole_profiles(&self.fathom, host, port)
     }
+}
+
+/// The profiles at `host` of the connection with `port`, once `fathom` has printed the last.
+pub(crate) fn whole_profiles(fathom: &Fathom, host: &Namespace, port: u16) -> Vec<Profile> {
+    let mut profiles = Vec::new();
+    let what = format!("the last profile of port {port} at the {}", host.name());
+    let waited = wait_until(PATIENCE, &what, || {
+        profiles = profiles_of(&fathom.profiles(), host, port);
+        profiles.last().is_some_and(Profile::is_last)
+    });
+    assert!(waited.is_ok(), "{what} is missing: {profiles:#?}");
+    profiles
 }
 
 /// The profiles at `host` of the connection with `port`.

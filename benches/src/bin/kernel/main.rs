@@ -2,17 +2,17 @@
 
 mod programs;
 mod scenario;
-mod shared;
 
 use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::Parser;
+use fathom_benches::programs::{Programs, Step};
 use fathom_benches::summary::{Row, conclude, median};
 use fathom_measure::rtt::Settings;
 
-use programs::{Contender, Programs};
-use scenario::{Scenario, Step};
+use programs::{Contender, has_flow, load, run};
+use scenario::Scenario;
 
 /// The most that the target allows, as a multiple of the reference.
 const MOST_RATIO: f64 = 1.3;
@@ -61,7 +61,7 @@ fn main() -> anyhow::Result<()> {
     );
     let mut clock_ns = Vec::new();
     let mut target = None;
-    let programs = Programs::load(&defaults)?;
+    let programs = load(&defaults)?;
     for scenario in Scenario::all() {
         let cost = measure(&programs, &scenario, &arguments)?;
         print(scenario.name, &cost);
@@ -74,7 +74,7 @@ fn main() -> anyhow::Result<()> {
     };
     let scenario = Scenario::known_value();
     drop(programs);
-    let cost = measure(&Programs::load(&with_events)?, &scenario, &arguments)?;
+    let cost = measure(&load(&with_events)?, &scenario, &arguments)?;
     print(&format!("{}, --events", scenario.name), &cost);
     println!("bpf_ktime_get_ns: {:.1} ns", median(clock_ns));
     println!("--aggregate changes nothing in the kernel.");
@@ -110,25 +110,25 @@ fn measure(
     scenario: &Scenario,
     arguments: &Arguments,
 ) -> anyhow::Result<Cost> {
-    programs.set_steps(&[Step::default(); 2])?;
+    programs.set_steps([Step::default(); 2])?;
     for frame in &scenario.before {
-        programs.run(Contender::Production, frame, 1)?;
+        run(programs, Contender::Production, frame, 1)?;
     }
-    programs.set_steps(&scenario.steps)?;
+    programs.set_steps(scenario.steps)?;
     let mut costs = Vec::new();
     // The first round warms up.
     for round in 0..=arguments.rounds {
         let frame = scenario.frame_after(round.wrapping_mul(arguments.packets));
-        let run = |contender| programs.run(contender, &frame, arguments.packets);
+        let run = |contender| run(programs, contender, &frame, arguments.packets);
         let empty_ns = run(Contender::Empty)?.packet_ns;
         let reference = run(Contender::Reference)?;
         let production_ns = run(Contender::Production)?.packet_ns - empty_ns;
         let clock_ns = run(Contender::Clock)?.packet_ns - empty_ns;
         ensure!(
-            round == 0 || reference.has_flow() == scenario.has_flow,
+            round == 0 || has_flow(reference) == scenario.has_flow,
             "{}: the flow is {}in the table",
             scenario.name,
-            if reference.has_flow() { "" } else { "not " }
+            if has_flow(reference) { "" } else { "not " }
         );
         let reference_ns = reference.packet_ns - empty_ns;
         costs.push(Cost {

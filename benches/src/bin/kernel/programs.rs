@@ -1,13 +1,12 @@
-//! The programs, loaded, and run over a packet many times.
+//! The programs of `fathom rtt`, and what they are measured against, loaded as the library loads them.
 
 use std::ffi::OsStr;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
+use fathom_benches::native::{bytes_of, rtt_config, rtt_flow, rtt_pending};
+use fathom_benches::programs::{Programs, Run, set_constant};
 use fathom_measure::rtt::{Method, Settings};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramInput};
-
-use crate::scenario::Step;
-use crate::shared::{bytes_of, rtt_config, rtt_flow, rtt_pending};
+use libbpf_rs::{ObjectBuilder, OpenObject};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernel.bpf.o"));
 
@@ -38,76 +37,28 @@ impl Contender {
     }
 }
 
-/// How a run went.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Run {
-    /// Mean time of a packet, to a nanosecond.
-    pub(crate) packet_ns: f64,
-    returned: u32,
+/// Loads them as the library does for these settings.
+pub(crate) fn load(settings: &Settings) -> anyhow::Result<Programs> {
+    let mut object = ObjectBuilder::default()
+        .open_memory(OBJECT)
+        .context("open the BPF object")?;
+    configure(&mut object, settings)?;
+    Programs::load(object)
 }
 
-impl Run {
-    /// Whether the reference found the flow of the last packet.
-    pub(crate) fn has_flow(self) -> bool {
-        self.returned == FOUND
-    }
+/// Runs a contender over `packets` copies of a frame that each move on.
+pub(crate) fn run(
+    programs: &Programs,
+    contender: Contender,
+    frame: &[u8],
+    packets: u32,
+) -> anyhow::Result<Run> {
+    programs.run(contender.program(), frame, packets)
 }
 
-/// The loaded programs, whose maps are empty at first.
-pub(crate) struct Programs(Object);
-
-impl Programs {
-    /// Loads them as the library does for these settings.
-    pub(crate) fn load(settings: &Settings) -> anyhow::Result<Self> {
-        let mut object = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .context("open the BPF object")?;
-        configure(&mut object, settings)?;
-        Ok(Self(object.load().context("load the BPF programs")?))
-    }
-
-    /// Sets what moves on in the packet before each repetition.
-    pub(crate) fn set_steps(&self, steps: &[Step; 2]) -> anyhow::Result<()> {
-        let map = self
-            .0
-            .maps()
-            .find(|map| map.name() == OsStr::new(".data.steps"))
-            .context("the object has no steps")?;
-        let bytes: Vec<u8> = steps
-            .iter()
-            .flat_map(|step| [step.offset as u32, step.by])
-            .flat_map(u32::to_ne_bytes)
-            .collect();
-        map.update(&0_u32.to_ne_bytes(), &bytes, MapFlags::ANY)
-            .context("set the steps")
-    }
-
-    /// Runs a program over `packets` copies of a frame that each move on.
-    pub(crate) fn run(
-        &self,
-        contender: Contender,
-        frame: &[u8],
-        packets: u32,
-    ) -> anyhow::Result<Run> {
-        let name = contender.program();
-        let program = self
-            .0
-            .progs_mut()
-            .find(|program| program.name() == OsStr::new(name))
-            .ok_or_else(|| anyhow!("the object has no program {name}"))?;
-        let input = ProgramInput {
-            data_in: Some(frame),
-            repeat: packets,
-            ..ProgramInput::default()
-        };
-        let output = program
-            .test_run(input)
-            .with_context(|| format!("run {name}"))?;
-        Ok(Run {
-            packet_ns: output.duration.as_nanos() as f64,
-            returned: output.return_value,
-        })
-    }
+/// Whether the reference found the flow of the last packet.
+pub(crate) fn has_flow(reference: Run) -> bool {
+    reference.returned == FOUND
 }
 
 fn configure(object: &mut OpenObject, settings: &Settings) -> anyhow::Result<()> {
@@ -138,15 +89,8 @@ fn configure(object: &mut OpenObject, settings: &Settings) -> anyhow::Result<()>
                 map.set_max_entries(settings.flows)?;
             }
             "rtt_empty_flow" => map.set_value_size(flow_bytes)?,
-            ".rodata.rtt_config" => {
-                let bytes = bytes_of(&config);
-                map.initial_value_mut()
-                    .and_then(|value| value.get_mut(..bytes.len()))
-                    .context("the object has no configuration")?
-                    .copy_from_slice(bytes);
-            }
             _ => {}
         }
     }
-    Ok(())
+    set_constant(object, ".rodata.rtt_config", bytes_of(&config))
 }

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use fathom_benches::programs::Step;
 use fathom_benches::wire::{Frame, Segment, Timestamps, flag};
 
 const CLIENT_SEQUENCE: u32 = 1_000;
@@ -13,15 +14,6 @@ const ETHERNET_BYTES: usize = 14;
 const TAG_BYTES: usize = 4;
 /// Odd, so that the addresses it is added to repeat only after 2^32 packets.
 const ADDRESS_STEP: u32 = 0x9e37_79b1;
-
-/// A big-endian number of the packet that grows before each repetition; offset 0: none.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Step {
-    /// Of its first byte in the frame.
-    pub(crate) offset: usize,
-    /// How much it grows by.
-    pub(crate) by: u32,
-}
 
 /// A packet to measure.
 #[derive(Debug)]
@@ -70,11 +62,8 @@ impl Scenario {
     /// The frame after so many repetitions.
     pub(crate) fn frame_after(&self, repetitions: u32) -> Vec<u8> {
         let mut frame = self.frame.clone();
-        for step in self.steps.iter().filter(|step| step.offset != 0) {
-            let field = &mut frame[step.offset..step.offset + 4];
-            let number = u32::from_be_bytes([field[0], field[1], field[2], field[3]]);
-            let moved = number.wrapping_add(step.by.wrapping_mul(repetitions));
-            field.copy_from_slice(&moved.to_be_bytes());
+        for step in self.steps {
+            step.take(&mut frame, repetitions);
         }
         frame
     }

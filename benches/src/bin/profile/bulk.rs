@@ -49,13 +49,17 @@ impl Bulk {
 }
 
 impl Load for Bulk {
-    fn done(&self) -> u64 {
-        self.received_bytes.load(Ordering::Relaxed)
+    fn done(&self) -> anyhow::Result<u64> {
+        Ok(self.received_bytes.load(Ordering::Relaxed))
     }
 
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.thread.is_finished(), "the traffic broke off");
         Ok(())
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        vec![std::process::id()]
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod bulk;
 mod complete;
+mod hooks;
+mod http;
 mod memory;
 mod overhead;
 mod processor;
@@ -10,6 +12,7 @@ mod programs;
 mod report;
 mod short;
 
+use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,8 +22,9 @@ use fathom_benches::summary::{Row, conclude};
 use fathom_lab::Namespace;
 
 use bulk::Bulk;
-use overhead::Plan;
-use profiling::Invocation;
+use http::Http;
+use overhead::{Plan, Subject};
+use profiling::{COLLECTOR, Invocation, Output};
 use short::{ShortConnections, Threads};
 
 /// Measure what `fathom profile` takes while this machine makes traffic with itself (needs root).
@@ -39,11 +43,11 @@ struct Arguments {
     /// Only these; by default all.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Piece>,
-    /// Pairs of windows.
+    /// Pairs of windows, for each piece with processor time.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pairs: u32,
     /// Length of a window, in milliseconds.
-    #[arg(long, default_value_t = 2_500, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     window: u64,
     /// Seconds of connections that must all have their last profile.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -65,9 +69,25 @@ struct Arguments {
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Piece {
+    /// nginx and wrk, a connection for each request, both ends profiled.
+    Http,
+    /// The same, of which the server's end is profiled, as on a host of its own.
+    HttpServer,
+    /// The same as `http`, exported over IPFIX and not printed.
+    HttpExport,
+    /// The same, with a selection that takes none of them.
+    HttpUnselected,
+    /// The same without fathom, but with empty programs in the places of its own.
+    HttpHooks,
+    /// A loop that does nothing but open connections: the least that one can take.
     Short,
+    /// The same with empty programs.
+    ShortHooks,
+    /// Flows that send as fast as they can.
     Bulk,
+    /// What is kept of connections.
     Memory,
+    /// Whether each connection has its last profile.
     Complete,
 }
 
@@ -83,11 +103,16 @@ fn main() -> anyhow::Result<()> {
         fathom: arguments.fathom.clone(),
         options: arguments.options.clone(),
         folder: arguments.out.clone(),
+        output: Output::Json,
     };
     let mut rows = Vec::new();
     for piece in Piece::value_variants() {
-        if arguments.only.is_empty() || arguments.only.contains(piece) {
-            rows.push(measure(*piece, &arguments, &invocation)?);
+        if !arguments.only.is_empty() && !arguments.only.contains(piece) {
+            continue;
+        }
+        match piece.obstacle() {
+            Some(why) => println!("skipped: {why}"),
+            None => rows.push(measure(*piece, &arguments, &invocation)?),
         }
     }
     conclude(&rows, arguments.summary.as_deref())
@@ -104,19 +129,29 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
     let namespace = Namespace::new("host")?;
     // The one that every kernel has, and that sets no timers to pace what it sends.
     namespace.set_congestion_control("reno")?;
+    let subject = if matches!(piece, Piece::HttpHooks | Piece::ShortHooks) {
+        Subject::Hooks
+    } else {
+        Subject::Fathom(invocation)
+    };
     let plan = Plan {
         namespace: &namespace,
-        invocation,
+        subject,
         pairs: arguments.pairs,
         window: Duration::from_millis(arguments.window),
     };
     match piece {
-        Piece::Short => {
+        Piece::Short | Piece::ShortHooks => {
             let traffic = ShortConnections::start(&namespace, Threads::One)?;
             let overhead = overhead::measure(&traffic, &plan)?;
             traffic.finish()?;
-            Ok(report::short(&overhead))
+            Ok(report::short(&overhead, piece.about()))
         }
+        Piece::Http
+        | Piece::HttpServer
+        | Piece::HttpExport
+        | Piece::HttpUnselected
+        | Piece::HttpHooks => http(piece, &plan, invocation),
         Piece::Bulk => {
             let traffic = Bulk::start(&namespace, arguments.flows as usize)?;
             let overhead = overhead::measure(&traffic, &plan)?;
@@ -129,4 +164,65 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
             Ok(report::complete(&complete))
         }
     }
+}
+
+impl Piece {
+    /// Which connections, and what takes the time.
+    fn about(self) -> &'static str {
+        match self {
+            Self::Http => "nginx and wrk, both ends profiled, JSON",
+            Self::HttpServer => "nginx and wrk, the server's end profiled, JSON",
+            Self::HttpExport => "nginx and wrk, both ends profiled, IPFIX",
+            Self::HttpUnselected => "nginx and wrk, nothing selected",
+            Self::HttpHooks => "nginx and wrk, empty programs in fathom's places",
+            Self::ShortHooks => "a loop of connections, empty programs in fathom's places",
+            _ => "a loop of connections, both ends profiled, JSON",
+        }
+    }
+
+    /// What this machine lacks for it.
+    fn obstacle(self) -> Option<String> {
+        let is_http = matches!(
+            self,
+            Self::Http
+                | Self::HttpServer
+                | Self::HttpExport
+                | Self::HttpUnselected
+                | Self::HttpHooks
+        );
+        is_http.then(Http::obstacle).flatten()
+    }
+}
+
+/// One of the pieces with nginx and wrk.
+fn http(piece: Piece, plan: &Plan<'_>, invocation: &Invocation) -> anyhow::Result<Row> {
+    let traffic = Http::start(plan.namespace, &invocation.folder)?;
+    let mut invocation = invocation.clone();
+    let mut collector = None;
+    match piece {
+        Piece::HttpServer => {
+            let group = traffic.server_group().display().to_string();
+            invocation.options.extend(["--cgroup".to_owned(), group]);
+        }
+        // Nobody is there.
+        Piece::HttpUnselected => invocation
+            .options
+            .extend(["--port", "1"].map(str::to_owned)),
+        Piece::HttpExport => {
+            invocation.output = Output::Ipfix;
+            let bind = || UdpSocket::bind(COLLECTOR);
+            collector = Some(plan.namespace.enter(bind)?.context("collect IPFIX")?);
+        }
+        _ => {}
+    }
+    let plan = Plan {
+        subject: match plan.subject {
+            Subject::Fathom(_) => Subject::Fathom(&invocation),
+            Subject::Hooks => Subject::Hooks,
+        },
+        ..*plan
+    };
+    let overhead = overhead::measure(&traffic, &plan)?;
+    drop(collector);
+    Ok(report::short(&overhead, piece.about()))
 }

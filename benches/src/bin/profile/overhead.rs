@@ -5,9 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use fathom_benches::summary::median;
+use fathom_benches::summary::{interval, median};
 use fathom_lab::Namespace;
 
+use super::hooks::Hooks;
 use super::processor::{Clocks, Used};
 use super::profiling::{Invocation, Profiling};
 use super::programs::{Program, Statistics, empty_run_ns, profilers};
@@ -18,19 +19,74 @@ const SETTLING: Duration = Duration::from_millis(300);
 /// Traffic that runs until told to stop.
 pub(super) trait Load {
     /// Units so far: connections, or bytes.
-    fn done(&self) -> u64;
+    fn done(&self) -> anyhow::Result<u64>;
     /// Whether it still runs.
     fn check(&self) -> anyhow::Result<()>;
+    /// The processes whose time is that of the traffic.
+    fn processes(&self) -> Vec<u32>;
 }
 
 /// What is measured, and for how long.
+#[derive(Clone, Copy)]
 pub(super) struct Plan<'a> {
     pub(super) namespace: &'a Namespace,
-    pub(super) invocation: &'a Invocation,
+    pub(super) subject: Subject<'a>,
     /// Windows with, and as many without.
     pub(super) pairs: u32,
     /// Length of each.
     pub(super) window: Duration,
+}
+
+/// Whose cost is measured.
+#[derive(Clone, Copy)]
+pub(super) enum Subject<'a> {
+    /// fathom, run so.
+    Fathom(&'a Invocation),
+    /// Empty programs in the places of its own.
+    Hooks,
+}
+
+/// The subject, in place; gone when dropped.
+enum Present {
+    Fathom(Profiling),
+    Hooks(Hooks),
+}
+
+impl Subject<'_> {
+    fn start(self, namespace: &Namespace) -> anyhow::Result<Present> {
+        Ok(match self {
+            Self::Fathom(invocation) => {
+                Present::Fathom(invocation.start(namespace, Stdio::null())?)
+            }
+            Self::Hooks => Present::Hooks(Hooks::attach()?),
+        })
+    }
+}
+
+impl Present {
+    /// The process of fathom, if it is that.
+    fn process(&self) -> Option<u32> {
+        match self {
+            Self::Fathom(fathom) => Some(fathom.id()),
+            Self::Hooks(_) => None,
+        }
+    }
+
+    /// The process that holds the programs.
+    fn owner(&self) -> u32 {
+        self.process().unwrap_or_else(std::process::id)
+    }
+
+    /// Ends it, and returns what fathom counted.
+    fn stop(self) -> anyhow::Result<Vec<(String, u64)>> {
+        match self {
+            Self::Fathom(fathom) => fathom.stop(),
+            Self::Hooks(hooks) => {
+                drop(hooks);
+                Ok(Vec::new())
+            }
+        }
+    }
 }
 
 /// One window.
@@ -102,19 +158,15 @@ impl Overhead {
         median(self.shares())
     }
 
-    /// The quartiles of the same.
-    pub(super) fn spread(&self) -> (f64, f64) {
-        let mut shares: Vec<f64> = self.shares().collect();
-        shares.sort_by(f64::total_cmp);
-        let half = shares.len().div_ceil(2);
-        let lower = median(shares[..half].iter().copied());
-        (lower, median(shares[shares.len() - half..].iter().copied()))
+    /// Where the median of all pairs that could be is, with a probability of 95 %.
+    pub(super) fn interval(&self) -> (f64, f64) {
+        interval(self.shares())
     }
 
-    /// Whether it is at most `limit`: by the median where the quartiles are on one side of the limit, otherwise, as noise then hides what is
+    /// Whether it is at most `limit`: by the median where its interval is on one side of the limit, otherwise, as noise then hides what is
     /// asked for, by what is accounted for.
     pub(super) fn is_within(&self, limit: f64) -> bool {
-        let (lower, upper) = self.spread();
+        let (lower, upper) = self.interval();
         if lower <= limit && limit < upper {
             self.accounted_share() <= limit
         } else {
@@ -170,9 +222,9 @@ pub(super) fn measure(load: &dyn Load, plan: &Plan<'_>) -> anyhow::Result<Overhe
     let mut tries = 2 * plan.pairs;
     while pairs.len() < plan.pairs as usize {
         let mut with = || -> anyhow::Result<Cost> {
-            let fathom = start(plan)?;
-            let cost = window(load, Some(&fathom), plan.window)?;
-            counts.extend(fathom.stop()?);
+            let subject = plan.subject.start(plan.namespace)?;
+            let cost = window(load, subject.process(), plan.window)?;
+            counts.extend(subject.stop()?);
             Ok(cost)
         };
         let without = || window(load, None, plan.window);
@@ -201,19 +253,16 @@ pub(super) fn measure(load: &dyn Load, plan: &Plan<'_>) -> anyhow::Result<Overhe
     })
 }
 
-fn start(plan: &Plan<'_>) -> anyhow::Result<Profiling> {
-    plan.invocation.start(plan.namespace, Stdio::null())
-}
-
-fn window(load: &dyn Load, fathom: Option<&Profiling>, length: Duration) -> anyhow::Result<Cost> {
+fn window(load: &dyn Load, fathom: Option<u32>, length: Duration) -> anyhow::Result<Cost> {
     thread::sleep(SETTLING);
     let is_alone = || profilers() == usize::from(fathom.is_some());
     let was_alone = is_alone();
-    let (begin, units) = (Instant::now(), load.done());
-    let before = Clocks::read(fathom.map(Profiling::id))?;
+    let processes = load.processes();
+    let (begin, units) = (Instant::now(), load.done()?);
+    let before = Clocks::read(&processes, fathom)?;
     thread::sleep(length);
-    let used = Clocks::read(fathom.map(Profiling::id))?.since(&before);
-    let (units, elapsed) = (load.done() - units, begin.elapsed());
+    let used = Clocks::read(&processes, fathom)?.since(&before);
+    let (units, elapsed) = (load.done()? - units, begin.elapsed());
     ensure!(units > 0, "there was no traffic");
     Ok(Cost {
         used,
@@ -224,13 +273,13 @@ fn window(load: &dyn Load, fathom: Option<&Profiling>, length: Duration) -> anyh
 }
 
 fn count_programs(load: &dyn Load, plan: &Plan<'_>) -> anyhow::Result<(Vec<Program>, u64)> {
-    let fathom = start(plan)?;
+    let subject = plan.subject.start(plan.namespace)?;
     let statistics = Statistics::enable()?;
     thread::sleep(SETTLING);
-    let (before, units) = (statistics.of(fathom.id())?, load.done());
+    let (before, units) = (statistics.of(subject.owner())?, load.done()?);
     thread::sleep(plan.window);
-    let after = statistics.of(fathom.id())?;
-    let units = load.done() - units;
-    fathom.stop()?;
+    let after = statistics.of(subject.owner())?;
+    let units = load.done()? - units;
+    subject.stop()?;
     Ok((Program::differences(&before, &after), units))
 }

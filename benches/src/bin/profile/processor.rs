@@ -24,7 +24,7 @@ pub(super) struct Clocks {
 /// Time between two moments.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Used {
-    /// This process, which makes the traffic.
+    /// The processes that make the traffic.
     pub(super) workload: Duration,
     /// The process of fathom.
     pub(super) fathom: Duration,
@@ -33,11 +33,12 @@ pub(super) struct Used {
 }
 
 impl Clocks {
-    /// Reads them; `fathom` is its process, if it runs.
-    pub(super) fn read(fathom: Option<u32>) -> nix::Result<Self> {
+    /// Reads them; `workload` are the processes that make the traffic, and `fathom` is its process, if it runs.
+    pub(super) fn read(workload: &[u32], fathom: Option<u32>) -> nix::Result<Self> {
         let fathom = fathom.map(|id| process(id.cast_signed())).transpose()?;
+        let workload = workload.iter().map(|id| process(id.cast_signed()));
         Ok(Self {
-            workload: time(ClockId::CLOCK_PROCESS_CPUTIME_ID)?,
+            workload: workload.sum::<nix::Result<_>>()?,
             fathom: fathom.unwrap_or_default(),
             kernel: kernel_threads()
                 .into_iter()
@@ -93,9 +94,10 @@ mod tests {
 
     #[test]
     fn work_is_charged() {
-        let before = Clocks::read(None).unwrap();
-        while Clocks::read(None).unwrap().since(&before).workload < Duration::from_millis(1) {}
-        let used = Clocks::read(None).unwrap().since(&before);
+        let now = || Clocks::read(&[std::process::id()], None).unwrap();
+        let before = now();
+        while now().since(&before).workload < Duration::from_millis(1) {}
+        let used = now().since(&before);
         assert!(used.total() >= used.workload);
         assert!(used.fathom.is_zero());
     }

@@ -1,6 +1,7 @@
 //! The `fathom` binary at work: `fathom profile` in the namespace of the traffic, as on a host of its own.
 
 use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -21,7 +22,20 @@ pub(super) struct Invocation {
     pub(super) options: Vec<String>,
     /// A folder for what it says.
     pub(super) folder: PathBuf,
+    pub(super) output: Output,
 }
+
+/// What it does with profiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Prints them as JSON.
+    Json,
+    /// Exports them over UDP to [`COLLECTOR`].
+    Ipfix,
+}
+
+/// Where a collector listens.
+pub(super) const COLLECTOR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 4_739);
 
 /// A running `fathom profile`, killed when dropped.
 pub(super) struct Profiling {
@@ -30,7 +44,7 @@ pub(super) struct Profiling {
 }
 
 impl Invocation {
-    /// Starts it, and waits until its probes are attached; its profiles go to `output` as JSON.
+    /// Starts it, and waits until its probes are attached; what it prints goes to `output`.
     pub(super) fn start(
         &self,
         namespace: &Namespace,
@@ -41,7 +55,11 @@ impl Invocation {
             File::create(&messages).with_context(|| format!("create {}", messages.display()))?;
         let mut command = namespace.command(&self.fathom.to_string_lossy());
         command
-            .args(["profile", "--verbose", "--format", "json"])
+            .args(["profile", "--verbose"])
+            .args(match self.output {
+                Output::Json => ["--format".to_owned(), "json".to_owned()],
+                Output::Ipfix => ["--export".to_owned(), format!("ipfix+udp://{COLLECTOR}")],
+            })
             .args(&self.options)
             .stdout(output)
             .stderr(file);

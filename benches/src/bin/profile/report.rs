@@ -14,16 +14,19 @@ const MOST_STATE_BYTES: i64 = 600_000;
 /// Connections a second that must be opened for the target to be tried at all.
 const LEAST_RATE: f64 = 10_000.0;
 
+/// The table of slots in the kernel.
+const SLOTS: &str = "profile_slots";
+
 const MICROSECOND: f64 = 1e3;
 const KILOBYTE: f64 = 1e3;
 const MEGABYTE: f64 = 1e6;
 
-/// Prints what short connections take.
-pub(super) fn short(overhead: &Overhead) -> Row {
-    println!("short connections, both ends on this host; us of processor time a connection");
+/// Prints what short connections take; `about` says which, and what takes it.
+pub(super) fn short(overhead: &Overhead, about: &str) -> Row {
+    println!("short connections, {about}; us of processor time a connection");
     print(overhead, MICROSECOND, "connections");
     Row {
-        what: "`profile`, processor time of a short connection".to_owned(),
+        what: format!("`profile`, processor time of a short connection: {about}"),
         target: format!("at most {:.0} % more", 100.0 * MOST_SHORT_SHARE),
         measured: format!(
             "{}; accounted for {:.1} %: {:.2} us in programs, {:.2} us in the process, of {:.1} us without",
@@ -56,9 +59,9 @@ pub(super) fn bulk(overhead: &Overhead, flows: u32) -> Row {
 }
 
 fn shares(overhead: &Overhead) -> String {
-    let (lower, upper) = overhead.spread();
+    let (lower, upper) = overhead.interval();
     format!(
-        "{:+.1} % (quartiles {:+.1} and {:+.1}, {} pairs)",
+        "{:+.1} % (95 % interval {:+.1} to {:+.1}, {} pairs)",
         100.0 * overhead.share(),
         100.0 * lower,
         100.0 * upper,
@@ -137,7 +140,11 @@ pub(super) fn memory(moments: &Moments, ends: u32) -> Row {
         "  {:<18} {:>10} {:>12} {:>12}",
         "", "before", "established", "half stalled"
     );
-    let mut grown = (0, 0);
+    // Those are there from the start, and count.
+    let slots = moments.before.kernel.iter();
+    let slots = slots.filter(|object| object.name == SLOTS);
+    let slots: i64 = slots.map(|object| object.bytes.cast_signed()).sum();
+    let mut grown = (slots, slots);
     for (object, (name, established, stalled)) in moments.before.kernel.iter().zip(moments.growth())
     {
         println!(
@@ -161,8 +168,9 @@ pub(super) fn memory(moments: &Moments, ends: u32) -> Row {
         what: format!("`profile`, state in the kernel of {ends} established connections"),
         target: format!("at most {} KB", MOST_STATE_BYTES / 1_000),
         measured: format!(
-            "{:.0} KB, {:.0} KB when half of them stalled; {:.0} KB and {:.0} KB more in the process",
+            "{:.0} KB, of which {:.0} KB for slots, {:.0} KB when half of them stalled; {:.0} KB and {:.0} KB more in the process",
             grown.0 as f64 / KILOBYTE,
+            slots as f64 / KILOBYTE,
             grown.1 as f64 / KILOBYTE,
             resident(moments.established.resident_bytes),
             resident(moments.stalled.resident_bytes)

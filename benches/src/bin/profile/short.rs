@@ -19,7 +19,7 @@ use super::overhead::Load;
 /// Where the server listens, below the ports that clients get.
 pub(super) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8_080);
 /// Long enough for some seconds of connections before a port is used again.
-const CLIENT_PORTS: &str = "10000 65535";
+pub(super) const CLIENT_PORTS: &str = "10000 65535";
 /// Connections that the client has open at a time; fewer than the server's queue takes, so that none is refused.
 const CONCURRENCY: usize = 64;
 const REQUEST: [u8; 96] = [b'?'; 96];
@@ -97,14 +97,18 @@ impl ShortConnections {
 }
 
 impl Load for ShortConnections {
-    fn done(&self) -> u64 {
-        self.completed.load(Ordering::Relaxed)
+    fn done(&self) -> anyhow::Result<u64> {
+        Ok(self.completed.load(Ordering::Relaxed))
     }
 
     fn check(&self) -> anyhow::Result<()> {
         let is_running = !self.threads.iter().any(Worker::is_finished);
         ensure!(is_running, "the traffic broke off");
         Ok(())
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        vec![std::process::id()]
     }
 }
 

@@ -1,9 +1,13 @@
 //! Options of `fathom ipfix`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+
+use super::duration;
 
 /// What to do with IPFIX.
 #[derive(Debug, Subcommand)]
@@ -18,7 +22,9 @@ pub(crate) enum IpfixCommand {
 /// Options of `fathom ipfix dump`.
 #[derive(Debug, Args)]
 pub(crate) struct DumpArguments {
-    /// Where to listen, as in udp:127.0.0.1:4739 or tcp:0.0.0.0:4739; give it several times for several.
+    /// Where to listen, as in udp:127.0.0.1:4739, tcp:0.0.0.0:4739 or `tls:[::]:4740?cert=FILE&key=FILE`; give it several times for several.
+    ///
+    /// Of TLS, `cert` is the PEM file of the certificate and those that it is signed by, and `key` that of its key.
     #[arg(
         long,
         value_name = "TRANSPORT:ADDRESS:PORT",
@@ -29,9 +35,16 @@ pub(crate) struct DumpArguments {
     /// How to print.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: DumpFormat,
+    /// A template that came over UDP and was not told again for so long is forgotten (RFC 7011, section 8.4); 0 for never. Exporters repeat them
+    /// three times in that time, fathom every ten minutes.
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration)]
+    pub(crate) template_lifetime: Duration,
     /// Print also what exporters tell about themselves and their elements.
     #[arg(long)]
     pub(crate) options: bool,
+    /// Print a configuration file that holds the defaults, and end.
+    #[arg(long)]
+    pub(crate) print_config: bool,
 }
 
 /// How records are printed.
@@ -44,12 +57,19 @@ pub(crate) enum DumpFormat {
 }
 
 /// An address to listen at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListenAddress {
     /// For datagrams.
     Udp(SocketAddr),
     /// For connections.
     Tcp(SocketAddr),
+    /// For connections over TLS.
+    Tls {
+        address: SocketAddr,
+        /// PEM files.
+        certificate: PathBuf,
+        key: PathBuf,
+    },
 }
 
 impl FromStr for ListenAddress {
@@ -57,15 +77,48 @@ impl FromStr for ListenAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let example = "write it as in udp:127.0.0.1:4739 or tcp:[::1]:4739";
+        let (text, query) = text.split_once('?').unwrap_or((text, ""));
         let (transport, address) = text.split_once(':').ok_or(example)?;
         let address = address
             .parse()
             .map_err(|error| format!("{error}; {example}"))?;
         match transport {
+            "udp" | "tcp" if !query.is_empty() => {
+                Err("what follows `?` is for tls only".to_owned())
+            }
             "udp" => Ok(Self::Udp(address)),
             "tcp" => Ok(Self::Tcp(address)),
-            _ => Err(format!("`{transport}` is neither udp nor tcp; {example}")),
+            "tls" => {
+                let [certificate, key] = certificate_and_key(query)?;
+                Ok(Self::Tls {
+                    address,
+                    certificate,
+                    key,
+                })
+            }
+            _ => Err(format!("`{transport}` is none of udp, tcp, tls; {example}")),
         }
+    }
+}
+
+/// Reads `cert=FILE&key=FILE`.
+fn certificate_and_key(query: &str) -> Result<[PathBuf; 2], String> {
+    const EXAMPLE: &str = "TLS needs its files, as in tls:[::]:4740?cert=FILE&key=FILE";
+    let (mut certificate, mut key) = (None, None);
+    for option in query.split('&') {
+        let (name, value) = option.split_once('=').ok_or(EXAMPLE)?;
+        let place = match name {
+            "cert" => &mut certificate,
+            "key" => &mut key,
+            _ => return Err(format!("`{name}` is neither `cert` nor `key`; {EXAMPLE}")),
+        };
+        if value.is_empty() || place.replace(PathBuf::from(value)).is_some() {
+            return Err(EXAMPLE.to_owned());
+        }
+    }
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok([certificate, key]),
+        _ => Err(EXAMPLE.to_owned()),
     }
 }
 
@@ -77,8 +130,24 @@ mod tests {
     fn addresses_have_a_transport() {
         let address = "[::1]:4739".parse().unwrap();
         assert_eq!("tcp:[::1]:4739".parse(), Ok(ListenAddress::Tcp(address)));
+        let tls = "tls:[::1]:4739?key=k.pem&cert=c.pem".parse();
+        let [certificate, key] = ["c.pem", "k.pem"].map(PathBuf::from);
+        assert_eq!(
+            tls,
+            Ok(ListenAddress::Tls {
+                address,
+                certificate,
+                key
+            })
+        );
         for wrong in [
             "",
+            "tls:[::1]:4739",
+            "tls:[::1]:4739?cert=c.pem",
+            "tls:[::1]:4739?cert=c.pem&cert=d.pem&key=k.pem",
+            "tls:[::1]:4739?cert=c.pem&key=",
+            "tls:[::1]:4739?ca=c.pem&key=k.pem",
+            "tcp:[::1]:4739?cert=c.pem&key=k.pem",
             "127.0.0.1:4739",
             "udp:localhost:4739",
             "udp:127.0.0.1",

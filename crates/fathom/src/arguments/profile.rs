@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fathom_ipfix::Destination;
-use fathom_record::Network;
 
-use super::{duration, positive_duration};
+use super::{Ends, PrintFormat, duration, positive_duration};
 
 /// Options of `fathom profile`.
 #[derive(Debug, Args)]
@@ -65,18 +64,11 @@ pub(crate) enum ProbeSetName {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct ProfileSelection {
+    #[command(flatten)]
+    pub(crate) ends: Ends,
     /// Only sockets in this control group or below: a folder of the version 2 hierarchy; by default all.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Only connections with an end in one of these networks, as in 10.0.0.0/8; at most 16; by default all.
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
-    pub(crate) net: Vec<Network>,
-    /// No connections with an end in any of these networks; at most 16; by default none.
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
-    pub(crate) not_net: Vec<Network>,
-    /// Only connections with one of these ports at an end; at most 16; by default all.
-    #[arg(long, value_name = "PORT", value_delimiter = ',')]
-    pub(crate) port: Vec<u16>,
     /// Only connections of processes of one of these names (the first 15 bytes of it, as `ps -o comm` shows); by default all.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) process: Vec<String>,
@@ -92,7 +84,7 @@ pub(crate) struct ProfileOutput {
     /// Append to this file in place of standard output; it is opened anew at SIGHUP.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all.
+    /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with --dns, unless they are addresses: see --no-names.
     #[arg(long, value_name = "BITS", value_parser = anonymity)]
     pub(crate) anonymize: Option<Anonymity>,
 }
@@ -103,7 +95,7 @@ pub(crate) struct ProfileOutput {
 pub(crate) struct ExportArguments {
     /// Send profiles to this collector, as in `ipfix+udp://192.0.2.1:4739`, `ipfix+tcp://HOST` or `ipfix+tls://HOST?ca=FILE`; once for each.
     ///
-    /// Nothing is printed then unless --format or --output ask for it. `?mtu=BYTES` is the longest packet over UDP, 1280 by default.
+    /// Nothing is printed then unless --format or --output ask for it. `?mtu=BYTES` is the longest packet over UDP, that of the path by default, but no more than 1500.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub(crate) export: Vec<Destination>,
     /// Templates: made from the fields of the records, or those of Flowcorder 0.8 (47561 to 47567).
@@ -115,6 +107,11 @@ pub(crate) struct ExportArguments {
     /// The observation domain; by default 1, and 56423 with Flowcorder's templates.
     #[arg(long, value_name = "NUMBER")]
     pub(crate) observation_domain: Option<u32>,
+    /// Send texts in so many bytes, filled up with zeros and cut where they are longer; 0 for each as long as it is.
+    ///
+    /// For collectors that cannot read enterprise-specific elements of variable length: nfacctd shows such texts empty, netgauze refuses the message.
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(crate) text_bytes: u16,
     /// How long a record may wait for others to fill its message.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(crate) flush: Duration,
@@ -130,17 +127,6 @@ pub(crate) enum TemplateName {
     Fathom,
     /// Those of Flowcorder.
     Flowcorder,
-}
-
-/// How records are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PrintFormat {
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
-    /// Comma-separated values, with a header line for each kind of record.
-    Csv,
 }
 
 /// Bits of addresses that are kept.

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Command;
 use toml::{Table, Value};
 
-use super::{configurable, is_flag, tables};
+use super::{command_of, configurable, is_flag, tables};
 use crate::failure::WrongUsage;
 
 /// Makes the values of the file the defaults of the options that they name.
@@ -27,23 +27,35 @@ pub(super) fn with_defaults(mut command: Command, text: &str) -> Result<Command,
         .parse()
         .map_err(|error: toml::de::Error| error.to_string())?;
     for (table, keys) in file {
-        let keys = keys_of(&command, &table, keys)?;
-        for (key, value) in keys {
-            command = with_default(command, &table, &key, &value)?;
-        }
+        command = with_table(command, &table, keys)?;
+    }
+    Ok(command)
+}
+
+/// With what a table says, and those in it that belong to commands below.
+fn with_table(mut command: Command, table: &str, value: Value) -> Result<Command, String> {
+    for (key, value) in keys_of(&command, table, value)? {
+        let below = format!("{table}.{key}");
+        let is_table = tables(&command).iter().any(|(name, _)| *name == below);
+        command = if is_table {
+            with_table(command, &below, value)?
+        } else {
+            with_default(command, table, &key, &value)?
+        };
     }
     Ok(command)
 }
 
 fn keys_of(command: &Command, table: &str, value: Value) -> Result<Table, String> {
-    let known: Vec<_> = tables(command)
-        .map(|command| format!("[{}]", command.get_name()))
-        .collect();
+    let tables = tables(command);
+    let known: Vec<_> = tables.iter().map(|(name, _)| format!("[{name}]")).collect();
     let known = known.join(", ");
+    let is_above = |name: &str| {
+        name.strip_prefix(table)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
     match value {
-        Value::Table(keys) if tables(command).any(|command| command.get_name() == table) => {
-            Ok(keys)
-        }
+        Value::Table(keys) if tables.iter().any(|(name, _)| is_above(name)) => Ok(keys),
         Value::Table(_) => Err(format!("there is no table [{table}]: there may be {known}")),
         _ => Err(format!(
             "`{table}` stands in no table: it belongs under {known}"
@@ -57,8 +69,7 @@ fn with_default(
     key: &str,
     value: &Value,
 ) -> Result<Command, String> {
-    let declared = tables(&command)
-        .find(|command| command.get_name() == table)
+    let declared = command_of(&command, table)
         .and_then(|command| configurable(command).find(|(name, _)| *name == key));
     let Some((_, argument)) = declared else {
         return Err(format!(
@@ -79,14 +90,24 @@ fn with_default(
     if !is_flag(argument) {
         check(&command, table, key, &values).map_err(wrong)?;
     }
-    Ok(command.mut_subcommand(table, |command| {
+    let path: Vec<_> = table.split('.').collect();
+    Ok(below(command, &path, |command| {
         command.mut_arg(id, |argument| argument.default_values(values))
     }))
 }
 
+/// With a change to the command that the names lead to.
+fn below(command: Command, path: &[&str], change: impl FnOnce(Command) -> Command) -> Command {
+    let Some((first, rest)) = path.split_first() else {
+        return change(command);
+    };
+    // As a value: each level would be a type of its own otherwise.
+    let change: Box<dyn FnOnce(Command) -> Command + '_> = Box::new(change);
+    command.mut_subcommand(first, |command| below(command, rest, change))
+}
+
 fn known_keys(command: &Command, table: &str) -> String {
-    let command = tables(command).find(|command| command.get_name() == table);
-    let names = command
+    let names = command_of(command, table)
         .into_iter()
         .flat_map(configurable)
         .map(|(name, _)| name);
@@ -110,11 +131,11 @@ fn texts_of(value: &Value) -> Result<Vec<String>, String> {
 
 /// Would the command line take these values? A default that it would not take is a bug to clap.
 fn check(command: &Command, table: &str, key: &str, values: &[String]) -> Result<(), String> {
-    let program = [command.get_name().to_owned(), table.to_owned()];
+    let program = [command.get_name()].into_iter().chain(table.split('.'));
     let options = values.iter().map(|value| format!("--{key}={value}"));
     let parsed = command
         .clone()
-        .try_get_matches_from(program.into_iter().chain(options));
+        .try_get_matches_from(program.map(str::to_owned).chain(options));
     parsed.map(drop).map_err(|error| {
         let told = error.to_string();
         let first = told
@@ -148,7 +169,7 @@ mod tests {
         let arguments = rtt(text, &["--flows", "2000"]).unwrap();
         assert_eq!(arguments.interface, ["eth0", "eth1"]);
         assert_eq!(arguments.bounds.flows, Some(2000));
-        assert_eq!(arguments.selection.port, [53, 443]);
+        assert_eq!(arguments.selection.ends.port, [53, 443]);
         assert!(arguments.xdp);
         let interval = arguments.sampling.sample_interval.unwrap();
         assert_eq!(interval, std::time::Duration::from_millis(7));
@@ -164,6 +185,8 @@ mod tests {
         assert!(wrong("[rtt]\nxdp = 1").contains("it is true or false"));
         assert!(wrong("[rtt]\nby = {}").contains("it cannot be a table"));
         assert!(wrong("[rtt\n").contains("line 1"));
+        assert!(wrong("[ipfix.drump]\n").contains("[ipfix] has no key `drump`"));
+        assert!(wrong("[ipfix.dump]\nlisten = 7").contains("[ipfix.dump] listen: "));
         assert!(wrong("[rtt]\nconfig = \"x\"").contains("no key `config`"));
     }
 }

@@ -17,42 +17,73 @@ pub(super) fn settle(arguments: &mut Arguments, matches: &ArgMatches) -> Result<
     let is_typed = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     match &mut arguments.command {
         Command::Rtt(options) if !options.print_config => settle_rtt(options, is_typed),
+        Command::Response(options) if !options.print_config => {
+            let (files, interfaces) = (&options.files, &mut options.interface);
+            settle_source(
+                files,
+                interfaces,
+                &["xdp", "duration"],
+                &["compare"],
+                is_typed,
+            )
+        }
+        #[cfg(feature = "live")]
+        Command::Hops(options) if !options.print_config && options.interface.is_empty() => {
+            Err("nothing to probe: name an interface with -i".to_owned())
+        }
         _ => Ok(()),
     }
 }
 
 fn settle_rtt(options: &mut RttArguments, is_typed: impl Fn(&str) -> bool) -> Result<(), String> {
-    if options.files.is_empty() {
-        if options.interface.is_empty() {
-            return Err(
-                "nothing to measure: name capture files, or an interface with -i".to_owned(),
-            );
-        }
-    } else {
-        if is_typed("interface") {
-            return Err(
-                "capture files and interfaces cannot be measured together: name one or the other"
-                    .to_owned(),
-            );
-        }
-        if let Some(option) = ["xdp", "duration", "near_side"]
-            .into_iter()
-            .find(|option| is_typed(option))
-        {
-            let option = option.replace('_', "-");
-            return Err(format!(
-                "--{option} is for live interfaces: leave it out with capture files"
-            ));
-        }
-        // Those of the environment or the configuration file stand back behind files that were typed.
-        options.interface.clear();
-    }
+    let (files, interfaces) = (&options.files, &mut options.interface);
+    let live_only = ["xdp", "duration", "near_side"];
+    settle_source(files, interfaces, &live_only, &[], is_typed)?;
     if options.output.format == Some(OutputFormat::Ppviz) && options.aggregation.aggregate.is_some()
     {
         return Err(
             "ppviz shows single samples: leave --aggregate or --format ppviz out".to_owned(),
         );
     }
+    Ok(())
+}
+
+/// Decides between capture files and interfaces.
+fn settle_source(
+    files: &[String],
+    interfaces: &mut Vec<String>,
+    live_only: &[&'static str],
+    files_only: &[&'static str],
+    is_typed: impl Fn(&str) -> bool,
+) -> Result<(), String> {
+    let named = |option: &&str| option.replace('_', "-");
+    let find = |options: &[&'static str]| options.iter().find(|option| is_typed(option)).map(named);
+    if files.is_empty() {
+        if interfaces.is_empty() {
+            return Err(
+                "nothing to measure: name capture files, or an interface with -i".to_owned(),
+            );
+        }
+        return match find(files_only) {
+            Some(option) => Err(format!(
+                "--{option} is for capture files: leave it out with interfaces"
+            )),
+            None => Ok(()),
+        };
+    }
+    if is_typed("interface") {
+        return Err(
+            "capture files and interfaces cannot be measured together: name one or the other"
+                .to_owned(),
+        );
+    }
+    if let Some(option) = find(live_only) {
+        return Err(format!(
+            "--{option} is for live interfaces: leave it out with capture files"
+        ));
+    }
+    // Those of the environment or the configuration file stand back behind files that were typed.
+    interfaces.clear();
     Ok(())
 }
 
@@ -64,7 +95,11 @@ mod tests {
     use crate::configuration::command;
 
     fn settled(options: &[&str]) -> Result<(), String> {
-        let matches = command().get_matches_from(["fathom", "rtt"].iter().chain(options));
+        settled_of("rtt", options)
+    }
+
+    fn settled_of(name: &str, options: &[&str]) -> Result<(), String> {
+        let matches = command().get_matches_from(["fathom", name].iter().chain(options));
         let mut arguments = Arguments::from_arg_matches(&matches).unwrap();
         settle(&mut arguments, &matches)
     }
@@ -86,5 +121,20 @@ mod tests {
                 .contains("--near-side is for live")
         );
         assert!(settled(&["a.pcap", "--format", "ppviz", "--aggregate", "5s"]).is_err());
+        let live = ["-i", "eth0", "--compare"];
+        let told = settled_of("response", &live).unwrap_err();
+        assert!(told.contains("--compare is for capture files"));
+    }
+
+    #[test]
+    #[cfg(feature = "live")]
+    fn hops_are_those_behind_an_interface() {
+        assert!(settled_of("hops", &["-i", "eth0"]).is_ok());
+        assert!(settled_of("hops", &["--print-config"]).is_ok());
+        assert!(
+            settled_of("hops", &["--", "true"])
+                .unwrap_err()
+                .contains("nothing to probe")
+        );
     }
 }

@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, Command};
 
-use super::{configurable, is_flag};
+use super::{command_of, configurable, is_flag};
 
 /// A configuration file for one command: what has a default with it, what has none commented out.
 pub(super) fn template(command: &Command, table: &str) -> String {
     let mut text = format!(
-        "# Options of `fathom {table}`. Those on the command line and in the environment (FATHOM_*) come before these.\n\n[{table}]\n"
+        "# Options of `fathom {}`. Those on the command line and in the environment (FATHOM_*) come before these.\n\n[{table}]\n",
+        table.replace('.', " ")
     );
-    let declared = command
-        .get_subcommands()
-        .filter(|command| command.get_name() == table)
+    let declared = command_of(command, table)
+        .into_iter()
         .flat_map(configurable);
     for (name, argument) in declared {
         text.push('\n');
@@ -94,6 +94,21 @@ mod tests {
     #[test]
     fn the_template_equals_the_defaults() {
         let template = template(&command(), "rtt");
+        assert_eq!(
+            parsed(with_defaults(command(), &template).unwrap()),
+            parsed(command())
+        );
+    }
+
+    #[test]
+    fn a_command_below_another_has_a_table() {
+        let template = template(&command(), "ipfix.dump");
+        assert!(template.contains("`fathom ipfix dump`"), "{template}");
+        assert!(template.contains("\n[ipfix.dump]\n"), "{template}");
+        let parsed = |command: Command| {
+            let matches = command.get_matches_from(["fathom", "ipfix", "dump"]);
+            format!("{:?}", Arguments::from_arg_matches(&matches).unwrap())
+        };
         assert_eq!(
             parsed(with_defaults(command(), &template).unwrap()),
             parsed(command())

@@ -1,6 +1,7 @@
 //! Are interfaces measured? The programs are loaded, and attached to the loopback interface for a moment.
 
 use fathom_measure::live::{self, Live, Options};
+use fathom_measure::response;
 use fathom_measure::rtt::Settings;
 
 use super::{Checks, Verdict, refused};
@@ -25,6 +26,21 @@ pub(super) fn examine(checks: &mut Checks) {
     );
     attaching(checks, &settings);
     interfaces(checks);
+    responses(checks);
+}
+
+fn responses(checks: &mut Checks) {
+    let settings = response::Settings {
+        flows: 1024,
+        ..response::Settings::live()
+    };
+    match response::probe(&settings) {
+        Ok(()) => {
+            let text = "the kernel takes the programs; they are attached as those of rtt are";
+            checks.add("response", "interfaces", Verdict::Ok, text);
+        }
+        Err(error) => refused(checks, "response", "interfaces", &error),
+    }
 }
 
 fn attaching(checks: &mut Checks, settings: &Settings) {

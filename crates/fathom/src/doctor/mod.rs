@@ -2,6 +2,8 @@
 
 mod echo;
 #[cfg(feature = "live")]
+mod hops;
+#[cfg(feature = "live")]
 mod live;
 mod machine;
 #[cfg(feature = "live")]
@@ -9,12 +11,12 @@ mod profile;
 mod report;
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use fathom_record::{Time, record};
 
-use crate::arguments::{DoctorArguments, DoctorFormat};
-use crate::output::{Output, OutputFormat};
+use crate::arguments::DoctorArguments;
+use crate::output::{Backlog, Output, OutputFormat};
+use crate::signals::Signals;
 
 record! {
     /// What was found out about one thing that measuring needs.
@@ -101,18 +103,14 @@ impl Check {
 /// When standard output cannot be written.
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let checks = examine();
-    let format = match arguments.format {
-        DoctorFormat::Text => OutputFormat::Text,
-        DoctorFormat::Json => OutputFormat::Json,
-        DoctorFormat::Csv => OutputFormat::Csv,
-    };
-    let mut output = Output::open(None, format)?;
+    let format = OutputFormat::from(arguments.format);
+    let mut output = Output::open(None, format, Backlog::Short, &Signals::default())?;
     if format.is_for_programs() {
         checks.list.iter().for_each(|check| output.put(check));
     } else {
         output.put_text(&report::report(&checks.list));
     }
-    output.flush()?;
+    output.finish()?;
     Ok(if checks.can_measure {
         ExitCode::SUCCESS
     } else {
@@ -121,11 +119,8 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn examine() -> Checks {
-    let since_1970 = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
     let mut checks = Checks {
-        time: Time(u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)),
+        time: Time::now(),
         list: Vec::new(),
         can_measure: false,
     };
@@ -134,6 +129,7 @@ fn examine() -> Checks {
     #[cfg(feature = "live")]
     {
         live::examine(&mut checks);
+        hops::examine(&mut checks);
         profile::examine(&mut checks);
     }
     #[cfg(not(feature = "live"))]

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Context;
-use fathom_ipfix::{Collected, Collector, Frames, Session};
+use fathom_ipfix::{Collected, Collector, Frames, Session, TlsAcceptor, TlsStream};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -27,8 +27,8 @@ type Take<'a> = &'a mut dyn FnMut(Collected<'_>);
 /// The sockets.
 pub(super) struct Listeners {
     datagrams: Vec<UdpSocket>,
-    /// For connections.
-    streams: Vec<TcpListener>,
+    /// For connections, and what makes TLS of them where that is wanted.
+    streams: Vec<(TcpListener, Option<TlsAcceptor>)>,
     connections: Vec<Connection>,
     /// Connections so far.
     accepted: u64,
@@ -36,9 +36,14 @@ pub(super) struct Listeners {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     session: Session,
     frames: Frames,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Tls(TlsStream),
 }
 
 impl Listeners {
@@ -66,7 +71,18 @@ impl Listeners {
                     let listener = open_connections(*address)
                         .with_context(|| format!("cannot listen at tcp:{address}"))?;
                     say!("listening at tcp:{}", listener.local_addr()?);
-                    listeners.streams.push(listener);
+                    listeners.streams.push((listener, None));
+                }
+                ListenAddress::Tls {
+                    address,
+                    certificate,
+                    key,
+                } => {
+                    let context = || format!("cannot listen at tls:{address}");
+                    let acceptor = TlsAcceptor::new(certificate, key).with_context(context)?;
+                    let listener = open_connections(*address).with_context(context)?;
+                    say!("listening at tls:{}", listener.local_addr()?);
+                    listeners.streams.push((listener, Some(acceptor)));
                 }
             }
         }
@@ -98,7 +114,8 @@ impl Listeners {
     fn poll(&self) -> nix::Result<()> {
         let datagrams = self.datagrams.iter().map(AsFd::as_fd);
         let has_room = self.connections.len() < MOST_CONNECTIONS;
-        let streams = self.streams.iter().filter(|_| has_room).map(AsFd::as_fd);
+        let streams = self.streams.iter().filter(|_| has_room);
+        let streams = streams.map(|(listener, _)| listener.as_fd());
         let connections = self
             .connections
             .iter()
@@ -114,7 +131,7 @@ impl Listeners {
     }
 
     fn accept(&mut self) {
-        for listener in &self.streams {
+        for (listener, acceptor) in &self.streams {
             while self.connections.len() < MOST_CONNECTIONS {
                 let Ok((stream, exporter)) = listener.accept() else {
                     break;
@@ -122,6 +139,13 @@ impl Listeners {
                 if stream.set_nonblocking(true).is_err() {
                     continue;
                 }
+                let stream = match acceptor {
+                    None => Stream::Tcp(stream),
+                    Some(acceptor) => match acceptor.accept(stream) {
+                        Ok(stream) => Stream::Tls(stream),
+                        Err(_) => continue,
+                    },
+                };
                 self.accepted += 1;
                 self.connections.push(Connection {
                     stream,
@@ -169,6 +193,24 @@ fn read_datagrams(
     }
 }
 
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
 impl Connection {
     /// Reads what came; false when no more will.
     fn read(&mut self, buffer: &mut [u8], collector: &mut Collector, take: Take<'_>) -> bool {
@@ -178,7 +220,13 @@ impl Connection {
                 Ok(length) => self.frames.push(&buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(_) => return false,
+                Err(error) => {
+                    // Such as a client that does not trust the certificate.
+                    if error.kind() == ErrorKind::InvalidData {
+                        say!("{}: {error}", self.session.exporter);
+                    }
+                    return false;
+                }
             }
             loop {
                 match self.frames.message() {

@@ -3,11 +3,14 @@
 mod listen;
 mod print;
 
+use std::time::Instant;
+
 use fathom_ipfix::{Collector, CollectorCounts, Limits};
+use fathom_record::Time;
 
 use crate::arguments::{DumpArguments, DumpFormat};
 use crate::failure::say;
-use crate::output::Output;
+use crate::output::{Backlog, Output, OutputFormat};
 use crate::signals::Signals;
 use listen::Listeners;
 
@@ -18,11 +21,16 @@ use listen::Listeners;
 pub(crate) fn dump(arguments: &DumpArguments) -> anyhow::Result<()> {
     let signals = Signals::listen(false)?;
     let mut listeners = Listeners::open(&arguments.listen)?;
-    let mut output = Output::text()?;
-    let mut collector = Collector::new(Limits::default());
+    let mut output = Output::open(None, OutputFormat::Text, Backlog::Long, &signals)?;
+    let mut collector = Collector::new(Limits {
+        template_lifetime: arguments.template_lifetime,
+        ..Limits::default()
+    });
+    let begin = Instant::now();
     let mut line = String::new();
     let mut written = Ok(());
     while !signals.should_stop() && written.is_ok() {
+        collector.advance(Time(begin.elapsed().as_nanos() as u64));
         listeners.wait(&mut collector, &mut |record| {
             if record.is_options() && !arguments.options {
                 return;
@@ -39,19 +47,21 @@ pub(crate) fn dump(arguments: &DumpArguments) -> anyhow::Result<()> {
         })?;
         written = written.and_then(|()| output.flush());
     }
+    written = written.and_then(|()| output.finish());
     say_totals(&collector.counts());
     written
 }
 
 fn say_totals(counts: &CollectorCounts) {
     say!(
-        "{} messages with {} records and {} about the exporters; {} records lost, {} sets without their template, {} messages malformed, {} templates refused",
+        "{} messages with {} records and {} about the exporters; {} records lost, {} sets without their template, {} messages malformed, {} templates refused, {} expired",
         counts.messages,
         counts.records,
         counts.options,
         counts.lost_records,
         counts.unknown_sets,
         counts.malformed,
-        counts.refused_templates
+        counts.refused_templates,
+        counts.expired_templates
     );
 }

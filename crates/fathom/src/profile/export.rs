@@ -33,6 +33,7 @@ impl Exports {
             domain: arguments.observation_domain.unwrap_or(defaults.domain),
             enterprise: arguments.enterprise_number,
             flush: arguments.flush,
+            text_bytes: (arguments.text_bytes != 0).then_some(arguments.text_bytes),
             ..defaults
         };
         let sender = SenderSettings {
@@ -105,12 +106,49 @@ impl Exports {
                     records.saturated_values,
                     "numbers too great for their element",
                 ),
-                (records.shortened_texts, "texts cut at 1024 bytes"),
+                (records.shortened_texts, "texts cut"),
             ] {
                 if count != 0 {
                     say!("  {what}  {count}");
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_ipfix::{conflicting_elements, fields_without_element};
+    use fathom_measure::profile::{
+        DnsProfile, LookupProfile, MptcpProfile, ProfileCount, TcpProfile,
+    };
+    use fathom_measure::rtt::{RttAggregate, RttFlow, RttSample};
+
+    /// An element of fathom's means one thing, whatever record it is in.
+    #[test]
+    fn elements_do_not_conflict() {
+        let schemas = [
+            TcpProfile::SCHEMA,
+            MptcpProfile::SCHEMA,
+            DnsProfile::SCHEMA,
+            LookupProfile::SCHEMA,
+            ProfileCount::SCHEMA,
+            RttSample::SCHEMA,
+            RttFlow::SCHEMA,
+            RttAggregate::SCHEMA,
+        ];
+        assert_eq!(conflicting_elements(&schemas), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_field_of_a_profile_is_exported() {
+        for schema in [
+            TcpProfile::SCHEMA,
+            MptcpProfile::SCHEMA,
+            DnsProfile::SCHEMA,
+            LookupProfile::SCHEMA,
+        ] {
+            assert_eq!(fields_without_element(schema), Vec::<&str>::new());
         }
     }
 }

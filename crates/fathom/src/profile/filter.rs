@@ -39,7 +39,7 @@ impl Filter {
     pub(super) fn hide(&self, record: &dyn Record, mut put: impl FnMut(&dyn Record)) {
         match self.anonymity {
             None => put(record),
-            Some(anonymity) => put(&Hidden { record, anonymity }),
+            Some(anonymity) => put(&Hidden::new(record, anonymity)),
         }
     }
 }
@@ -48,13 +48,21 @@ impl Filter {
 struct Hidden<'a> {
     record: &'a dyn Record,
     anonymity: Anonymity,
+    /// The field that applications fill in, and its text cut: somebody may have asked for the name of an address.
+    name: Option<(usize, String)>,
 }
 
-impl Hidden<'_> {
-    fn cut<'a>(&self, value: Value<'a>) -> Value<'a> {
-        match value {
-            Value::Address(address) => Value::Address(self.anonymity.cut(address)),
-            value => value,
+impl<'a> Hidden<'a> {
+    fn new(record: &'a dyn Record, anonymity: Anonymity) -> Self {
+        let position = record.schema().position("name");
+        let name = position.and_then(|index| match record.value(index) {
+            Value::Text(name) => Some((index, anonymity.cut_text(name)?)),
+            _ => None,
+        });
+        Self {
+            record,
+            anonymity,
+            name,
         }
     }
 }
@@ -77,6 +85,14 @@ impl Anonymity {
             }
         }
     }
+
+    /// The network of an address that stands in a text, with or without its zone; `None` for any other text.
+    fn cut_text(self, text: &str) -> Option<String> {
+        let (address, zone) = text.split_once('%').unwrap_or((text, ""));
+        let cut = self.cut(address.parse().ok()?);
+        let mark = if zone.is_empty() { "" } else { "%" };
+        Some(format!("{cut}{mark}{zone}"))
+    }
 }
 
 impl Record for Hidden<'_> {
@@ -85,7 +101,11 @@ impl Record for Hidden<'_> {
     }
 
     fn value(&self, index: usize) -> Value<'_> {
-        self.cut(self.record.value(index))
+        match (self.record.value(index), &self.name) {
+            (Value::Address(address), _) => Value::Address(self.anonymity.cut(address)),
+            (Value::Text(_), Some((position, name))) if *position == index => Value::Text(name),
+            (value, _) => value,
+        }
     }
 
     fn visit(&self, visitor: &mut dyn Visitor) {
@@ -94,6 +114,26 @@ impl Record for Hidden<'_> {
                 Value::Missing => {}
                 value => visitor.value(index, value),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_addresses_are_cut() {
+        let anonymity = Anonymity {
+            v4_bits: 24,
+            v6_bits: 64,
+        };
+        let cut = |text: &str| anonymity.cut_text(text);
+        assert_eq!(cut("192.0.2.7").as_deref(), Some("192.0.2.0"));
+        assert_eq!(cut("2001:db8::1:2").as_deref(), Some("2001:db8::"));
+        assert_eq!(cut("fe80::7%eth0").as_deref(), Some("fe80::%eth0"));
+        for name in ["", "www.example.com", "192.0.2.7.example", "1.2.3"] {
+            assert_eq!(cut(name), None);
         }
     }
 }

@@ -4,15 +4,14 @@ mod export;
 mod filter;
 mod probes;
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use fathom_measure::Selection;
 use fathom_measure::profile::{Options, ProbeSet, Profiler};
 use fathom_record::{Record, Time};
 
 use crate::arguments::{PrintFormat, ProbeSetName, ProfileArguments};
 use crate::failure::say;
-use crate::output::{Output, OutputFormat};
+use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use export::Exports;
 use filter::Filter;
@@ -37,18 +36,16 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
     say_probes(&profiler, arguments.verbose);
     let mut session = Session {
         profiler,
-        output: open_output(arguments)?,
+        output: open_output(arguments, &signals)?,
         exports: Exports::open(&arguments.export)?,
         filter: Filter::new(arguments),
         profiles: 0,
     };
-    while !signals.should_stop() && end.is_none_or(|end| Instant::now() < end) {
-        session.read(end)?;
-        if let Some(output) = &mut session.output {
-            output.reopen_if_asked(&signals)?;
-        }
+    let mut measured = Ok(());
+    while measured.is_ok() && !signals.should_stop() && end.is_none_or(|end| Instant::now() < end) {
+        measured = session.read(end);
     }
-    session.finish(begin.elapsed())
+    session.finish(measured, begin.elapsed())
 }
 
 struct Session {
@@ -66,21 +63,28 @@ impl Session {
         let timeout = left.map_or(POLL, |left| left.min(POLL));
         let (profiler, mut sink) = self.parts();
         profiler.poll(timeout, &mut |record| sink.put(record))?;
-        self.exports.tick(now());
-        self.output.as_mut().map_or(Ok(()), Output::flush)
+        sink.written?;
+        self.exports.tick(Time::now());
+        self.output.as_mut().map_or(Ok(()), |output| {
+            output.flush()?;
+            output.reopen_if_asked()
+        })
     }
 
-    fn finish(mut self, elapsed: Duration) -> anyhow::Result<()> {
+    /// What is left, and a summary, also when something has failed.
+    fn finish(mut self, measured: anyhow::Result<()>, elapsed: Duration) -> anyhow::Result<()> {
         let (profiler, mut sink) = self.parts();
         profiler.finish(&mut |record| sink.put(record))?;
-        let counts = self.profiler.counts(now())?;
+        sink.written?;
+        let counts = self.profiler.counts(Time::now())?;
+        let mut outcome = measured;
         if let Some(output) = &mut self.output {
             if output.format().is_for_programs() {
                 for count in &counts {
                     output.put(count);
                 }
             }
-            output.flush()?;
+            outcome = outcome.and(output.finish());
         }
         say!(
             "{} profiles in {:.1} s",
@@ -91,16 +95,17 @@ impl Session {
             say!("  {}  {}", count.name, count.count);
         }
         self.exports.close();
-        Ok(())
+        outcome
     }
 
     fn parts(&mut self) -> (&mut Profiler, Sink<'_>) {
         let sink = Sink {
             output: self.output.as_mut(),
             exports: &mut self.exports,
-            now: now(),
+            now: Time::now(),
             filter: &self.filter,
             profiles: &mut self.profiles,
+            written: Ok(()),
         };
         (&mut self.profiler, sink)
     }
@@ -113,6 +118,7 @@ struct Sink<'a> {
     now: Time,
     filter: &'a Filter,
     profiles: &'a mut u64,
+    written: anyhow::Result<()>,
 }
 
 impl Sink<'_> {
@@ -122,6 +128,10 @@ impl Sink<'_> {
             self.filter.hide(record, |record| {
                 if let Some(output) = &mut self.output {
                     output.put(record);
+                    // What is written soon is still in the processor's cache.
+                    if output.is_full() && self.written.is_ok() {
+                        self.written = output.flush();
+                    }
                 }
                 self.exports.put(record, self.now);
             });
@@ -135,12 +145,7 @@ fn options(arguments: &ProfileArguments) -> Options {
             ProbeSetName::Tracepoint => ProbeSet::Tracepoint,
             ProbeSetName::Fentry => ProbeSet::Fentry,
         }),
-        selection: Selection {
-            networks: arguments.selection.net.clone(),
-            excluded: arguments.selection.not_net.clone(),
-            ports: arguments.selection.port.clone(),
-            protocols: Vec::new(),
-        },
+        selection: arguments.selection.ends.selection(&[]),
         group: arguments.selection.cgroup.clone(),
         active_timeout: arguments.active_timeout,
         has_all_namespaces: arguments.all_namespaces,
@@ -151,25 +156,14 @@ fn options(arguments: &ProfileArguments) -> Options {
 }
 
 /// `None` where profiles are only exported.
-fn open_output(arguments: &ProfileArguments) -> anyhow::Result<Option<Output>> {
+fn open_output(arguments: &ProfileArguments, signals: &Signals) -> anyhow::Result<Option<Output>> {
     let is_asked_for = arguments.output.format.is_some() || arguments.output.output.is_some();
     if !is_asked_for && !arguments.export.export.is_empty() {
         return Ok(None);
     }
-    Output::open(arguments.output.output.as_deref(), format(arguments)).map(Some)
-}
-
-fn now() -> Time {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    Time(since_1970.unwrap_or_default().as_nanos() as u64)
-}
-
-fn format(arguments: &ProfileArguments) -> OutputFormat {
-    match arguments.output.format {
-        None | Some(PrintFormat::Text) => OutputFormat::Text,
-        Some(PrintFormat::Json) => OutputFormat::Json,
-        Some(PrintFormat::Csv) => OutputFormat::Csv,
-    }
+    let format = arguments.output.format.unwrap_or(PrintFormat::Text);
+    let path = arguments.output.output.as_deref();
+    Output::open(path, format.into(), Backlog::Long, signals).map(Some)
 }
 
 /// What profiles lack on this kernel is said once.

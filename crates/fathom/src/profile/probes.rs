@@ -15,7 +15,7 @@ pub(super) fn print() -> anyhow::Result<()> {
     for (number, set) in available()?.iter().enumerate() {
         output.put_text(&describe(set, number == 0));
     }
-    output.flush()
+    output.finish()
 }
 
 fn describe(set: &Probes, is_used: bool) -> String {
@@ -35,7 +35,7 @@ fn describe(set: &Probes, is_used: bool) -> String {
             Some((_, why)) => writeln!(text, "  no   {}: {why}", indicator.about()),
         };
     }
-    for note in &set.notes {
+    for note in set.parts().chain(set.notes.iter().map(String::as_str)) {
         let _ = writeln!(text, "       {note}");
     }
     text

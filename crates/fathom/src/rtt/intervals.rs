@@ -59,7 +59,7 @@ impl Intervals {
         if passed == 0 {
             return;
         }
-        replay.count_traffic(engine, &mut self.aggregator);
+        engine.count_traffic(&mut self.aggregator, replay.interfaces());
         let end = begin.saturating_add(self.length_ns);
         self.write(Time(end), self.length_ns, engine, output);
         // Those in between, if any, were empty.
@@ -68,7 +68,7 @@ impl Intervals {
 
     /// At the end of a file, whose packets nobody can count later.
     pub(super) fn count_file(&mut self, replay: &Replay, engine: &Engine) {
-        replay.count_traffic(engine, &mut self.aggregator);
+        engine.count_traffic(&mut self.aggregator, replay.interfaces());
     }
 
     /// At the end of all: the interval that is not full, with its own length.

@@ -1,6 +1,6 @@
 //! Measuring on interfaces, until there is none left or the user has seen enough.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use fathom_measure::live::{Live, Options};
 use fathom_measure::rtt::{Aggregation, Report, RttAggregate};
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result
     }
     let mut session = Session {
         live,
-        view: View::open(arguments)?,
+        view: View::open(arguments, signals)?,
         intervals: arguments.aggregation().map(Intervals::new),
         sweep: Every::new(SWEEP),
         look: Every::new(LOOK),
@@ -87,7 +87,7 @@ impl Session {
                         .say(format!("{name} has disappeared: it is no longer measured"));
                 }
             }
-            if !self.view.refresh(&self.live, signals)? {
+            if !self.view.refresh(&self.live)? {
                 break;
             }
         }
@@ -137,7 +137,7 @@ impl Session {
             ..
         } = self;
         if let Some(intervals) = intervals {
-            let time = wall_clock();
+            let time = Time::now();
             // The records of very many flows are written as they come, and what the kernel has meanwhile is not left to overflow.
             let mut outcome = Ok(());
             intervals.finish(now, time, |record| {
@@ -170,9 +170,9 @@ impl Session {
         if self.intervals.is_some() {
             self.end_interval(Instant::now())?;
         } else if self.view.is_for_programs() {
-            self.view.put_counts(&counts, wall_clock());
+            self.view.put_counts(&counts, Time::now());
         }
-        self.view.flush()?;
+        self.view.finish()?;
         Ok(counts)
     }
 }
@@ -185,13 +185,6 @@ fn take(report: Report, view: &mut View, intervals: Option<&mut Intervals>) {
         }
         _ => view.take(&report),
     }
-}
-
-fn wall_clock() -> Time {
-    let since_1970 = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Time(u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Intervals of aggregation, by the clock.

@@ -2,9 +2,7 @@
 
 mod files;
 mod intervals;
-mod progress;
 mod request;
-mod stream;
 mod summary;
 
 use crate::arguments::RttArguments;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use fathom_measure::Selection;
 use fathom_measure::rtt::{Aggregation, MethodSet, Settings};
 
 use crate::arguments::{Bounds, RttArguments};
-use crate::output::{Output, OutputFormat};
+use crate::output::{Backlog, Output, OutputFormat};
+use crate::signals::Signals;
 
 /// Bytes of a flow that has no slots: its key, its state, and what the table adds.
 const FLOW_BYTES: u64 = 320;
@@ -58,12 +58,7 @@ impl RttArguments {
             has_near_side: self.sampling.near_side,
             has_tunnels: !self.sampling.no_tunnels,
             has_events: self.output.events,
-            selection: Selection {
-                networks: self.selection.net.clone(),
-                excluded: self.selection.not_net.clone(),
-                ports: self.selection.port.clone(),
-                protocols: self.selection.protocol.clone(),
-            },
+            selection: self.selection.ends.selection(&self.selection.protocol),
             ..*defaults
         }
     }
@@ -84,9 +79,13 @@ impl RttArguments {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub(super) fn open_output(&self) -> anyhow::Result<Output> {
+    pub(super) fn open_output(
+        &self,
+        backlog: Backlog,
+        signals: &Signals,
+    ) -> anyhow::Result<Output> {
         let format = self.output.format.unwrap_or(OutputFormat::Text);
-        Output::open(self.output.output.as_deref(), format)
+        Output::open(self.output.output.as_deref(), format, backlog, signals)
     }
 }
 

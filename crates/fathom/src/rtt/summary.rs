@@ -1,11 +1,11 @@
 //! What is said on standard error when a measurement ends.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use fathom_measure::Counts;
 
 use crate::failure::say;
+use crate::summary;
 
 /// Says how much was measured, and by name what was not.
 pub(super) fn say_summary(counts: &Counts, elapsed: Duration) {
@@ -13,23 +13,10 @@ pub(super) fn say_summary(counts: &Counts, elapsed: Duration) {
 }
 
 fn summary(counts: &Counts, elapsed: Duration) -> String {
-    let mut text = format!(
-        "{} frames, {} samples in {:.1} s\n",
-        counts.frames(),
-        counts.samples(),
-        elapsed.as_secs_f64()
-    );
-    let named: Vec<_> = counts.named().collect();
-    let width = named
-        .iter()
-        .map(|(name, _)| name.len())
-        .max()
-        .unwrap_or_default();
-    for (name, count) in named {
-        // Writing to memory does not fail.
-        let _ = writeln!(text, "  {name:width$}  {count}");
-    }
-    text
+    let (frames, samples) = (counts.frames(), counts.samples());
+    let seconds = elapsed.as_secs_f64();
+    let headline = format!("{frames} frames, {samples} samples in {seconds:.1} s");
+    summary::text(&headline, counts.named())
 }
 
 #[cfg(test)]

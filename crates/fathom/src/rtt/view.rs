@@ -1,23 +1,20 @@
 //! How a live measurement is shown: as lines, or on a terminal as a table that refreshes.
 
-use std::io::{self, IsTerminal};
-
 use fathom_measure::Counts;
 use fathom_measure::live::Live;
 use fathom_measure::rtt::Report;
 use fathom_record::{Record, Time};
-use nix::unistd::{getpgrp, tcgetpgrp};
 
 use crate::arguments::RttArguments;
 use crate::failure::say;
-use crate::output::Output;
+use crate::output::{Backlog, Output};
 use crate::signals::Signals;
-use crate::table::{Screen, Wish};
+use crate::table::{RttTable, Screen, Wish, is_looked_at};
 
 /// Where what is measured goes.
 pub(super) enum View {
     Lines(Output),
-    Table(Box<Screen>),
+    Table(Box<Screen<RttTable>>),
 }
 
 impl View {
@@ -25,21 +22,22 @@ impl View {
     ///
     /// # Errors
     /// When the output cannot be opened.
-    pub(super) fn open(arguments: &RttArguments) -> anyhow::Result<Self> {
+    pub(super) fn open(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<Self> {
         let asks_for_lines = arguments.output.format.is_some()
             || arguments.output.output.is_some()
             || arguments.output.events
             || arguments.aggregation.aggregate.is_some();
         if !asks_for_lines && is_looked_at() {
-            return Ok(Self::Table(Box::new(Screen::open(&arguments.interface)?)));
+            let table = RttTable::new(&arguments.interface);
+            return Ok(Self::Table(Box::new(Screen::open(table)?)));
         }
-        Ok(Self::Lines(arguments.open_output()?))
+        Ok(Self::Lines(arguments.open_output(Backlog::Long, signals)?))
     }
 
     pub(super) fn take(&mut self, report: &Report) {
         match (self, report) {
             (Self::Lines(output), report) => output.put(report.as_record()),
-            (Self::Table(screen), Report::Sample(sample)) => screen.take(sample),
+            (Self::Table(screen), Report::Sample(sample)) => screen.shown.take(sample),
             (Self::Table(_), Report::Flow(_)) => {}
         }
     }
@@ -72,14 +70,20 @@ impl View {
     ///
     /// # Errors
     /// When it cannot be shown.
-    pub(super) fn refresh(&mut self, live: &Live, signals: &Signals) -> anyhow::Result<bool> {
+    pub(super) fn refresh(&mut self, live: &Live) -> anyhow::Result<bool> {
         match self {
             Self::Lines(output) => {
                 output.flush()?;
-                output.reopen_if_asked(signals)?;
+                output.reopen_if_asked()?;
                 Ok(true)
             }
-            Self::Table(screen) => Ok(screen.refresh(|| Ok(live.counts()?))? == Wish::More),
+            Self::Table(screen) => {
+                let wish = screen.refresh(|table, now| {
+                    table.update(now, live.counts()?);
+                    Ok(())
+                })?;
+                Ok(wish == Wish::More)
+            }
         }
     }
 
@@ -94,20 +98,14 @@ impl View {
         }
     }
 
-    /// Writes the rest.
+    /// Writes the rest, and waits until all is written.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         match self {
-            Self::Lines(output) => output.flush(),
+            Self::Lines(output) => output.finish(),
             Self::Table(_) => Ok(()),
         }
     }
-}
-
-/// Is standard output a terminal, and ours? A job in the background would be stopped as soon as it set the terminal up.
-fn is_looked_at() -> bool {
-    io::stdout().is_terminal()
-        && tcgetpgrp(io::stdout()).is_ok_and(|foreground| foreground == getpgrp())
 }

@@ -54,17 +54,26 @@ const BY_IMPORTANCE: [Column; 9] = [
 
 /// Those that fit into this width, from left to right.
 pub(super) fn fitting(width: u16) -> Vec<Column> {
+    fitting_of(&ALL, &BY_IMPORTANCE, Column::width, width)
+}
+
+/// Columns of `all` that fit into this width together, in their order there; the first `by_importance` are left out last.
+pub(crate) fn fitting_of<C: Copy + PartialEq>(
+    all: &[C],
+    by_importance: &[C],
+    width_of: impl Fn(C) -> u16,
+    width: u16,
+) -> Vec<C> {
     let mut used = 0;
-    let chosen: Vec<_> = BY_IMPORTANCE
-        .into_iter()
+    let chosen: Vec<_> = by_importance
+        .iter()
         .take_while(|column| {
-            used += column.width() + SPACING;
+            used += width_of(**column) + SPACING;
             used <= width + SPACING
         })
         .collect();
-    ALL.into_iter()
-        .filter(|column| chosen.contains(column))
-        .collect()
+    let is_chosen = |column: &C| chosen.contains(&column);
+    all.iter().copied().filter(is_chosen).collect()
 }
 
 impl Column {

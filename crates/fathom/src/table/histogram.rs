@@ -17,15 +17,20 @@ pub(super) fn bars(distribution: &Histogram) -> String {
     for (bucket, count) in distribution.buckets() {
         columns[column_of(*Histogram::bucket_bounds(bucket).start())] += count;
     }
-    let highest = columns.iter().copied().max().unwrap_or_default().max(1);
-    let bar = |count: u64| match count {
+    bars_of(&columns)
+}
+
+/// A bar for each number, its height relative to the highest; what is not 0 is seen.
+pub(crate) fn bars_of(numbers: &[u64]) -> String {
+    let highest = numbers.iter().copied().max().unwrap_or_default().max(1);
+    let bar = |&number: &u64| match number {
         0 => ' ',
-        count => {
-            let level = (u128::from(count) * BLOCKS.len() as u128).div_ceil(u128::from(highest));
+        number => {
+            let level = (u128::from(number) * BLOCKS.len() as u128).div_ceil(u128::from(highest));
             BLOCKS[level as usize - 1]
         }
     };
-    columns.into_iter().map(bar).collect()
+    numbers.iter().map(bar).collect()
 }
 
 #[expect(

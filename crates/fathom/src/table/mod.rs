@@ -1,4 +1,4 @@
-//! The table that a live measurement shows on a terminal: what is in it and how it is drawn, apart from the terminal itself.
+//! Tables that live measurements show on a terminal, and that of round trips: what is in it and how it is drawn, apart from the terminal itself.
 
 mod columns;
 mod draw;
@@ -7,12 +7,19 @@ mod screen;
 
 use std::cmp::Reverse;
 use std::num::NonZero;
+use std::time::Instant;
 
+use fathom_measure::Counts;
 use fathom_measure::rtt::{Method, RttSample};
 use fathom_record::{FlowKey, Histogram};
 use lru::LruCache;
+use ratatui::Frame;
 
-pub(crate) use screen::{Screen, Wish};
+use draw::Surroundings;
+
+pub(crate) use columns::fitting_of;
+pub(crate) use histogram::bars_of;
+pub(crate) use screen::{Rate, Screen, Shown, Wish, is_looked_at};
 
 /// Rows that are kept; the one that was longest without a sample gives way.
 const ROWS_MAX: NonZero<usize> = NonZero::new(1000).expect("not zero");
@@ -70,6 +77,57 @@ impl Order {
             Self::Recent => "most recent",
             Self::Slowest => "slowest p99",
         }
+    }
+}
+
+/// The table of round trips with what stands around it.
+pub(crate) struct RttTable {
+    table: Table,
+    interfaces: String,
+    rate: Rate,
+    counts: Counts,
+}
+
+impl RttTable {
+    /// An empty one.
+    pub(crate) fn new(interfaces: &[String]) -> Self {
+        Self {
+            table: Table::new(),
+            interfaces: interfaces.join(", "),
+            rate: Rate::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes a sample in.
+    pub(crate) fn take(&mut self, sample: &RttSample) {
+        self.table.take(sample);
+    }
+
+    /// What is to be drawn at `now`.
+    pub(crate) fn update(&mut self, now: Instant, counts: Counts) {
+        self.rate.update(now, self.table.samples);
+        self.counts = counts;
+    }
+}
+
+impl Shown for RttTable {
+    fn draw(&self, frame: &mut Frame<'_>, message: Option<&str>) {
+        let surroundings = Surroundings {
+            interfaces: &self.interfaces,
+            samples_per_second: self.rate.per_second,
+            counts: &self.counts,
+            message,
+        };
+        draw::draw(frame, &self.table, &surroundings);
+    }
+
+    fn scroll(&mut self, rows: isize) {
+        self.table.scroll(rows);
+    }
+
+    fn sort_differently(&mut self) {
+        self.table.sort_differently();
     }
 }
 

@@ -1,20 +1,18 @@
 //! The terminal that the table is shown on.
 
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fathom_measure::Counts;
-use fathom_measure::rtt::RttSample;
-use ratatui::DefaultTerminal;
+use nix::unistd::{getpgrp, tcgetpgrp};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::{DefaultTerminal, Frame};
 
-use super::Table;
-use super::draw::{Surroundings, draw};
 use crate::failure::say;
 
 /// Between two drawings, unless a key was pressed.
 const REDRAW: Duration = Duration::from_millis(250);
-/// Over how long the rate of samples is taken.
+/// Over how long a rate is taken.
 const RATE_OVER: Duration = Duration::from_secs(1);
 /// Rows that page up and page down move by.
 const PAGE: isize = 20;
@@ -26,39 +24,39 @@ pub(crate) enum Wish {
     Done,
 }
 
-/// The table on the terminal. Dropped, the terminal is as it was; so it is after a panic.
-pub(crate) struct Screen {
-    terminal: DefaultTerminal,
-    table: Table,
-    interfaces: String,
-    messages: Vec<String>,
-    drawn: Option<Instant>,
-    rate: Rate,
+/// What a screen shows.
+pub(crate) trait Shown {
+    /// Draws all; the last line is for a message to the user, if there is one.
+    fn draw(&self, frame: &mut Frame<'_>, message: Option<&str>);
+
+    /// Moves by so many rows, not beyond the ends.
+    fn scroll(&mut self, rows: isize);
+
+    /// Takes the next order of rows.
+    fn sort_differently(&mut self);
 }
 
-impl Screen {
+/// The table on the terminal. Dropped, the terminal is as it was; so it is after a panic.
+pub(crate) struct Screen<S> {
+    terminal: DefaultTerminal,
+    /// The table.
+    pub(crate) shown: S,
+    messages: Vec<String>,
+    drawn: Option<Instant>,
+}
+
+impl<S: Shown> Screen<S> {
     /// Takes the terminal over.
     ///
     /// # Errors
     /// When it does not let itself be.
-    pub(crate) fn open(interfaces: &[String]) -> anyhow::Result<Self> {
+    pub(crate) fn open(shown: S) -> anyhow::Result<Self> {
         Ok(Self {
             terminal: ratatui::try_init().context("cannot show a table on this terminal")?,
-            table: Table::new(),
-            interfaces: interfaces.join(", "),
+            shown,
             messages: Vec::new(),
             drawn: None,
-            rate: Rate {
-                since: Instant::now(),
-                samples: 0,
-                per_second: 0.0,
-            },
         })
-    }
-
-    /// Takes a sample in.
-    pub(crate) fn take(&mut self, sample: &RttSample) {
-        self.table.take(sample);
     }
 
     /// Shows a message, and says it again when the terminal is given back.
@@ -66,13 +64,13 @@ impl Screen {
         self.messages.push(message);
     }
 
-    /// Follows the keys, and draws if it is time. `counts` is asked for only then.
+    /// Follows the keys, and draws if it is time. What is shown is made `ready` only then.
     ///
     /// # Errors
-    /// When the terminal is gone, or `counts` fails.
+    /// When the terminal is gone, or `ready` fails.
     pub(crate) fn refresh(
         &mut self,
-        counts: impl FnOnce() -> anyhow::Result<Counts>,
+        ready: impl FnOnce(&mut S, Instant) -> anyhow::Result<()>,
     ) -> anyhow::Result<Wish> {
         let mut has_changed = false;
         while event::poll(Duration::ZERO).context("cannot read the terminal")? {
@@ -92,24 +90,14 @@ impl Screen {
             .drawn
             .is_none_or(|drawn| now.duration_since(drawn) >= REDRAW);
         if has_changed || is_old {
-            self.rate.update(now, self.table.samples);
-            self.draw(&counts()?)?;
+            ready(&mut self.shown, now)?;
+            let (shown, message) = (&self.shown, self.messages.last().map(String::as_str));
+            self.terminal
+                .draw(|frame| shown.draw(frame, message))
+                .context("cannot write to the terminal")?;
             self.drawn = Some(now);
         }
         Ok(Wish::More)
-    }
-
-    fn draw(&mut self, counts: &Counts) -> anyhow::Result<()> {
-        let surroundings = Surroundings {
-            interfaces: &self.interfaces,
-            samples_per_second: self.rate.per_second,
-            counts,
-            message: self.messages.last().map(String::as_str),
-        };
-        self.terminal
-            .draw(|frame| draw(frame, &self.table, &surroundings))
-            .context("cannot write to the terminal")?;
-        Ok(())
     }
 
     fn on_key(&mut self, key: KeyEvent) -> Wish {
@@ -118,20 +106,20 @@ impl Screen {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
                 return Wish::Done;
             }
-            KeyCode::Char('s') => self.table.sort_differently(),
-            KeyCode::Down => self.table.scroll(1),
-            KeyCode::Up => self.table.scroll(-1),
-            KeyCode::PageDown => self.table.scroll(PAGE),
-            KeyCode::PageUp => self.table.scroll(-PAGE),
-            KeyCode::Home => self.table.scroll(isize::MIN),
-            KeyCode::End => self.table.scroll(isize::MAX),
+            KeyCode::Char('s') => self.shown.sort_differently(),
+            KeyCode::Down => self.shown.scroll(1),
+            KeyCode::Up => self.shown.scroll(-1),
+            KeyCode::PageDown => self.shown.scroll(PAGE),
+            KeyCode::PageUp => self.shown.scroll(-PAGE),
+            KeyCode::Home => self.shown.scroll(isize::MIN),
+            KeyCode::End => self.shown.scroll(isize::MAX),
             _ => {}
         }
         Wish::More
     }
 }
 
-impl Drop for Screen {
+impl<S> Drop for Screen<S> {
     fn drop(&mut self) {
         ratatui::restore();
         for message in &self.messages {
@@ -140,20 +128,37 @@ impl Drop for Screen {
     }
 }
 
-/// Samples a second.
-struct Rate {
+/// Is standard output a terminal, and ours? A job in the background would be stopped as soon as it set the terminal up.
+pub(crate) fn is_looked_at() -> bool {
+    io::stdout().is_terminal()
+        && tcgetpgrp(io::stdout()).is_ok_and(|foreground| foreground == getpgrp())
+}
+
+/// How many there are a second of something that is counted.
+pub(crate) struct Rate {
     since: Instant,
     /// At that time.
-    samples: u64,
-    per_second: f64,
+    count: u64,
+    /// Over the last second.
+    pub(crate) per_second: f64,
 }
 
 impl Rate {
-    fn update(&mut self, now: Instant, samples: u64) {
+    /// From now on.
+    pub(crate) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            count: 0,
+            per_second: 0.0,
+        }
+    }
+
+    /// There are `count` by now.
+    pub(crate) fn update(&mut self, now: Instant, count: u64) {
         let passed = now.duration_since(self.since);
         if passed >= RATE_OVER {
-            self.per_second = (samples - self.samples) as f64 / passed.as_secs_f64();
-            (self.since, self.samples) = (now, samples);
+            self.per_second = (count - self.count) as f64 / passed.as_secs_f64();
+            (self.since, self.count) = (now, count);
         }
     }
 }

@@ -54,7 +54,10 @@ fn what_is_wrong_in_a_file_is_told_with_its_name() {
             "[rtt]\nsample-interval = \"1 parsec\"",
             "invalid value '1 parsec' for '--sample-interval <TIME>'",
         ),
-        ("[hops]\n", "there is no table [hops]: there may be [rtt], "),
+        (
+            "[steps]\n",
+            "there is no table [steps]: there may be [rtt], ",
+        ),
     ] {
         let file = capture.beside("wrong.toml", content);
         let outcome = fathom(&["rtt", capture.path(), "--config", &file]);

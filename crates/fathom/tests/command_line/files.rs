@@ -1,9 +1,10 @@
 //! Capture files in, records out.
 
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Child, ChildStdout, Stdio};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::capture::{Capture, PERIOD_NS, bytes};
@@ -110,9 +111,8 @@ fn a_missing_file_is_told_before_the_others_are_read() {
     );
 }
 
-#[test]
-fn a_reader_that_has_read_enough_is_no_failure() {
-    let capture = Capture::new(20_000);
+/// Measures a capture; the start of what it prints has been read.
+fn begun(capture: &Capture) -> (Child, ChildStdout) {
     let mut child = command(&["rtt", capture.path()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -120,10 +120,31 @@ fn a_reader_that_has_read_enough_is_no_failure() {
         .unwrap();
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut [0; 100]).unwrap();
+    (child, stdout)
+}
+
+#[test]
+fn a_reader_that_has_read_enough_is_no_failure() {
+    let capture = Capture::new(20_000);
+    let (child, stdout) = begun(&capture);
     drop(stdout);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_reader_that_does_not_read_does_not_keep_it_from_ending() {
+    let capture = Capture::new(20_000);
+    let (child, _stdout) = begun(&capture);
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.starts_with("fathom: cannot write to standard output: "),
+        "{told}"
+    );
 }
 
 #[test]
@@ -146,7 +167,7 @@ fn a_full_disk_is_told() {
     assert!(
         outcome
             .stderr
-            .starts_with("fathom: cannot write to /dev/full\n"),
+            .starts_with("fathom: cannot write to /dev/full: 0 bytes were written, "),
         "{}",
         outcome.stderr
     );

@@ -183,6 +183,32 @@ fn an_interface_that_disappears_ends_its_part_with_a_message() {
 }
 
 #[test]
+fn hops_of_an_interface_named_in_a_file_and_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fathom.toml");
+    std::fs::write(&file, "[hops]\ninterface = [\"lo\", \"lo\"]\n").unwrap();
+    let options = ["hops", "-v", "--duration", "200ms", "--config"];
+    let Some(running) = started(command(&options).arg(&file), "lo") else {
+        return;
+    };
+    let (status, said) = running.end();
+    assert_eq!(status, 0, "{said}");
+    assert!(!said.contains("lo: "), "{said}");
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_named() {
+    let outcome = fathom(&["hops", "-i", "lo", "--", "no-such-program"]);
+    assert_eq!(outcome.status, 1);
+    if outcome.stderr.contains("CAP_BPF") {
+        println!("skipped: {}", outcome.stderr.trim_end());
+        return;
+    }
+    let told = "cannot run no-such-program";
+    assert!(outcome.stderr.contains(told), "{}", outcome.stderr);
+}
+
+#[test]
 fn a_measurement_ends_after_its_duration() {
     let Some(running) = started(
         &mut command(&["rtt", "-i", "lo", "-v", "--duration", "200ms"]),

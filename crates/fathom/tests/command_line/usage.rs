@@ -28,6 +28,40 @@ fn wrong_usage_is_told_and_has_status_2() {
         (&["rtt", "a.pcap", "--max-memory", "1K"], "at least 64K"),
         (&["rtt", "a.pcap", "--flows", "0"], "0 is not in 64.."),
         (&["rtt", "a.pcap", "--aggregate", "5"], "100ms, 5s or 2m"),
+        (&["response"], "nothing to measure"),
+        (
+            &["response", "a.pcap", "--xdp"],
+            "--xdp is for live interfaces",
+        ),
+        (
+            &["response", "a.pcap", "--epoch", "20s"],
+            "it must be from 100ms to 10s",
+        ),
+        (
+            &["response", "a.pcap", "--estimator", "best"],
+            "the estimators are acknowledged, split, modes, fixed",
+        ),
+        (
+            &["response", "a.pcap", "--flows-sampled", "2"],
+            "write it as in 1/8",
+        ),
+        #[cfg(feature = "live")]
+        (&["hops"], "nothing to probe: name an interface with -i"),
+        #[cfg(feature = "live")]
+        (
+            &["hops", "-i", "lo", "--rate", "0"],
+            "a number from 0.1 to 100",
+        ),
+        #[cfg(feature = "live")]
+        (
+            &["hops", "-i", "lo", "--rate", "1000"],
+            "a number from 0.1 to 100",
+        ),
+        #[cfg(feature = "live")]
+        (
+            &["hops", "-i", "lo", "--max-hops", "33"],
+            "33 is not in 1..=32",
+        ),
     ] {
         let outcome = fathom(arguments);
         assert_eq!(outcome.status, 2, "{arguments:?}: {}", outcome.stderr);
@@ -59,6 +93,21 @@ fn too_long_a_selection_is_wrong_usage() {
 #[cfg(feature = "live")]
 fn help_is_complete() {
     let outcome = fathom(&["rtt", "--help"]);
+    assert_eq!(outcome.status, 0);
+    insta::assert_snapshot!(outcome.stdout);
+}
+
+#[test]
+#[cfg(feature = "live")]
+fn help_of_hops_is_complete() {
+    let outcome = fathom(&["hops", "--help"]);
+    assert_eq!(outcome.status, 0);
+    insta::assert_snapshot!(outcome.stdout);
+}
+
+#[test]
+fn help_of_response_is_complete() {
+    let outcome = fathom(&["response", "--help"]);
     assert_eq!(outcome.status, 0);
     insta::assert_snapshot!(outcome.stdout);
 }

@@ -7,8 +7,9 @@ mod sequence;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use fathom_record::Schema;
+use fathom_record::{Schema, Time};
 
 pub use frames::Frames;
 
@@ -36,6 +37,9 @@ pub struct Limits {
     pub domains: usize,
     /// Fields in all templates of a stream and domain; by default 65536. A template that is too much is not taken.
     pub fields: usize,
+    /// Templates that came in datagrams go when they were not told again for so long (RFC 7011, section 8.4), by the time that
+    /// [`Collector::advance`] tells; by default 1800 s, three times what exporters usually let pass; zero: never.
+    pub template_lifetime: Duration,
     /// Names of elements that exporters tell; by default 16384. What comes later has none.
     pub names: usize,
 }
@@ -45,6 +49,7 @@ impl Default for Limits {
         Self {
             domains: 1_024,
             fields: 65_536,
+            template_lifetime: Duration::from_secs(1_800),
             names: 16_384,
         }
     }
@@ -67,6 +72,8 @@ pub struct CollectorCounts {
     pub unknown_sets: u64,
     /// Templates that were too much.
     pub refused_templates: u64,
+    /// Templates that were forgotten because they were not told again.
+    pub expired_templates: u64,
 }
 
 /// A record, with what is known of it.
@@ -173,8 +180,8 @@ impl Names {
 
 /// Reads the messages of any number of exporters. It does no I/O and reads no clock.
 ///
-/// Templates of datagrams are kept until they are replaced or the exporter is the one not heard from for longest; those of a
-/// connection until [`Collector::forget`].
+/// Templates of datagrams are kept until they are replaced, their lifetime is over, or the exporter is the one not heard from for longest;
+/// those of a connection until [`Collector::forget`].
 ///
 /// ```
 /// use fathom_ipfix::wire::{DataValue, FieldSpecifier, MessageWriter, Template};
@@ -222,6 +229,13 @@ impl Collector {
                 self.names.elements.insert((enterprise, number), element);
             }
         }
+    }
+
+    /// Tells the time, by which templates of datagrams age; a collector that is never told forgets none. Any clock will do that no one sets.
+    pub fn advance(&mut self, now: Time) {
+        let lifetime_ns = self.limits.template_lifetime.as_nanos();
+        let lifetime_ns = u64::try_from(lifetime_ns).unwrap_or(u64::MAX);
+        self.counts.expired_templates += self.cache.advance(now, lifetime_ns);
     }
 
     /// Reads the messages in a datagram, or one taken off a stream, and hands over the records in their order.
@@ -292,13 +306,14 @@ impl Collector {
         take: &mut dyn FnMut(Collected<'_>),
     ) -> Result<(), Error> {
         for set in message.sets() {
+            let now = self.cache.now();
             let domain = self
                 .cache
                 .domain(session, message.header.domain, &self.limits);
             match set? {
                 Set::Templates(changes) => {
                     for change in changes {
-                        let is_taken = domain.change(change, self.limits.fields);
+                        let is_taken = domain.change(change, now, self.limits.fields);
                         self.counts.refused_templates += u64::from(!is_taken);
                     }
                 }

@@ -124,6 +124,7 @@ fn memory_is_bounded() {
         domains: 2,
         fields: 3,
         names: 1,
+        ..Limits::default()
     };
     let mut collector = Collector::new(limits);
     let field = FieldSpecifier {
@@ -184,7 +185,7 @@ proptest! {
             let at = index.index(message.len());
             message[at] = byte;
         }
-        let mut collector = Collector::new(Limits { domains: 2, fields: 100, names: 3 });
+        let mut collector = Collector::new(Limits { domains: 2, fields: 100, names: 3, ..Limits::default() });
         for message in &messages {
             collect(&mut collector, message);
         }
@@ -197,4 +198,49 @@ proptest! {
         message.extend(bytes);
         collect(&mut Collector::default(), &message);
     }
+}
+
+#[test]
+fn templates_of_datagrams_have_a_lifetime() {
+    let lifetime = Duration::from_secs(1_800);
+    let messages = export(10);
+    let after = |time: Duration| Time(u64::try_from(time.as_nanos()).unwrap());
+    let mut collector = Collector::new(Limits::default());
+    for message in &messages {
+        collect(&mut collector, message);
+    }
+    let known = collector.counts().records;
+    let last = messages.last().unwrap();
+    let records_at = |collector: &mut Collector, time| {
+        collector.advance(time);
+        let before = collector.counts();
+        collect(collector, last);
+        let now = collector.counts();
+        (
+            now.records - before.records,
+            now.unknown_sets - before.unknown_sets,
+        )
+    };
+    // Young to the end, and told again.
+    let one_before = Time(after(lifetime).0 - 1);
+    let (records, unknown) = records_at(&mut collector, one_before);
+    assert!(records > 0 && unknown == 0);
+    for message in &messages {
+        collect(&mut collector, message);
+    }
+    assert_eq!(collector.counts().expired_templates, 0);
+    assert!(records_at(&mut collector, after(lifetime)).0 > 0);
+    let (records, unknown) = records_at(&mut collector, after(2 * lifetime));
+    assert!(records == 0 && unknown > 0);
+    assert!(collector.counts().expired_templates > 0);
+    // Where there is none they stay.
+    let mut collector = Collector::new(Limits {
+        template_lifetime: Duration::ZERO,
+        ..Limits::default()
+    });
+    for message in &messages {
+        collect(&mut collector, message);
+    }
+    assert_eq!(collector.counts().records, known);
+    assert!(records_at(&mut collector, after(1_000 * lifetime)).0 > 0);
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fathom_record::{Record, Schema, Value, Visitor};
 
 use super::plan::{Plan, Written};
-use super::{Body, ExporterCounts, Needs};
+use super::{Body, ExporterCounts, ExporterSettings, Needs};
 use crate::wire::{FIRST_TEMPLATE, Template};
 
 /// The most fields of a record that are carried.
@@ -15,6 +15,7 @@ const MOST_FIELDS: usize = 128;
 #[derive(Debug)]
 pub(super) struct Derived {
     enterprise: u32,
+    text_bytes: Option<u16>,
     most_variants: usize,
     kinds: Vec<Kind>,
     next_template: u16,
@@ -44,10 +45,11 @@ impl Variant {
 
 impl Derived {
     /// Templates get numbers from 257 on: 256 is that of the element types.
-    pub(super) fn new(enterprise: u32, most_variants: usize) -> Self {
+    pub(super) fn new(settings: &ExporterSettings) -> Self {
         Self {
-            enterprise,
-            most_variants,
+            enterprise: settings.enterprise,
+            text_bytes: settings.text_bytes,
+            most_variants: settings.most_variants,
             kinds: Vec::new(),
             next_template: FIRST_TEMPLATE + 1,
         }
@@ -65,7 +67,8 @@ impl Derived {
         let is_same = |kind: &Kind| std::ptr::eq(kind.schema, schema);
         let index = self.kinds.iter().position(is_same).unwrap_or_else(|| {
             needs.new_kind = Some(schema);
-            self.kinds.push(Kind::new(schema, self.enterprise));
+            self.kinds
+                .push(Kind::new(schema, self.enterprise, self.text_bytes));
             self.kinds.len() - 1
         });
         let kind = &mut self.kinds[index];
@@ -97,11 +100,12 @@ impl Derived {
 }
 
 impl Kind {
-    fn new(schema: &'static Schema, enterprise: u32) -> Self {
-        let plans = schema.fields.iter().take(MOST_FIELDS);
+    fn new(schema: &'static Schema, enterprise: u32, text_bytes: Option<u16>) -> Self {
+        let fields = schema.fields.iter().take(MOST_FIELDS);
+        let plan = |field| Some(Plan::new(field, enterprise)?.with_texts_of(text_bytes));
         Self {
             schema,
-            plans: plans.map(|field| Plan::new(field, enterprise)).collect(),
+            plans: fields.map(plan).collect(),
             templates: HashMap::new(),
         }
     }

@@ -41,6 +41,8 @@ enum Source {
     Process,
     /// The number of a connection in 63 bits.
     Connection,
+    /// Subflows of an MPTCP connection: the first and the additional ones.
+    Subflows,
     /// A number of 63 bits made from the five fields of the flow and its start.
     FlowHash,
     /// Nothing that fathom measures.
@@ -139,7 +141,7 @@ const SUBFLOW: [Column; 3] = [
 /// What an MPTCP connection has.
 const META: [Column; 14] = [
     (true, 8, 2, Source::Number("stalls")),
-    (true, 17, 1, Source::Number("subflow_count")),
+    (true, 17, 1, Source::Subflows),
     (true, 18, 4, Source::Number("receive_buffer_bytes")),
     (false, 302, 8, Source::Connection),
     (true, 14, 8, Source::Number("bytes_reinjected")),
@@ -284,6 +286,7 @@ fn write(
             _ => 0,
         },
         Source::Connection => record.number("connection") & (u64::MAX >> 1),
+        Source::Subflows => record.number("additional_subflows") + 1,
         Source::FlowHash => flow_hash(record),
         Source::Zero => 0,
         Source::Address(name) => return write_address(record.get(name), length, out),

@@ -46,6 +46,9 @@ pub struct ExporterSettings {
     pub message_bytes: usize,
     /// How long a record may wait for others to share its message; by default 1 s.
     pub flush: Duration,
+    /// Send texts in so many bytes, filled up with zeros and cut where they are longer, 1 to 1024; by default, `None`, as long as they are.
+    /// It takes room, and is for collectors that cannot read own elements of variable length. Flowcorder's templates keep their own.
+    pub text_bytes: Option<u16>,
     /// Templates for each kind of record at most; by default 64. A record that would need one more is sent by the one that leaves out
     /// fewest of its values.
     pub most_variants: usize,
@@ -63,6 +66,7 @@ impl ExporterSettings {
             enterprise: 32_473,
             message_bytes: 1_232,
             flush: Duration::from_secs(1),
+            text_bytes: None,
             most_variants: 64,
         }
     }
@@ -85,7 +89,7 @@ pub struct ExporterCounts {
     pub omitted_values: u64,
     /// Numbers greater than their element can say, sent as the greatest it can.
     pub saturated_values: u64,
-    /// Texts cut at 1024 bytes.
+    /// Texts that were cut: at 1024 bytes, or where the settings say.
     pub shortened_texts: u64,
 }
 
@@ -174,7 +178,7 @@ impl Exporter {
         Self {
             encoder: match settings.templates {
                 TemplateSet::Derived => Encoder::Derived {
-                    derived: Derived::new(settings.enterprise, settings.most_variants),
+                    derived: Derived::new(settings),
                     types: Types::default(),
                     enterprise: settings.enterprise,
                 },
@@ -228,6 +232,17 @@ impl Exporter {
     pub fn flush(&mut self) {
         self.waiting_since = None;
         self.outgoing.extend(self.data.finish().map(Outgoing::Data));
+    }
+
+    /// Messages that begin from now on are so long at most, unless a single record needs more.
+    pub fn limit_messages(&mut self, message_bytes: usize) {
+        self.data.limit(message_bytes);
+        self.announcements.limit(message_bytes);
+    }
+
+    /// How many messages are whole.
+    pub fn outgoing_len(&self) -> usize {
+        self.outgoing.len()
     }
 
     /// Takes the messages that are whole, in the order they must leave in.

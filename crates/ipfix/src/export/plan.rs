@@ -133,6 +133,14 @@ impl Plan {
         })
     }
 
+    /// The same, with texts in so many bytes if that is told.
+    pub(super) fn with_texts_of(mut self, text_bytes: Option<u16>) -> Self {
+        if let (Form::Text, Some(bytes)) = (self.form, text_bytes) {
+            self.specifier.length = bytes.clamp(1, LONGEST_TEXT_BYTES as u16);
+        }
+        self
+    }
+
     /// Appends a value.
     pub(super) fn write(
         &self,
@@ -151,13 +159,9 @@ impl Plan {
                 out.extend(number.to_be_bytes());
             }
             (Form::Boolean, Value::Boolean(is_true)) => out.push(if is_true { 1 } else { 2 }),
-            (Form::Text, Value::Text(text)) => {
-                let start = start_of(text, LONGEST_TEXT_BYTES);
-                counts.shortened_texts += u64::from(start.len() < text.len());
-                write_text(out, start.as_bytes());
-            }
+            (Form::Text, Value::Text(text)) => self.write_text(text, out, counts),
             (Form::Text, Value::Network(network)) => {
-                write_text(out, network.to_string().as_bytes());
+                self.write_text(&network.to_string(), out, counts);
             }
             (Form::Time, Value::Time(ns)) => write_time(out, self.data_type, ns),
             (Form::Address, Value::Address(IpAddr::V4(address))) => out.extend(address.octets()),
@@ -175,6 +179,24 @@ impl Plan {
             _ => return Written::Nothing,
         }
         Written::Plain
+    }
+
+    /// Appends a text, with its length or filled up with zeros.
+    fn write_text(&self, text: &str, out: &mut Vec<u8>, counts: &mut ExporterCounts) {
+        let is_variable = self.specifier.length == VARIABLE_LENGTH;
+        let most_bytes = if is_variable {
+            LONGEST_TEXT_BYTES
+        } else {
+            usize::from(self.specifier.length)
+        };
+        let start = start_of(text, most_bytes);
+        counts.shortened_texts += u64::from(start.len() < text.len());
+        if is_variable {
+            write_text(out, start.as_bytes());
+        } else {
+            out.extend(start.as_bytes());
+            out.extend(std::iter::repeat_n(0, most_bytes - start.len()));
+        }
     }
 }
 
@@ -361,6 +383,20 @@ mod tests {
         let (_, bytes, counts) = write(&name, Value::Text(&text));
         assert_eq!((bytes.len(), counts.shortened_texts), (3 + 1023, 1));
         assert!(std::str::from_utf8(&bytes[3..]).is_ok());
+    }
+
+    #[test]
+    fn texts_of_fixed_length_are_filled_up() {
+        let name = Field::new("name", Type::Text, Unit::None, "").own_ipfix(1);
+        let plan = Plan::new(&name, 9).unwrap().with_texts_of(Some(4));
+        assert_eq!(plan.specifier.length, 4);
+        let mut counts = ExporterCounts::default();
+        let mut out = Vec::new();
+        for text in ["", "eth0", "é", "éèê"] {
+            plan.write(Value::Text(text), &mut out, &mut counts);
+        }
+        assert_eq!(out, "\0\0\0\0eth0é\0\0éè".as_bytes());
+        assert_eq!(counts.shortened_texts, 1);
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl<'a> DataValue<'a> {
                 _ => return None,
             },
             T::MacAddress => Self::HardwareAddress(bytes.try_into().ok()?),
-            T::Text => Self::Text(std::str::from_utf8(bytes).ok()?),
+            // A text shorter than the length of its template is filled up with zeros.
+            T::Text => Self::Text(std::str::from_utf8(bytes).ok()?.trim_end_matches('\0')),
             T::DateTimeSeconds => Self::Time(unsigned(bytes)?.checked_mul(1_000_000_000)?),
             T::DateTimeMilliseconds => Self::Time(unsigned(bytes)?.checked_mul(1_000_000)?),
             T::DateTimeMicroseconds | T::DateTimeNanoseconds => {

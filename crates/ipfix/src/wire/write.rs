@@ -58,6 +58,11 @@ impl MessageWriter {
         }
     }
 
+    /// Changes the limit; what is in the message at hand stays.
+    pub fn limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes.min(usize::from(u16::MAX));
+    }
+
     /// Whether nothing was written since the last message.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

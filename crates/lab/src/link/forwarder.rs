@@ -216,7 +216,7 @@ impl Forwarder {
 
 /// Moves the calling thread to the lowest real-time priority, so that busy programs do not delay the packets.
 #[expect(unsafe_code, reason = "sched_setscheduler has no safe wrapper")]
-fn precede_ordinary_threads() -> io::Result<()> {
+pub(crate) fn precede_ordinary_threads() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the kernel reads one structure, which outlives the call; zero is the calling thread.
     let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters) };

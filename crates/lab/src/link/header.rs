@@ -4,10 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::BitOr;
 
 use etherparse::{
-    Icmpv4Type, Icmpv6Type, NetSlice, SlicedPacket, TcpOptionElement, TcpSlice, TransportSlice,
+    Icmpv4Type, Icmpv6Type, LaxNetSlice, LaxSlicedPacket, NetSlice, SlicedPacket, TcpOptionElement,
+    TcpSlice, TransportSlice,
 };
 
 use super::device::Layer;
+use super::quote::Quote;
 
 /// Protocol, source, source port, destination, destination port.
 pub(crate) type FlowId = (u8, IpAddr, u16, IpAddr, u16);
@@ -17,6 +19,11 @@ const ALL_MLDV2_ROUTERS: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0
 
 /// Bytes of a UDP payload that its hash covers.
 const HASHED_BYTES: usize = 32;
+
+/// Types of ICMP errors: unreachable, source quench, redirect, time exceeded, parameter problem (RFC 792).
+pub(crate) const ICMP_ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
+/// Types of `ICMPv6` errors are below (RFC 4443 §2.1).
+pub(crate) const ICMPV6_ERRORS_END: u8 = 128;
 
 /// TCP flags as in the header's 14th byte (RFC 9293 §3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -85,6 +92,15 @@ pub enum Transport {
         /// Sequence number.
         sequence: u16,
     },
+    /// An ICMP or ICMPv6 error message.
+    IcmpError {
+        /// Its type: 11 in IPv4 and 3 in IPv6 is time exceeded.
+        kind: u8,
+        /// Its code.
+        code: u8,
+        /// The packet it is about, unless it quotes less than it must.
+        quote: Option<Quote>,
+    },
     /// Anything else, also fragments after the first.
     Other,
 }
@@ -94,6 +110,10 @@ pub enum Transport {
 pub struct PacketHeader {
     /// IANA protocol number of what follows the IP header and its extensions.
     pub protocol: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// Identification of IPv4; zero in IPv6.
+    pub identification: u16,
     /// Source address.
     pub source: IpAddr,
     /// Destination address.
@@ -114,13 +134,22 @@ impl PacketHeader {
         let sliced = match layer {
             Layer::Ip => SlicedPacket::from_ip(packet),
             Layer::Ethernet => SlicedPacket::from_ethernet(packet),
-        }
-        .ok()?;
+        };
+        let Ok(sliced) = sliced else {
+            return Self::parse_cut_datagram(layer, packet);
+        };
         let net = sliced.net?;
         let (source, destination) = addresses(&net)?;
+        let (hop_limit, identification) = match &net {
+            NetSlice::Ipv4(ip) => (ip.header().ttl(), ip.header().identification()),
+            NetSlice::Ipv6(ip) => (ip.header().hop_limit(), 0),
+            NetSlice::Arp(_) => return None,
+        };
         let payload = net.ip_payload_ref()?;
         let header = Self {
             protocol: payload.ip_number.0,
+            hop_limit,
+            identification,
             source,
             destination,
             source_port: 0,
@@ -140,14 +169,55 @@ impl PacketHeader {
             Some(TransportSlice::Icmpv4(icmp)) => match icmp.icmp_type() {
                 Icmpv4Type::EchoRequest(echo) => header.with_echo(true, echo.id, echo.seq),
                 Icmpv4Type::EchoReply(echo) => header.with_echo(false, echo.id, echo.seq),
+                _ if ICMP_ERRORS.contains(&icmp.type_u8()) => {
+                    header.with_error(icmp.type_u8(), icmp.code_u8(), icmp.payload())
+                }
                 _ => header,
             },
             Some(TransportSlice::Icmpv6(icmp)) => match icmp.icmp_type() {
                 Icmpv6Type::EchoRequest(echo) => header.with_echo(true, echo.id, echo.seq),
                 Icmpv6Type::EchoReply(echo) => header.with_echo(false, echo.id, echo.seq),
+                _ if icmp.type_u8() < ICMPV6_ERRORS_END => {
+                    header.with_error(icmp.type_u8(), icmp.code_u8(), icmp.payload())
+                }
                 _ => header,
             },
             Some(TransportSlice::Igmp(_)) | None => header,
+        })
+    }
+
+    /// Parses a UDP datagram that says that it is longer than its packet, as if it were no longer.
+    fn parse_cut_datagram(layer: Layer, packet: &[u8]) -> Option<Self> {
+        let sliced = match layer {
+            Layer::Ip => LaxSlicedPacket::from_ip(packet).ok()?,
+            Layer::Ethernet => LaxSlicedPacket::from_ethernet(packet).ok()?,
+        };
+        let (source, destination, hop_limit, identification) = match sliced.net? {
+            LaxNetSlice::Ipv4(ip) => {
+                let ip = ip.header();
+                let addresses = (ip.source_addr().into(), ip.destination_addr().into());
+                (addresses.0, addresses.1, ip.ttl(), ip.identification())
+            }
+            LaxNetSlice::Ipv6(ip) => {
+                let ip = ip.header();
+                let addresses = (ip.source_addr().into(), ip.destination_addr().into());
+                (addresses.0, addresses.1, ip.hop_limit(), 0)
+            }
+            LaxNetSlice::Arp(_) => return None,
+        };
+        let Some(TransportSlice::Udp(udp)) = sliced.transport else {
+            return None;
+        };
+        Some(Self {
+            protocol: 17,
+            hop_limit,
+            identification,
+            source,
+            destination,
+            source_port: udp.source_port(),
+            destination_port: udp.destination_port(),
+            payload_length: udp.payload().len() as u32,
+            transport: udp_transport(udp.payload()),
         })
     }
 
@@ -186,6 +256,14 @@ impl PacketHeader {
         }
     }
 
+    fn with_error(self, kind: u8, code: u8, quoted: &[u8]) -> Self {
+        let quote = Quote::parse(quoted);
+        Self {
+            transport: Transport::IcmpError { kind, code, quote },
+            ..self
+        }
+    }
+
     fn with_echo(self, is_request: bool, identifier: u16, sequence: u16) -> Self {
         Self {
             // The echo header is 8 bytes, RFC 792 and RFC 4443 §4.1.
@@ -204,6 +282,8 @@ impl Default for PacketHeader {
     fn default() -> Self {
         Self {
             protocol: 0,
+            hop_limit: 0,
+            identification: 0,
             source: Ipv4Addr::UNSPECIFIED.into(),
             destination: Ipv4Addr::UNSPECIFIED.into(),
             source_port: 0,
@@ -268,6 +348,18 @@ mod tests {
                 timestamps: Some((5, 6))
             }
         );
+    }
+
+    #[test]
+    fn a_datagram_that_is_cut_short() {
+        let mut packet = Vec::new();
+        let builder = PacketBuilder::ipv4([10, 77, 1, 1], [10, 77, 2, 1], 3).udp(4000, 53);
+        builder.write(&mut packet, b"hello").unwrap();
+        let length = 20 + 4;
+        packet[length..length + 2].copy_from_slice(&0x4001_u16.to_be_bytes());
+        let header = PacketHeader::parse(Layer::Ip, &packet).unwrap();
+        assert_eq!((header.source_port, header.destination_port), (4000, 53));
+        assert_eq!((header.hop_limit, header.payload_length), (3, 5));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod engine;
 mod forwarder;
 mod header;
 mod held;
+mod quote;
 mod rule;
 mod schedule;
 
@@ -32,7 +33,10 @@ use crate::{Error, Namespace, Result};
 pub(crate) use self::device::Device;
 pub use self::device::Layer;
 pub use self::direction::{Direction, LinkConfig};
+pub(crate) use self::forwarder::precede_ordinary_threads;
+pub(crate) use self::header::{ICMP_ERRORS, ICMPV6_ERRORS_END};
 pub use self::header::{PacketHeader, TcpFlags, Transport};
+pub use self::quote::Quote;
 pub use self::rule::{Action, PacketKind, Rule};
 pub use self::schedule::Schedule;
 pub use self::truth::{Fate, PacketFate, Totals, Way};

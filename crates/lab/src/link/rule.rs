@@ -27,6 +27,8 @@ pub enum PacketKind {
     Udp,
     /// ICMP or ICMPv6 echo request or reply.
     Echo,
+    /// ICMP or ICMPv6 error.
+    IcmpError,
 }
 
 impl PacketKind {
@@ -46,10 +48,11 @@ impl PacketKind {
                         && !flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST)
                 }
                 Self::Fin => flags.contains(TcpFlags::FIN),
-                Self::Any | Self::Udp | Self::Echo => false,
+                Self::Any | Self::Udp | Self::Echo | Self::IcmpError => false,
             },
             Transport::Udp { .. } => self == Self::Udp,
             Transport::Echo { .. } => self == Self::Echo,
+            Transport::IcmpError { .. } => self == Self::IcmpError,
             Transport::Other => false,
         }
     }

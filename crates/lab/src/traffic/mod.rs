@@ -1,6 +1,8 @@
 //! Traffic for the lab: real tools, and generators that say exactly what they did.
 
 pub mod dns;
+pub mod loops;
+pub mod probe;
 pub mod quic;
 pub mod tcp;
 pub mod tools;
@@ -49,10 +51,10 @@ fn bind_error(
     )
 }
 
-/// Waits until `socket` has something to read or `patience` is over, whichever is first; socket timeouts are only as fine as
+/// Waits until `socket` has something to read or `patience` is over, whichever is first; whether it has. Socket timeouts are only as fine as
 /// the kernel's tick.
-fn wait_readable(socket: &impl AsFd, patience: Duration) {
+fn wait_readable(socket: &impl AsFd, patience: Duration) -> bool {
     let mut events = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     // A failure shows in the read that follows.
-    let _ = ppoll(&mut events, Some(TimeSpec::from_duration(patience)), None);
+    ppoll(&mut events, Some(TimeSpec::from_duration(patience)), None) != Ok(0)
 }

@@ -67,11 +67,15 @@ pub fn ping(
         .collect())
 }
 
-/// Starts dnsmasq at `address`, answering every name with 192.0.2.1 and `2001:db8::1`, and waits until it listens.
+/// Starts dnsmasq at `address`, answering every name with 192.0.2.1 and `2001:db8::1` unless `options` say otherwise, and waits until it listens.
 ///
 /// # Errors
 /// [`Error::Start`] without dnsmasq, [`Error::Deadline`] when it does not listen.
-pub fn dnsmasq(namespace: &Namespace, address: SocketAddr) -> Result<Process> {
+pub fn dnsmasq(
+    namespace: &Namespace,
+    address: SocketAddr,
+    options: impl IntoIterator<Item = String>,
+) -> Result<Process> {
     let mut command = namespace.command("dnsmasq");
     command
         .args([
@@ -84,6 +88,7 @@ pub fn dnsmasq(namespace: &Namespace, address: SocketAddr) -> Result<Process> {
         .args(["--address=/#/192.0.2.1", "--address=/#/2001:db8::1"])
         .arg(format!("--listen-address={}", address.ip()))
         .arg(format!("--port={}", address.port()))
+        .args(options)
         .stderr(Stdio::null());
     start_server(
         namespace,

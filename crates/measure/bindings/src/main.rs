@@ -28,7 +28,9 @@ fn generate(header: &Path) -> Result<String> {
         .context("bindgen does not know Rust 1.88")?;
     let bindings = bindgen::Builder::default()
         .header(header.display().to_string())
-        .allowlist_file(".*/(native|rtt|profile|dns|lookup|packet|flow|selection).h")
+        .allowlist_file(
+            ".*/(native|rtt|profile|dns|lookup|packet|flow|selection|hops|probe|header|response).h",
+        )
         .opaque_type("rtt_(pending|request|bucket)")
         .use_core()
         .prepend_enum_name(false)

@@ -1,29 +1,21 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its samples read.
 
-mod attach;
-mod flows;
-mod interfaces;
-mod janitor;
 mod object;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags};
 
-use crate::native::{self, flow_address, rtt_event, rtt_flow_event};
-use crate::rtt::{Aggregator, Interfaces, Report, Settings, Transition, decode};
+use crate::kernel::{
+    Devices, Interface, InterfaceNames, bytes_of, for_each_flow, local_addresses, monotonic_ns,
+    read_prefix, wall_clock_offset,
+};
+pub use crate::kernel::{examine, interface_names};
+use crate::native::{self, flow_address, rtt_event, rtt_flow, rtt_flow_event};
+use crate::rtt::{Aggregator, Report, Settings, Transition, decode};
 use crate::{Counts, Error};
-use attach::Attached;
-use flows::for_each_flow;
-use interfaces::{Interface, local_addresses};
-pub use interfaces::{examine, interface_names};
-use janitor::Janitor;
-use object::Programs;
+use object::PacketPath;
 pub use object::probe;
-pub(crate) use object::{bytes_of, fill, quiet_libbpf, read_prefix, refused};
 
 /// Flows without packets for so long are over and leave the table.
 const IDLE: Duration = Duration::from_secs(300);
@@ -43,23 +35,11 @@ pub struct Options {
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
 pub struct Live {
-    // Dropped in this order: first nothing runs any more, then nothing is read, then the maps go.
-    attached: Vec<Attached>,
-    janitor: Option<Janitor>,
-    ring: RingBuffer<'static>,
-    inbox: Rc<RefCell<Vec<u8>>>,
-    programs: Programs,
-    names: Names,
+    // Dropped in this order: first nothing runs any more, then what ran goes.
+    devices: Devices,
+    path: PacketPath,
+    names: InterfaceNames,
     has_events: bool,
-}
-
-#[derive(Default)]
-struct Names(HashMap<u32, &'static str>);
-
-impl Interfaces for Names {
-    fn name(&self, interface: u32) -> &'static str {
-        self.0.get(&interface).copied().unwrap_or_default()
-    }
 }
 
 impl Live {
@@ -74,39 +54,30 @@ impl Live {
             .iter()
             .map(|name| Interface::find(name))
             .collect::<Result<Vec<_>, _>>()?;
-        let programs = Programs::load(&options.settings, |program| {
+        let path = PacketPath::load(&options.settings, |program| {
             interfaces
                 .iter()
-                .any(|interface| attach::programs(interface, options.has_xdp).contains(&program))
+                .any(|interface| interface.programs(options.has_xdp).contains(&program))
         })?;
-        let inbox = Rc::new(RefCell::new(Vec::new()));
-        let ring = open_ring(&programs, &inbox)?;
         let mut live = Self {
-            attached: Vec::new(),
-            janitor: None,
-            ring,
-            inbox,
-            programs,
-            names: Names::default(),
+            devices: Devices::default(),
+            path,
+            names: InterfaceNames::default(),
             has_events: options.settings.has_events,
         };
         live.learn_addresses()?;
         for interface in &interfaces {
-            let attached = Attached::new(
-                &live.programs,
-                interface,
-                options.has_xdp,
-                &mut live.janitor,
-            )?;
-            live.attached.push(attached);
-            live.names.0.insert(interface.index, interface.name);
+            let names = interface.programs(options.has_xdp);
+            live.devices
+                .attach(&live.path.programs, &names, interface)?;
+            live.names.add(interface);
         }
         Ok(live)
     }
 
     /// One line an interface: how the programs are attached, for people.
     pub fn describe(&self) -> impl Iterator<Item = String> {
-        self.attached.iter().map(Attached::describe)
+        self.devices.describe()
     }
 
     /// Waits at most `timeout` and hands on what has come.
@@ -118,12 +89,7 @@ impl Live {
         timeout: Duration,
         report: &mut impl FnMut(Report),
     ) -> Result<(), Error> {
-        match self.ring.poll(timeout) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
-                return Err(Error::kernel("read the samples from the kernel", error));
-            }
-            _ => {}
-        }
+        self.path.programs.wait(timeout)?;
         self.drain(report)
     }
 
@@ -132,9 +98,7 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn collect(&mut self) -> Result<(), Error> {
-        self.ring
-            .consume()
-            .map_err(|error| Error::kernel("read the samples from the kernel", error))
+        self.path.programs.collect()
     }
 
     /// Hands on what is there, without waiting.
@@ -142,28 +106,21 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn drain(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
-        self.collect()?;
         let offset = wall_clock_offset();
-        let mut inbox = self.inbox.borrow_mut();
-        let mut rest = inbox.as_slice();
-        while let Some((event, behind)) = object::read_prefix::<rtt_event>(rest) {
-            if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
-                report(decode(&event, None, &self.names, offset));
-                rest = behind;
-            } else if let Some((event, behind)) = object::read_prefix::<rtt_flow_event>(rest) {
-                report(decode(
-                    &event.event,
-                    Some(&event.traffic),
-                    &self.names,
-                    offset,
-                ));
-                rest = behind;
-            } else {
-                break;
+        let names = &self.names;
+        self.path.programs.read(|mut rest| {
+            while let Some((event, behind)) = read_prefix::<rtt_event>(rest) {
+                if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
+                    report(decode(&event, None, names, offset));
+                    rest = behind;
+                } else if let Some((event, behind)) = read_prefix::<rtt_flow_event>(rest) {
+                    report(decode(&event.event, Some(&event.traffic), names, offset));
+                    rest = behind;
+                } else {
+                    break;
+                }
             }
-        }
-        inbox.clear();
-        Ok(())
+        })
     }
 
     /// Looks through the flows: hands their traffic to the aggregator, and ends those that are over. To be called every few seconds.
@@ -178,23 +135,25 @@ impl Live {
         let now = monotonic_ns();
         let offset = wall_clock_offset();
         let mut over = Vec::new();
-        let flows = self.programs.flows()?;
-        for_each_flow(&flows, |key, flow| {
+        let flows = self.path.flows()?;
+        for_each_flow(&flows, |key, value| {
+            let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
+                return;
+            };
             if let Some(aggregator) = aggregator.as_deref_mut() {
-                aggregator.on_flow(key, flow, &self.names);
+                aggregator.on_flow(key, &flow, &self.names);
             }
             let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
             let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
             if idle > IDLE || (is_closed && idle > CLOSED) {
-                over.push((*key, *flow, is_closed));
+                over.push((*key, flow, is_closed));
             }
-        })
-        .map_err(|error| Error::kernel("read the table of flows", error))?;
+        })?;
         for (key, flow, is_closed) in over {
-            if flows.delete(object::bytes_of(&key)).is_err() {
+            if flows.delete(bytes_of(&key)).is_err() {
                 continue; // the kernel was faster
             }
-            self.programs.deleted += 1;
+            self.path.deleted += 1;
             if self.has_events && !is_closed {
                 let closing = Transition::close(native::RTT_REASON_TIMEOUT, now);
                 report(closing.report(&key, &flow, &self.names, offset));
@@ -208,19 +167,20 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the ring or the table cannot be read.
     pub fn finish(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
-        self.attached.clear();
+        self.devices.clear();
         self.drain(report)?;
         if !self.has_events {
             return Ok(());
         }
         let closing = Transition::close(native::RTT_REASON_END, monotonic_ns());
         let offset = wall_clock_offset();
-        for_each_flow(&self.programs.flows()?, |key, flow| {
-            if u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0 {
-                report(closing.report(key, flow, &self.names, offset));
+        for_each_flow(&self.path.flows()?, |key, value| {
+            let flow = read_prefix::<rtt_flow>(value).map(|(flow, _)| flow);
+            let is_open = |flow: &rtt_flow| u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0;
+            if let Some(flow) = flow.filter(is_open) {
+                report(closing.report(key, &flow, &self.names, offset));
             }
         })
-        .map_err(|error| Error::kernel("read the table of flows", error))
     }
 
     /// What was counted since the start.
@@ -228,84 +188,36 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn counts(&self) -> Result<Counts, Error> {
-        self.programs.counts()
+        self.path.counts()
     }
 
     /// Interfaces that have disappeared since the last call; they are not waited for.
     pub fn departed(&mut self) -> Vec<&'static str> {
-        let (gone, here): (Vec<_>, Vec<_>) = std::mem::take(&mut self.attached)
-            .into_iter()
-            .partition(|attached| !attached.interface.exists());
-        self.attached = here;
-        gone.iter()
-            .map(|attached| attached.interface.name)
-            .collect()
+        self.devices.departed()
     }
 
     /// Is there any interface left?
     pub fn has_interfaces(&self) -> bool {
-        !self.attached.is_empty()
+        !self.devices.is_empty()
     }
 
     /// Tells the kernel this machine's addresses, as they are now.
     fn learn_addresses(&mut self) -> Result<(), Error> {
-        let map = self.programs.map("rtt_local_addresses")?;
+        let map = self.path.programs.map("rtt_local_addresses")?;
         let present: Vec<flow_address> = local_addresses().map(native::flow_address_of).collect();
         let known: Vec<Vec<u8>> = map.keys().collect();
         for address in known {
-            if !present
-                .iter()
-                .any(|present| object::bytes_of(present) == address)
-            {
+            if !present.iter().any(|present| bytes_of(present) == address) {
                 // Failing means that it is gone already.
                 let _ = map.delete(&address);
             }
         }
         for address in &present {
-            map.update(object::bytes_of(address), &[1], MapFlags::ANY)
+            map.update(bytes_of(address), &[1], MapFlags::ANY)
                 .map_err(|error| {
                     Error::kernel("tell the kernel this machine's addresses", error)
                 })?;
         }
         Ok(())
     }
-}
-
-fn open_ring(
-    programs: &Programs,
-    inbox: &Rc<RefCell<Vec<u8>>>,
-) -> Result<RingBuffer<'static>, Error> {
-    let failed = |error| Error::kernel("open the ring of samples", error);
-    let inbox = Rc::clone(inbox);
-    let mut builder = RingBufferBuilder::new();
-    let map = programs.map("rtt_events")?;
-    builder
-        .add(&map, move |event| {
-            inbox.borrow_mut().extend_from_slice(event);
-            0
-        })
-        .map_err(failed)?;
-    builder.build().map_err(failed)
-}
-
-/// The clock that the kernel stamps events with.
-pub(crate) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    #[expect(unsafe_code, reason = "std has no clock that counts from boot")]
-    // SAFETY: the pointer is valid; this clock always exists.
-    unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time);
-    }
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
-}
-
-/// What makes the kernel's times count from 1970; read anew each time, since the wall clock is adjusted.
-pub(crate) fn wall_clock_offset() -> u64 {
-    let wall = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    (wall.as_nanos() as u64).wrapping_sub(monotonic_ns())
 }

@@ -1,13 +1,8 @@
 //! The BPF object: opened, configured, loaded, and its maps by name.
 
-use std::ffi::OsStr;
-use std::sync::Mutex;
+use libbpf_rs::{MapHandle, OpenObject};
 
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramAttachType,
-};
-
-use super::flows::for_each_flow;
+use crate::kernel::{Programs, bytes_of, for_each_flow, secret, set_attach_type, set_constants};
 use crate::native::{self, rtt_bucket, rtt_flow, rtt_pending};
 use crate::rtt::Settings;
 use crate::{Counts, Error};
@@ -22,47 +17,26 @@ const SPARE_FLOWS: u32 = 256;
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_path.bpf.o"));
 
-/// What libbpf had to say since the last look; the verifier's verdict is among it.
-static MESSAGES: Mutex<String> = Mutex::new(String::new());
-
-/// The loaded programs and their maps.
-pub(super) struct Programs {
-    object: Object,
+/// The loaded programs and what they count.
+pub(super) struct PacketPath {
+    pub(super) programs: Programs,
     /// Flows that user space has deleted.
     pub(super) deleted: u64,
 }
 
-impl Programs {
+impl PacketPath {
     /// Loads the programs that `is_needed` says yes to: each costs the verifier a good part of a second.
     pub(super) fn load(
         settings: &Settings,
         is_needed: impl Fn(&str) -> bool,
     ) -> Result<Self, Error> {
-        quiet_libbpf();
-        let mut object = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .map_err(|error| Error::kernel("open the BPF object", error))?;
-        configure(&mut object, settings, is_needed)?;
-        let object = object.load().map_err(|error| refused(&error))?;
-        Ok(Self { object, deleted: 0 })
-    }
-
-    pub(super) fn program(&self, name: &str) -> Result<libbpf_rs::ProgramMut<'_>, Error> {
-        self.object
-            .progs_mut()
-            .find(|program| program.name() == OsStr::new(name))
-            .ok_or_else(|| missing(name))
-    }
-
-    /// A handle of its own, so that maps can be used while the object is.
-    pub(super) fn map(&self, name: &str) -> Result<MapHandle, Error> {
-        let map = self
-            .object
-            .maps()
-            .find(|map| map.name() == OsStr::new(name))
-            .ok_or_else(|| missing(name))?;
-        MapHandle::try_from(&map)
-            .map_err(|error| Error::kernel(format!("use the map {name}"), error))
+        let programs = Programs::load(OBJECT, "rtt_events", |object| {
+            configure(object, settings, is_needed)
+        })?;
+        Ok(Self {
+            programs,
+            deleted: 0,
+        })
     }
 
     /// What the kernel and user space have counted. The kernel does not tell which flows it evicted: they are those that were opened, not
@@ -73,25 +47,19 @@ impl Programs {
         let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];
         // Read after the counters: flows that are opened in between make the number too small, never too large.
         let mut present = 0;
-        for_each_flow(&self.flows()?, |_, _| present += 1)
-            .map_err(|error| Error::kernel("read the table of flows", error))?;
+        for_each_flow(&self.flows()?, |_, _| present += 1)?;
         counts.evicted = opened.saturating_sub(deleted + present);
         Ok(counts)
     }
 
     /// The table of flows.
     pub(super) fn flows(&self) -> Result<MapHandle, Error> {
-        self.map("rtt_flows")
+        self.programs.map("rtt_flows")
     }
 
     fn counters(&self) -> Result<Counts, Error> {
-        let values = self
-            .map("rtt_cpus")?
-            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| Error::kernel("read the counters", error))?
-            .unwrap_or_default();
         let mut counts = Counts::default();
-        for cpu in &values {
+        for cpu in &self.programs.of_each_cpu("rtt_cpus", 0)? {
             let (words, _) = cpu.as_chunks::<8>();
             let own = counts.verdicts.iter_mut().chain(counts.counters.iter_mut());
             for (own, word) in own.zip(words) {
@@ -109,7 +77,7 @@ fn configure(
     settings: &Settings,
     is_needed: impl Fn(&str) -> bool,
 ) -> Result<(), Error> {
-    let configuration = settings.to_native(seed(), BUCKETS);
+    let configuration = settings.to_native(secret(), BUCKETS);
     let selection = settings.selection.to_native()?;
     let slots = settings.slots as usize * 2 * size_of::<rtt_pending>();
     let flow_size = (size_of::<rtt_flow>() + slots) as u32;
@@ -128,77 +96,22 @@ fn configure(
                 debug_assert_eq!(map.value_size() as usize, size_of::<rtt_bucket>());
                 map.set_max_entries(BUCKETS).map_err(failed)?;
             }
-            ".rodata.rtt_config" => {
-                fill(&mut map, bytes_of(&configuration)).ok_or_else(|| missing(&name))?;
-            }
-            ".rodata.selection" => {
-                fill(&mut map, bytes_of(&selection)).ok_or_else(|| missing(&name))?;
-            }
             _ => {}
         }
     }
+    set_constants(
+        object,
+        &[
+            (".rodata.rtt_config", bytes_of(&configuration)),
+            (".rodata.selection", bytes_of(&selection)),
+        ],
+    )?;
     for mut program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         program.set_autoload(is_needed(&name));
-        if name.ends_with("_ingress") && name != "xdp_ingress" {
-            program.set_attach_type(ProgramAttachType::TcxIngress);
-        } else if name.ends_with("_egress") {
-            program.set_attach_type(ProgramAttachType::TcxEgress);
-        }
+        set_attach_type(&mut program);
     }
     Ok(())
-}
-
-/// Keeps what libbpf has to say, to be told if it matters.
-pub(crate) fn quiet_libbpf() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-        if let Ok(mut messages) = MESSAGES.lock() {
-            messages.push_str(&message);
-        }
-    })));
-}
-
-/// Sets constants before the load.
-pub(crate) fn fill(map: &mut libbpf_rs::OpenMapMut<'_>, bytes: &[u8]) -> Option<()> {
-    let value = map.initial_value_mut()?;
-    value.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    Some(())
-}
-
-/// Secret, so that nobody can aim packets at one bucket of a hash table.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
-}
-
-fn missing(name: &str) -> Error {
-    let source = std::io::Error::other("the object that was built into this program lacks it");
-    Error::kernel(format!("find {name}"), source)
-}
-
-/// The kernel refused the programs: say what can be done.
-pub(crate) fn refused(error: &libbpf_rs::Error) -> Error {
-    let messages = MESSAGES
-        .lock()
-        .map(|mut messages| std::mem::take(&mut *messages))
-        .unwrap_or_default();
-    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !is_verdict(&messages) {
-        return Error::Unsupported {
-            needs: "loading BPF programs needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON".to_owned(),
-            found: "the kernel refused".to_owned(),
-            remedy: "run as root, or give the program these capabilities with setcap".to_owned(),
-        };
-    }
-    let last: Vec<_> = messages.lines().rev().take(12).collect();
-    let told = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-    Error::kernel(
-        "load the BPF programs",
-        std::io::Error::other(format!("{error}\n{told}")),
-    )
-}
-
-fn is_verdict(messages: &str) -> bool {
-    messages.contains("processed ") && messages.contains(" insns")
 }
 
 /// Loads the programs without attaching them, to see whether this kernel takes them.
@@ -206,23 +119,5 @@ fn is_verdict(messages: &str) -> bool {
 /// # Errors
 /// As [`super::Live::start`].
 pub fn probe(settings: &Settings) -> Result<(), Error> {
-    Programs::load(settings, |_| true).map(drop)
-}
-
-/// The bytes of a struct that is shared with the kernel, and has no padding that is not its own field.
-#[expect(unsafe_code, reason = "shares structs with the kernel")]
-pub(crate) fn bytes_of<T: Copy>(value: &T) -> &[u8] {
-    // SAFETY: the generated structs hold only integers, and their padding is explicit.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
-}
-
-/// A struct that the kernel wrote, and the bytes behind it.
-#[expect(unsafe_code, reason = "shares structs with the kernel")]
-pub(crate) fn read_prefix<T: Copy>(bytes: &[u8]) -> Option<(T, &[u8])> {
-    let (own, behind) = bytes.split_at_checked(size_of::<T>())?;
-    // SAFETY: the generated structs hold only integers: any bytes are valid, at any alignment.
-    Some((
-        unsafe { std::ptr::read_unaligned(own.as_ptr().cast()) },
-        behind,
-    ))
+    PacketPath::load(settings, |_| true).map(drop)
 }

@@ -147,6 +147,25 @@ where
     }
 }
 pub const FLOW_MAPPED_PREFIX: u32 = 4294901760;
+pub const HOPS_BYTES_MAX: u32 = 64;
+pub const HOPS_BYTES_MIN: u32 = 28;
+pub const HOPS_UDP_LENGTH: u32 = 16384;
+pub const HOPS_TAIL_MAX: u32 = 16128;
+pub const TCP_URG: u32 = 32;
+pub const IPV4_DONT_FRAGMENT: u32 = 16384;
+pub const IPV4_FRAGMENT_MASK: u32 = 16383;
+pub const HOPS_TTL_MAX: u32 = 32;
+pub const HOPS_FLOWS: u32 = 4096;
+pub const HOPS_PROBES: u32 = 16384;
+pub const HOPS_BURST: u32 = 8;
+pub const HOPS_QUOTE_BYTES: u32 = 288;
+pub const HOPS_STALE_NS: u64 = 10000000000;
+pub const HOPS_CLUE_NS: u32 = 20000000;
+pub const ICMP_TIME_EXCEEDED: u32 = 11;
+pub const ICMP_UNREACHABLE: u32 = 3;
+pub const ICMPV6_UNREACHABLE: u32 = 1;
+pub const ICMPV6_TIME_EXCEEDED: u32 = 3;
+pub const ICMP_HEADER_BYTES: u32 = 8;
 pub const DNS_PORT: u32 = 53;
 pub const DNS_HEADER_BYTES: u32 = 12;
 pub const DNS_NAME_MAX: u32 = 255;
@@ -155,6 +174,7 @@ pub const DNS_BYTES_MAX: u32 = 272;
 pub const DNS_PROCESS_BYTES: u32 = 16;
 pub const LOOKUP_PROCESS_BYTES: u32 = 16;
 pub const LOOKUP_NAME_BYTES: u32 = 256;
+pub const PROFILE_SLOTS: u32 = 4096;
 pub const PROFILE_NAME_BYTES: u32 = 16;
 pub const PACKET_HEADERS_MAX: u32 = 512;
 pub const PACKET_TAGS_MAX: u32 = 6;
@@ -162,12 +182,17 @@ pub const PACKET_ROUNDS_MAX: u32 = 3;
 pub const PACKET_EXTENSIONS_MAX: u32 = 8;
 pub const PACKET_TCP_OPTIONS_MAX: u32 = 16;
 pub const PACKET_DNS_NAME_MAX: u32 = 64;
-pub const RTT_MILLISECOND: u32 = 1000000;
-pub const RTT_BUCKET_REQUESTS: u32 = 4;
-pub const RTT_SAMPLES_MAX: u32 = 2;
 pub const SELECTION_NETWORKS_MAX: u32 = 16;
 pub const SELECTION_PORTS_MAX: u32 = 16;
 pub const SELECTION_PROTOCOLS_MAX: u32 = 8;
+pub const RESPONSE_TICK_SHIFT: u32 = 4;
+pub const RESPONSE_BINS: u32 = 24;
+pub const RESPONSE_BINS_FROM: u32 = 10;
+pub const RESPONSE_MODES: u32 = 10;
+pub const RESPONSE_HANDSHAKE_IS_OVER: u32 = 2147483648;
+pub const RTT_MILLISECOND: u32 = 1000000;
+pub const RTT_BUCKET_REQUESTS: u32 = 4;
+pub const RTT_SAMPLES_MAX: u32 = 2;
 pub type __u8 = ::core::ffi::c_uchar;
 pub type __u16 = ::core::ffi::c_ushort;
 pub type __s32 = ::core::ffi::c_int;
@@ -319,6 +344,545 @@ impl flow_key {
         __bindgen_bitfield_unit
     }
 }
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_header {
+    pub source: flow_address,
+    pub destination: flow_address,
+    pub seq: __u32,
+    pub ack: __u32,
+    pub payload: __u32,
+    pub label: __u32,
+    pub source_port: __u16,
+    pub destination_port: __u16,
+    pub window: __u16,
+    pub checksum: __u16,
+    pub fragment: __u16,
+    pub length: __u16,
+    pub protocol: __u8,
+    pub tcp_flags: __u8,
+    pub ttl: __u8,
+    pub is_ipv6: __u8,
+    pub is_partial: __u8,
+    pub transport_bytes: __u8,
+    pub tail: __u16,
+    pub padding: [__u8; 4usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_header"][::core::mem::size_of::<hops_header>() - 72usize];
+    ["Alignment of hops_header"][::core::mem::align_of::<hops_header>() - 8usize];
+    [
+        "Offset of field: hops_header::source",
+    ][::core::mem::offset_of!(hops_header, source) - 0usize];
+    [
+        "Offset of field: hops_header::destination",
+    ][::core::mem::offset_of!(hops_header, destination) - 16usize];
+    [
+        "Offset of field: hops_header::seq",
+    ][::core::mem::offset_of!(hops_header, seq) - 32usize];
+    [
+        "Offset of field: hops_header::ack",
+    ][::core::mem::offset_of!(hops_header, ack) - 36usize];
+    [
+        "Offset of field: hops_header::payload",
+    ][::core::mem::offset_of!(hops_header, payload) - 40usize];
+    [
+        "Offset of field: hops_header::label",
+    ][::core::mem::offset_of!(hops_header, label) - 44usize];
+    [
+        "Offset of field: hops_header::source_port",
+    ][::core::mem::offset_of!(hops_header, source_port) - 48usize];
+    [
+        "Offset of field: hops_header::destination_port",
+    ][::core::mem::offset_of!(hops_header, destination_port) - 50usize];
+    [
+        "Offset of field: hops_header::window",
+    ][::core::mem::offset_of!(hops_header, window) - 52usize];
+    [
+        "Offset of field: hops_header::checksum",
+    ][::core::mem::offset_of!(hops_header, checksum) - 54usize];
+    [
+        "Offset of field: hops_header::fragment",
+    ][::core::mem::offset_of!(hops_header, fragment) - 56usize];
+    [
+        "Offset of field: hops_header::length",
+    ][::core::mem::offset_of!(hops_header, length) - 58usize];
+    [
+        "Offset of field: hops_header::protocol",
+    ][::core::mem::offset_of!(hops_header, protocol) - 60usize];
+    [
+        "Offset of field: hops_header::tcp_flags",
+    ][::core::mem::offset_of!(hops_header, tcp_flags) - 61usize];
+    [
+        "Offset of field: hops_header::ttl",
+    ][::core::mem::offset_of!(hops_header, ttl) - 62usize];
+    [
+        "Offset of field: hops_header::is_ipv6",
+    ][::core::mem::offset_of!(hops_header, is_ipv6) - 63usize];
+    [
+        "Offset of field: hops_header::is_partial",
+    ][::core::mem::offset_of!(hops_header, is_partial) - 64usize];
+    [
+        "Offset of field: hops_header::transport_bytes",
+    ][::core::mem::offset_of!(hops_header, transport_bytes) - 65usize];
+    [
+        "Offset of field: hops_header::tail",
+    ][::core::mem::offset_of!(hops_header, tail) - 66usize];
+    [
+        "Offset of field: hops_header::padding",
+    ][::core::mem::offset_of!(hops_header, padding) - 68usize];
+};
+pub const HOPS_READ: hops_reading = 0;
+pub const HOPS_OTHER: hops_reading = 1;
+pub const HOPS_REFUSED: hops_reading = 2;
+pub type hops_reading = ::core::ffi::c_uint;
+pub const HOPS_COUNT_PROBES_SENT: hops_counter = 0;
+pub const HOPS_COUNT_ANSWERS_MATCHED: hops_counter = 1;
+pub const HOPS_COUNT_ANSWERS_REPEATED: hops_counter = 2;
+pub const HOPS_COUNT_ANSWERS_FOREIGN: hops_counter = 3;
+pub const HOPS_COUNT_FLOWS_OPENED: hops_counter = 4;
+pub const HOPS_COUNT_HEADERS_REFUSED: hops_counter = 5;
+pub const HOPS_COUNT_CLONES_REFUSED: hops_counter = 6;
+pub const HOPS_COUNT_EDITS_REFUSED: hops_counter = 7;
+pub const HOPS_COUNT_PROBES_PLAIN: hops_counter = 8;
+pub const HOPS_COUNT_PROBES_DROPPED: hops_counter = 9;
+pub const HOPS_COUNT_PROBES_UNKNOWABLE: hops_counter = 10;
+pub const HOPS_COUNT_PROBES_OVERRUN: hops_counter = 11;
+pub const HOPS_COUNT_BUDGET_SPENT: hops_counter = 12;
+pub const HOPS_COUNT_DESTINATION_BUDGET_SPENT: hops_counter = 13;
+pub const HOPS_COUNT_EVENTS_LOST: hops_counter = 14;
+pub const HOPS_COUNTER_COUNT: hops_counter = 15;
+pub type hops_counter = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_config {
+    pub cgroup: __u64,
+    pub cgroup_level: __u32,
+    pub probes_per_second: __u32,
+    pub probes_per_destination: __u32,
+    pub interval: __u32,
+    pub parent: __u32,
+    pub has_owners: __u8,
+    pub keeps_answers: __u8,
+    pub first_ceiling: __u8,
+    pub first_ceiling_unsafe: __u8,
+    pub is_full_size: __u8,
+    pub has_edit: __u8,
+    pub has_extract: __u8,
+    pub padding: [__u8; 5usize],
+    pub process: [::core::ffi::c_char; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_config"][::core::mem::size_of::<hops_config>() - 56usize];
+    ["Alignment of hops_config"][::core::mem::align_of::<hops_config>() - 8usize];
+    [
+        "Offset of field: hops_config::cgroup",
+    ][::core::mem::offset_of!(hops_config, cgroup) - 0usize];
+    [
+        "Offset of field: hops_config::cgroup_level",
+    ][::core::mem::offset_of!(hops_config, cgroup_level) - 8usize];
+    [
+        "Offset of field: hops_config::probes_per_second",
+    ][::core::mem::offset_of!(hops_config, probes_per_second) - 12usize];
+    [
+        "Offset of field: hops_config::probes_per_destination",
+    ][::core::mem::offset_of!(hops_config, probes_per_destination) - 16usize];
+    [
+        "Offset of field: hops_config::interval",
+    ][::core::mem::offset_of!(hops_config, interval) - 20usize];
+    [
+        "Offset of field: hops_config::parent",
+    ][::core::mem::offset_of!(hops_config, parent) - 24usize];
+    [
+        "Offset of field: hops_config::has_owners",
+    ][::core::mem::offset_of!(hops_config, has_owners) - 28usize];
+    [
+        "Offset of field: hops_config::keeps_answers",
+    ][::core::mem::offset_of!(hops_config, keeps_answers) - 29usize];
+    [
+        "Offset of field: hops_config::first_ceiling",
+    ][::core::mem::offset_of!(hops_config, first_ceiling) - 30usize];
+    [
+        "Offset of field: hops_config::first_ceiling_unsafe",
+    ][::core::mem::offset_of!(hops_config, first_ceiling_unsafe) - 31usize];
+    [
+        "Offset of field: hops_config::is_full_size",
+    ][::core::mem::offset_of!(hops_config, is_full_size) - 32usize];
+    [
+        "Offset of field: hops_config::has_edit",
+    ][::core::mem::offset_of!(hops_config, has_edit) - 33usize];
+    [
+        "Offset of field: hops_config::has_extract",
+    ][::core::mem::offset_of!(hops_config, has_extract) - 34usize];
+    [
+        "Offset of field: hops_config::padding",
+    ][::core::mem::offset_of!(hops_config, padding) - 35usize];
+    [
+        "Offset of field: hops_config::process",
+    ][::core::mem::offset_of!(hops_config, process) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_turn {
+    pub due: __u64,
+    pub interval: __u32,
+    pub padding: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_turn"][::core::mem::size_of::<hops_turn>() - 16usize];
+    ["Alignment of hops_turn"][::core::mem::align_of::<hops_turn>() - 8usize];
+    [
+        "Offset of field: hops_turn::due",
+    ][::core::mem::offset_of!(hops_turn, due) - 0usize];
+    [
+        "Offset of field: hops_turn::interval",
+    ][::core::mem::offset_of!(hops_turn, interval) - 8usize];
+    [
+        "Offset of field: hops_turn::padding",
+    ][::core::mem::offset_of!(hops_turn, padding) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_flow {
+    pub due: __u64,
+    pub seen: __u64,
+    pub clue_due: __u64,
+    pub packets: __u64,
+    pub retransmitted: __u64,
+    pub number: __u32,
+    pub interface: __u32,
+    pub ceiling: __u8,
+    pub is_closed: __u8,
+    pub direction: __u8,
+    pub ethernet: [__u8; 14usize],
+    pub known: __u8,
+    pub padding: [__u8; 6usize],
+    pub header: hops_header,
+    pub turns: [hops_turn; 32usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_flow"][::core::mem::size_of::<hops_flow>() - 656usize];
+    ["Alignment of hops_flow"][::core::mem::align_of::<hops_flow>() - 8usize];
+    [
+        "Offset of field: hops_flow::due",
+    ][::core::mem::offset_of!(hops_flow, due) - 0usize];
+    [
+        "Offset of field: hops_flow::seen",
+    ][::core::mem::offset_of!(hops_flow, seen) - 8usize];
+    [
+        "Offset of field: hops_flow::clue_due",
+    ][::core::mem::offset_of!(hops_flow, clue_due) - 16usize];
+    [
+        "Offset of field: hops_flow::packets",
+    ][::core::mem::offset_of!(hops_flow, packets) - 24usize];
+    [
+        "Offset of field: hops_flow::retransmitted",
+    ][::core::mem::offset_of!(hops_flow, retransmitted) - 32usize];
+    [
+        "Offset of field: hops_flow::number",
+    ][::core::mem::offset_of!(hops_flow, number) - 40usize];
+    [
+        "Offset of field: hops_flow::interface",
+    ][::core::mem::offset_of!(hops_flow, interface) - 44usize];
+    [
+        "Offset of field: hops_flow::ceiling",
+    ][::core::mem::offset_of!(hops_flow, ceiling) - 48usize];
+    [
+        "Offset of field: hops_flow::is_closed",
+    ][::core::mem::offset_of!(hops_flow, is_closed) - 49usize];
+    [
+        "Offset of field: hops_flow::direction",
+    ][::core::mem::offset_of!(hops_flow, direction) - 50usize];
+    [
+        "Offset of field: hops_flow::ethernet",
+    ][::core::mem::offset_of!(hops_flow, ethernet) - 51usize];
+    [
+        "Offset of field: hops_flow::known",
+    ][::core::mem::offset_of!(hops_flow, known) - 65usize];
+    [
+        "Offset of field: hops_flow::padding",
+    ][::core::mem::offset_of!(hops_flow, padding) - 66usize];
+    [
+        "Offset of field: hops_flow::header",
+    ][::core::mem::offset_of!(hops_flow, header) - 72usize];
+    [
+        "Offset of field: hops_flow::turns",
+    ][::core::mem::offset_of!(hops_flow, turns) - 144usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_probe {
+    pub sent: __u64,
+    pub number: __u32,
+    pub flow: __u32,
+    pub seq: __u32,
+    pub ttl: __u8,
+    pub is_answered: __u8,
+    pub service: __u8,
+    pub padding: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_probe"][::core::mem::size_of::<hops_probe>() - 24usize];
+    ["Alignment of hops_probe"][::core::mem::align_of::<hops_probe>() - 8usize];
+    [
+        "Offset of field: hops_probe::sent",
+    ][::core::mem::offset_of!(hops_probe, sent) - 0usize];
+    [
+        "Offset of field: hops_probe::number",
+    ][::core::mem::offset_of!(hops_probe, number) - 8usize];
+    [
+        "Offset of field: hops_probe::flow",
+    ][::core::mem::offset_of!(hops_probe, flow) - 12usize];
+    [
+        "Offset of field: hops_probe::seq",
+    ][::core::mem::offset_of!(hops_probe, seq) - 16usize];
+    [
+        "Offset of field: hops_probe::ttl",
+    ][::core::mem::offset_of!(hops_probe, ttl) - 20usize];
+    [
+        "Offset of field: hops_probe::is_answered",
+    ][::core::mem::offset_of!(hops_probe, is_answered) - 21usize];
+    [
+        "Offset of field: hops_probe::service",
+    ][::core::mem::offset_of!(hops_probe, service) - 22usize];
+    [
+        "Offset of field: hops_probe::padding",
+    ][::core::mem::offset_of!(hops_probe, padding) - 23usize];
+};
+pub const HOPS_EVENT_FLOW: hops_event_type = 0;
+pub const HOPS_EVENT_SENT: hops_event_type = 1;
+pub const HOPS_EVENT_ANSWER: hops_event_type = 2;
+pub const HOPS_EVENT_CLUE: hops_event_type = 3;
+pub const HOPS_EVENT_CLOSED: hops_event_type = 4;
+pub type hops_event_type = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_event {
+    pub time: __u64,
+    pub flow: __u32,
+    pub probe: __u32,
+    pub type_: __u8,
+    pub ttl: __u8,
+    pub cpu: __u8,
+    pub is_idle: __u8,
+    pub length: __u16,
+    pub is_edited: __u8,
+    pub has_extracted: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_event"][::core::mem::size_of::<hops_event>() - 24usize];
+    ["Alignment of hops_event"][::core::mem::align_of::<hops_event>() - 8usize];
+    [
+        "Offset of field: hops_event::time",
+    ][::core::mem::offset_of!(hops_event, time) - 0usize];
+    [
+        "Offset of field: hops_event::flow",
+    ][::core::mem::offset_of!(hops_event, flow) - 8usize];
+    [
+        "Offset of field: hops_event::probe",
+    ][::core::mem::offset_of!(hops_event, probe) - 12usize];
+    [
+        "Offset of field: hops_event::type_",
+    ][::core::mem::offset_of!(hops_event, type_) - 16usize];
+    [
+        "Offset of field: hops_event::ttl",
+    ][::core::mem::offset_of!(hops_event, ttl) - 17usize];
+    [
+        "Offset of field: hops_event::cpu",
+    ][::core::mem::offset_of!(hops_event, cpu) - 18usize];
+    [
+        "Offset of field: hops_event::is_idle",
+    ][::core::mem::offset_of!(hops_event, is_idle) - 19usize];
+    [
+        "Offset of field: hops_event::length",
+    ][::core::mem::offset_of!(hops_event, length) - 20usize];
+    [
+        "Offset of field: hops_event::is_edited",
+    ][::core::mem::offset_of!(hops_event, is_edited) - 22usize];
+    [
+        "Offset of field: hops_event::has_extracted",
+    ][::core::mem::offset_of!(hops_event, has_extracted) - 23usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_opening {
+    pub event: hops_event,
+    pub key: flow_key,
+    pub direction: __u8,
+    pub padding: [__u8; 7usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_opening"][::core::mem::size_of::<hops_opening>() - 80usize];
+    ["Alignment of hops_opening"][::core::mem::align_of::<hops_opening>() - 8usize];
+    [
+        "Offset of field: hops_opening::event",
+    ][::core::mem::offset_of!(hops_opening, event) - 0usize];
+    [
+        "Offset of field: hops_opening::key",
+    ][::core::mem::offset_of!(hops_opening, key) - 24usize];
+    [
+        "Offset of field: hops_opening::direction",
+    ][::core::mem::offset_of!(hops_opening, direction) - 72usize];
+    [
+        "Offset of field: hops_opening::padding",
+    ][::core::mem::offset_of!(hops_opening, padding) - 73usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_answer {
+    pub event: hops_event,
+    pub sent: __u64,
+    pub responder: flow_address,
+    pub length: __u32,
+    pub identification: __u16,
+    pub ttl: __u8,
+    pub is_repeated: __u8,
+    pub extracted: __u64,
+    pub header: hops_header,
+    pub bytes: [__u8; 288usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_answer"][::core::mem::size_of::<hops_answer>() - 424usize];
+    ["Alignment of hops_answer"][::core::mem::align_of::<hops_answer>() - 8usize];
+    [
+        "Offset of field: hops_answer::event",
+    ][::core::mem::offset_of!(hops_answer, event) - 0usize];
+    [
+        "Offset of field: hops_answer::sent",
+    ][::core::mem::offset_of!(hops_answer, sent) - 24usize];
+    [
+        "Offset of field: hops_answer::responder",
+    ][::core::mem::offset_of!(hops_answer, responder) - 32usize];
+    [
+        "Offset of field: hops_answer::length",
+    ][::core::mem::offset_of!(hops_answer, length) - 48usize];
+    [
+        "Offset of field: hops_answer::identification",
+    ][::core::mem::offset_of!(hops_answer, identification) - 52usize];
+    [
+        "Offset of field: hops_answer::ttl",
+    ][::core::mem::offset_of!(hops_answer, ttl) - 54usize];
+    [
+        "Offset of field: hops_answer::is_repeated",
+    ][::core::mem::offset_of!(hops_answer, is_repeated) - 55usize];
+    [
+        "Offset of field: hops_answer::extracted",
+    ][::core::mem::offset_of!(hops_answer, extracted) - 56usize];
+    [
+        "Offset of field: hops_answer::header",
+    ][::core::mem::offset_of!(hops_answer, header) - 64usize];
+    [
+        "Offset of field: hops_answer::bytes",
+    ][::core::mem::offset_of!(hops_answer, bytes) - 136usize];
+};
+impl Default for hops_answer {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_clue {
+    pub event: hops_event,
+    pub packets: __u64,
+    pub retransmitted: __u64,
+    pub tsval: __u32,
+    pub tsecr: __u32,
+    pub has_timestamp: __u8,
+    pub reply_ttl: __u8,
+    pub padding: [__u8; 6usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_clue"][::core::mem::size_of::<hops_clue>() - 56usize];
+    ["Alignment of hops_clue"][::core::mem::align_of::<hops_clue>() - 8usize];
+    [
+        "Offset of field: hops_clue::event",
+    ][::core::mem::offset_of!(hops_clue, event) - 0usize];
+    [
+        "Offset of field: hops_clue::packets",
+    ][::core::mem::offset_of!(hops_clue, packets) - 24usize];
+    [
+        "Offset of field: hops_clue::retransmitted",
+    ][::core::mem::offset_of!(hops_clue, retransmitted) - 32usize];
+    [
+        "Offset of field: hops_clue::tsval",
+    ][::core::mem::offset_of!(hops_clue, tsval) - 40usize];
+    [
+        "Offset of field: hops_clue::tsecr",
+    ][::core::mem::offset_of!(hops_clue, tsecr) - 44usize];
+    [
+        "Offset of field: hops_clue::has_timestamp",
+    ][::core::mem::offset_of!(hops_clue, has_timestamp) - 48usize];
+    [
+        "Offset of field: hops_clue::reply_ttl",
+    ][::core::mem::offset_of!(hops_clue, reply_ttl) - 49usize];
+    [
+        "Offset of field: hops_clue::padding",
+    ][::core::mem::offset_of!(hops_clue, padding) - 50usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_budget {
+    pub filled: __u64,
+    pub tokens: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_budget"][::core::mem::size_of::<hops_budget>() - 16usize];
+    ["Alignment of hops_budget"][::core::mem::align_of::<hops_budget>() - 8usize];
+    [
+        "Offset of field: hops_budget::filled",
+    ][::core::mem::offset_of!(hops_budget, filled) - 0usize];
+    [
+        "Offset of field: hops_budget::tokens",
+    ][::core::mem::offset_of!(hops_budget, tokens) - 8usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_quote {
+    pub seq: __u32,
+    pub number: __u16,
+    pub source_port: __u16,
+    pub length: __u16,
+    pub protocol: __u8,
+    pub is_ipv6: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_quote"][::core::mem::size_of::<hops_quote>() - 12usize];
+    ["Alignment of hops_quote"][::core::mem::align_of::<hops_quote>() - 4usize];
+    [
+        "Offset of field: hops_quote::seq",
+    ][::core::mem::offset_of!(hops_quote, seq) - 0usize];
+    [
+        "Offset of field: hops_quote::number",
+    ][::core::mem::offset_of!(hops_quote, number) - 4usize];
+    [
+        "Offset of field: hops_quote::source_port",
+    ][::core::mem::offset_of!(hops_quote, source_port) - 6usize];
+    [
+        "Offset of field: hops_quote::length",
+    ][::core::mem::offset_of!(hops_quote, length) - 8usize];
+    [
+        "Offset of field: hops_quote::protocol",
+    ][::core::mem::offset_of!(hops_quote, protocol) - 10usize];
+    [
+        "Offset of field: hops_quote::is_ipv6",
+    ][::core::mem::offset_of!(hops_quote, is_ipv6) - 11usize];
+};
 pub const DNS_COUNT_EVENTS_LOST: dns_counter = 0;
 pub const DNS_COUNT_UNREADABLE: dns_counter = 1;
 pub const DNS_COUNT_BEYOND: dns_counter = 2;
@@ -549,6 +1113,11 @@ pub const PROFILE_SEEN: profile_moment = 8;
 pub const PROFILE_META_CONNECT: profile_moment = 9;
 pub const PROFILE_META_ESTABLISHED: profile_moment = 10;
 pub const PROFILE_META_CLOSED: profile_moment = 11;
+pub const PROFILE_META_ADDED: profile_moment = 12;
+pub const PROFILE_META_REMOVED: profile_moment = 13;
+pub const PROFILE_META_LOSSY: profile_moment = 14;
+pub const PROFILE_META_RECOVERED: profile_moment = 15;
+pub const PROFILE_META_SEEN: profile_moment = 16;
 pub type profile_moment = ::core::ffi::c_uint;
 pub const PROFILE_COUNT_MOMENTS_LOST: profile_counter = 0;
 pub const PROFILE_COUNT_DISORDER_REFUSED: profile_counter = 1;
@@ -560,13 +1129,11 @@ pub type profile_counter = ::core::ffi::c_uint;
 pub struct profile_config {
     pub cgroup: __u64,
     pub cgroup_level: __u32,
-    pub has_net_namespace: __u32,
-    pub net_namespace: __u32,
     pub callbacks: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of profile_config"][::core::mem::size_of::<profile_config>() - 24usize];
+    ["Size of profile_config"][::core::mem::size_of::<profile_config>() - 16usize];
     ["Alignment of profile_config"][::core::mem::align_of::<profile_config>() - 8usize];
     [
         "Offset of field: profile_config::cgroup",
@@ -575,14 +1142,8 @@ const _: () = {
         "Offset of field: profile_config::cgroup_level",
     ][::core::mem::offset_of!(profile_config, cgroup_level) - 8usize];
     [
-        "Offset of field: profile_config::has_net_namespace",
-    ][::core::mem::offset_of!(profile_config, has_net_namespace) - 12usize];
-    [
-        "Offset of field: profile_config::net_namespace",
-    ][::core::mem::offset_of!(profile_config, net_namespace) - 16usize];
-    [
         "Offset of field: profile_config::callbacks",
-    ][::core::mem::offset_of!(profile_config, callbacks) - 20usize];
+    ][::core::mem::offset_of!(profile_config, callbacks) - 12usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -649,6 +1210,33 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct profile_attempt {
+    pub of: profile_moment_of,
+    pub cgroup: __u64,
+    pub net_namespace: __u32,
+    pub padding: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of profile_attempt"][::core::mem::size_of::<profile_attempt>() - 96usize];
+    [
+        "Alignment of profile_attempt",
+    ][::core::mem::align_of::<profile_attempt>() - 8usize];
+    [
+        "Offset of field: profile_attempt::of",
+    ][::core::mem::offset_of!(profile_attempt, of) - 0usize];
+    [
+        "Offset of field: profile_attempt::cgroup",
+    ][::core::mem::offset_of!(profile_attempt, cgroup) - 80usize];
+    [
+        "Offset of field: profile_attempt::net_namespace",
+    ][::core::mem::offset_of!(profile_attempt, net_namespace) - 88usize];
+    [
+        "Offset of field: profile_attempt::padding",
+    ][::core::mem::offset_of!(profile_attempt, padding) - 92usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct profile_round_trips {
     pub sum: __u64,
     pub squares: __u64,
@@ -678,6 +1266,63 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct profile_slot {
+    pub connection: __u64,
+    pub since: __u64,
+    pub process_id: __u32,
+    pub remote_port: __u16,
+    pub moment: __u8,
+    pub is_ipv6: __u8,
+    pub process: [::core::ffi::c_char; 16usize],
+    pub remote: flow_address,
+    pub cgroup: __u64,
+    pub net_namespace: __u32,
+    pub padding: __u32,
+    pub round_trips: profile_round_trips,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of profile_slot"][::core::mem::size_of::<profile_slot>() - 96usize];
+    ["Alignment of profile_slot"][::core::mem::align_of::<profile_slot>() - 8usize];
+    [
+        "Offset of field: profile_slot::connection",
+    ][::core::mem::offset_of!(profile_slot, connection) - 0usize];
+    [
+        "Offset of field: profile_slot::since",
+    ][::core::mem::offset_of!(profile_slot, since) - 8usize];
+    [
+        "Offset of field: profile_slot::process_id",
+    ][::core::mem::offset_of!(profile_slot, process_id) - 16usize];
+    [
+        "Offset of field: profile_slot::remote_port",
+    ][::core::mem::offset_of!(profile_slot, remote_port) - 20usize];
+    [
+        "Offset of field: profile_slot::moment",
+    ][::core::mem::offset_of!(profile_slot, moment) - 22usize];
+    [
+        "Offset of field: profile_slot::is_ipv6",
+    ][::core::mem::offset_of!(profile_slot, is_ipv6) - 23usize];
+    [
+        "Offset of field: profile_slot::process",
+    ][::core::mem::offset_of!(profile_slot, process) - 24usize];
+    [
+        "Offset of field: profile_slot::remote",
+    ][::core::mem::offset_of!(profile_slot, remote) - 40usize];
+    [
+        "Offset of field: profile_slot::cgroup",
+    ][::core::mem::offset_of!(profile_slot, cgroup) - 56usize];
+    [
+        "Offset of field: profile_slot::net_namespace",
+    ][::core::mem::offset_of!(profile_slot, net_namespace) - 64usize];
+    [
+        "Offset of field: profile_slot::padding",
+    ][::core::mem::offset_of!(profile_slot, padding) - 68usize];
+    [
+        "Offset of field: profile_slot::round_trips",
+    ][::core::mem::offset_of!(profile_slot, round_trips) - 72usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct profile_disorder {
     pub duplicate_bytes: __u64,
     pub partial_duplicate_bytes: __u64,
@@ -690,12 +1335,11 @@ pub struct profile_disorder {
     pub partial_duplicate_packets: __u32,
     pub checksum_errors: __u32,
     pub stalls: __u32,
-    pub padding: __u32,
     pub stalled_since: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of profile_disorder"][::core::mem::size_of::<profile_disorder>() - 80usize];
+    ["Size of profile_disorder"][::core::mem::size_of::<profile_disorder>() - 72usize];
     [
         "Alignment of profile_disorder",
     ][::core::mem::align_of::<profile_disorder>() - 8usize];
@@ -733,11 +1377,8 @@ const _: () = {
         "Offset of field: profile_disorder::stalls",
     ][::core::mem::offset_of!(profile_disorder, stalls) - 60usize];
     [
-        "Offset of field: profile_disorder::padding",
-    ][::core::mem::offset_of!(profile_disorder, padding) - 64usize];
-    [
         "Offset of field: profile_disorder::stalled_since",
-    ][::core::mem::offset_of!(profile_disorder, stalled_since) - 72usize];
+    ][::core::mem::offset_of!(profile_disorder, stalled_since) - 64usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -775,11 +1416,15 @@ pub struct profile_snapshot {
     pub interface: [::core::ffi::c_char; 16usize],
     pub next_hop: flow_address,
     pub round_trips: profile_round_trips,
+    pub kept_since: __u64,
+    pub kept_moment: __u8,
+    pub has_disorder: __u8,
+    pub padding: [__u8; 6usize],
     pub disorder: profile_disorder,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of profile_snapshot"][::core::mem::size_of::<profile_snapshot>() - 360usize];
+    ["Size of profile_snapshot"][::core::mem::size_of::<profile_snapshot>() - 368usize];
     [
         "Alignment of profile_snapshot",
     ][::core::mem::align_of::<profile_snapshot>() - 8usize];
@@ -883,65 +1528,93 @@ const _: () = {
         "Offset of field: profile_snapshot::round_trips",
     ][::core::mem::offset_of!(profile_snapshot, round_trips) - 256usize];
     [
+        "Offset of field: profile_snapshot::kept_since",
+    ][::core::mem::offset_of!(profile_snapshot, kept_since) - 280usize];
+    [
+        "Offset of field: profile_snapshot::kept_moment",
+    ][::core::mem::offset_of!(profile_snapshot, kept_moment) - 288usize];
+    [
+        "Offset of field: profile_snapshot::has_disorder",
+    ][::core::mem::offset_of!(profile_snapshot, has_disorder) - 289usize];
+    [
+        "Offset of field: profile_snapshot::padding",
+    ][::core::mem::offset_of!(profile_snapshot, padding) - 290usize];
+    [
         "Offset of field: profile_snapshot::disorder",
-    ][::core::mem::offset_of!(profile_snapshot, disorder) - 280usize];
+    ][::core::mem::offset_of!(profile_snapshot, disorder) - 296usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct profile_meta {
     pub of: profile_moment_of,
+    pub meta: __u64,
     pub bytes_sent: __u64,
     pub bytes_acknowledged: __u64,
     pub bytes_received: __u64,
     pub bytes_reinjected: __u64,
     pub cgroup: __u64,
+    pub subflow: __u64,
     pub token: __u32,
     pub stalls: __u32,
-    pub subflows: __u32,
+    pub subflow_count: __u32,
     pub receive_buffer: __u32,
     pub net_namespace: __u32,
-    pub padding: __u32,
+    pub path: __u8,
+    pub is_selected: __u8,
+    pub padding: __u16,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of profile_meta"][::core::mem::size_of::<profile_meta>() - 144usize];
+    ["Size of profile_meta"][::core::mem::size_of::<profile_meta>() - 160usize];
     ["Alignment of profile_meta"][::core::mem::align_of::<profile_meta>() - 8usize];
     [
         "Offset of field: profile_meta::of",
     ][::core::mem::offset_of!(profile_meta, of) - 0usize];
     [
+        "Offset of field: profile_meta::meta",
+    ][::core::mem::offset_of!(profile_meta, meta) - 80usize];
+    [
         "Offset of field: profile_meta::bytes_sent",
-    ][::core::mem::offset_of!(profile_meta, bytes_sent) - 80usize];
+    ][::core::mem::offset_of!(profile_meta, bytes_sent) - 88usize];
     [
         "Offset of field: profile_meta::bytes_acknowledged",
-    ][::core::mem::offset_of!(profile_meta, bytes_acknowledged) - 88usize];
+    ][::core::mem::offset_of!(profile_meta, bytes_acknowledged) - 96usize];
     [
         "Offset of field: profile_meta::bytes_received",
-    ][::core::mem::offset_of!(profile_meta, bytes_received) - 96usize];
+    ][::core::mem::offset_of!(profile_meta, bytes_received) - 104usize];
     [
         "Offset of field: profile_meta::bytes_reinjected",
-    ][::core::mem::offset_of!(profile_meta, bytes_reinjected) - 104usize];
+    ][::core::mem::offset_of!(profile_meta, bytes_reinjected) - 112usize];
     [
         "Offset of field: profile_meta::cgroup",
-    ][::core::mem::offset_of!(profile_meta, cgroup) - 112usize];
+    ][::core::mem::offset_of!(profile_meta, cgroup) - 120usize];
+    [
+        "Offset of field: profile_meta::subflow",
+    ][::core::mem::offset_of!(profile_meta, subflow) - 128usize];
     [
         "Offset of field: profile_meta::token",
-    ][::core::mem::offset_of!(profile_meta, token) - 120usize];
+    ][::core::mem::offset_of!(profile_meta, token) - 136usize];
     [
         "Offset of field: profile_meta::stalls",
-    ][::core::mem::offset_of!(profile_meta, stalls) - 124usize];
+    ][::core::mem::offset_of!(profile_meta, stalls) - 140usize];
     [
-        "Offset of field: profile_meta::subflows",
-    ][::core::mem::offset_of!(profile_meta, subflows) - 128usize];
+        "Offset of field: profile_meta::subflow_count",
+    ][::core::mem::offset_of!(profile_meta, subflow_count) - 144usize];
     [
         "Offset of field: profile_meta::receive_buffer",
-    ][::core::mem::offset_of!(profile_meta, receive_buffer) - 132usize];
+    ][::core::mem::offset_of!(profile_meta, receive_buffer) - 148usize];
     [
         "Offset of field: profile_meta::net_namespace",
-    ][::core::mem::offset_of!(profile_meta, net_namespace) - 136usize];
+    ][::core::mem::offset_of!(profile_meta, net_namespace) - 152usize];
+    [
+        "Offset of field: profile_meta::path",
+    ][::core::mem::offset_of!(profile_meta, path) - 156usize];
+    [
+        "Offset of field: profile_meta::is_selected",
+    ][::core::mem::offset_of!(profile_meta, is_selected) - 157usize];
     [
         "Offset of field: profile_meta::padding",
-    ][::core::mem::offset_of!(profile_meta, padding) - 140usize];
+    ][::core::mem::offset_of!(profile_meta, padding) - 158usize];
 };
 pub const PROFILE_IN_ORDER: profile_arrival = 0;
 pub const PROFILE_DUPLICATE: profile_arrival = 1;
@@ -1114,6 +1787,405 @@ const _: () = {
 pub const PACKET_STEP_STOP: packet_step = 0;
 pub const PACKET_STEP_NEXT_LAYER: packet_step = 1;
 pub type packet_step = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct selection_network {
+    pub address: flow_address,
+    pub mask: flow_address,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of selection_network"][::core::mem::size_of::<selection_network>() - 32usize];
+    [
+        "Alignment of selection_network",
+    ][::core::mem::align_of::<selection_network>() - 8usize];
+    [
+        "Offset of field: selection_network::address",
+    ][::core::mem::offset_of!(selection_network, address) - 0usize];
+    [
+        "Offset of field: selection_network::mask",
+    ][::core::mem::offset_of!(selection_network, mask) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct selection {
+    pub networks: [selection_network; 16usize],
+    pub excluded: [selection_network; 16usize],
+    pub ports: [__u16; 16usize],
+    pub protocols: [__u8; 8usize],
+    pub network_count: __u32,
+    pub excluded_count: __u32,
+    pub port_count: __u32,
+    pub protocol_count: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of selection"][::core::mem::size_of::<selection>() - 1080usize];
+    ["Alignment of selection"][::core::mem::align_of::<selection>() - 8usize];
+    [
+        "Offset of field: selection::networks",
+    ][::core::mem::offset_of!(selection, networks) - 0usize];
+    [
+        "Offset of field: selection::excluded",
+    ][::core::mem::offset_of!(selection, excluded) - 512usize];
+    [
+        "Offset of field: selection::ports",
+    ][::core::mem::offset_of!(selection, ports) - 1024usize];
+    [
+        "Offset of field: selection::protocols",
+    ][::core::mem::offset_of!(selection, protocols) - 1056usize];
+    [
+        "Offset of field: selection::network_count",
+    ][::core::mem::offset_of!(selection, network_count) - 1064usize];
+    [
+        "Offset of field: selection::excluded_count",
+    ][::core::mem::offset_of!(selection, excluded_count) - 1068usize];
+    [
+        "Offset of field: selection::port_count",
+    ][::core::mem::offset_of!(selection, port_count) - 1072usize];
+    [
+        "Offset of field: selection::protocol_count",
+    ][::core::mem::offset_of!(selection, protocol_count) - 1076usize];
+};
+pub const RESPONSE_BY_ACKNOWLEDGED: response_estimator = 0;
+pub const RESPONSE_BY_SPLIT: response_estimator = 1;
+pub const RESPONSE_BY_MODES: response_estimator = 2;
+pub const RESPONSE_BY_FIXED: response_estimator = 3;
+pub const RESPONSE_ESTIMATOR_COUNT: response_estimator = 4;
+pub type response_estimator = ::core::ffi::c_uint;
+pub const RESPONSE_DIRECTION_LOW_TO_HIGH: response_direction = 0;
+pub const RESPONSE_DIRECTION_HIGH_TO_LOW: response_direction = 1;
+pub const RESPONSE_DIRECTION_NONE: response_direction = 2;
+pub type response_direction = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_config {
+    pub seed: __u64,
+    pub servers: selection,
+    pub epoch: __u32,
+    pub timeout: __u32,
+    pub threshold: __u32,
+    pub sampled: __u32,
+    pub handshake_mask: __u32,
+    pub estimator: __u8,
+    pub has_tunnels: __u8,
+    pub padding: [__u8; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_config"][::core::mem::size_of::<response_config>() - 1112usize];
+    [
+        "Alignment of response_config",
+    ][::core::mem::align_of::<response_config>() - 8usize];
+    [
+        "Offset of field: response_config::seed",
+    ][::core::mem::offset_of!(response_config, seed) - 0usize];
+    [
+        "Offset of field: response_config::servers",
+    ][::core::mem::offset_of!(response_config, servers) - 8usize];
+    [
+        "Offset of field: response_config::epoch",
+    ][::core::mem::offset_of!(response_config, epoch) - 1088usize];
+    [
+        "Offset of field: response_config::timeout",
+    ][::core::mem::offset_of!(response_config, timeout) - 1092usize];
+    [
+        "Offset of field: response_config::threshold",
+    ][::core::mem::offset_of!(response_config, threshold) - 1096usize];
+    [
+        "Offset of field: response_config::sampled",
+    ][::core::mem::offset_of!(response_config, sampled) - 1100usize];
+    [
+        "Offset of field: response_config::handshake_mask",
+    ][::core::mem::offset_of!(response_config, handshake_mask) - 1104usize];
+    [
+        "Offset of field: response_config::estimator",
+    ][::core::mem::offset_of!(response_config, estimator) - 1108usize];
+    [
+        "Offset of field: response_config::has_tunnels",
+    ][::core::mem::offset_of!(response_config, has_tunnels) - 1109usize];
+    [
+        "Offset of field: response_config::padding",
+    ][::core::mem::offset_of!(response_config, padding) - 1110usize];
+};
+pub const RESPONSE_TO_LOW: response_flow_flag = 1;
+pub const RESPONSE_COUNTS_FLIGHT: response_flow_flag = 2;
+pub const RESPONSE_IS_FULL: response_flow_flag = 4;
+pub const RESPONSE_AFTER_FULL: response_flow_flag = 8;
+pub const RESPONSE_IS_NEW: response_flow_flag = 16;
+pub const RESPONSE_IS_USED: response_flow_flag = 32;
+pub const RESPONSE_IS_QUIC: response_flow_flag = 64;
+pub type response_flow_flag = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_flow {
+    pub last: __u64,
+    pub age: __u32,
+    pub retained: __u32,
+    pub sent: __u32,
+    pub next_seq: __u32,
+    pub data_ack: __u32,
+    pub pure_age: __u32,
+    pub pure_ack: __u16,
+    pub handshake: __u16,
+    pub causal: __u16,
+    pub early: __u16,
+    pub flight: __u16,
+    pub flight_packets: __u8,
+    pub repeated: __u8,
+    pub timeouts: __u8,
+    pub idle: __u8,
+    pub flags: __u8,
+    pub padding: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_flow"][::core::mem::size_of::<response_flow>() - 48usize];
+    ["Alignment of response_flow"][::core::mem::align_of::<response_flow>() - 8usize];
+    [
+        "Offset of field: response_flow::last",
+    ][::core::mem::offset_of!(response_flow, last) - 0usize];
+    [
+        "Offset of field: response_flow::age",
+    ][::core::mem::offset_of!(response_flow, age) - 8usize];
+    [
+        "Offset of field: response_flow::retained",
+    ][::core::mem::offset_of!(response_flow, retained) - 12usize];
+    [
+        "Offset of field: response_flow::sent",
+    ][::core::mem::offset_of!(response_flow, sent) - 16usize];
+    [
+        "Offset of field: response_flow::next_seq",
+    ][::core::mem::offset_of!(response_flow, next_seq) - 20usize];
+    [
+        "Offset of field: response_flow::data_ack",
+    ][::core::mem::offset_of!(response_flow, data_ack) - 24usize];
+    [
+        "Offset of field: response_flow::pure_age",
+    ][::core::mem::offset_of!(response_flow, pure_age) - 28usize];
+    [
+        "Offset of field: response_flow::pure_ack",
+    ][::core::mem::offset_of!(response_flow, pure_ack) - 32usize];
+    [
+        "Offset of field: response_flow::handshake",
+    ][::core::mem::offset_of!(response_flow, handshake) - 34usize];
+    [
+        "Offset of field: response_flow::causal",
+    ][::core::mem::offset_of!(response_flow, causal) - 36usize];
+    [
+        "Offset of field: response_flow::early",
+    ][::core::mem::offset_of!(response_flow, early) - 38usize];
+    [
+        "Offset of field: response_flow::flight",
+    ][::core::mem::offset_of!(response_flow, flight) - 40usize];
+    [
+        "Offset of field: response_flow::flight_packets",
+    ][::core::mem::offset_of!(response_flow, flight_packets) - 42usize];
+    [
+        "Offset of field: response_flow::repeated",
+    ][::core::mem::offset_of!(response_flow, repeated) - 43usize];
+    [
+        "Offset of field: response_flow::timeouts",
+    ][::core::mem::offset_of!(response_flow, timeouts) - 44usize];
+    [
+        "Offset of field: response_flow::idle",
+    ][::core::mem::offset_of!(response_flow, idle) - 45usize];
+    [
+        "Offset of field: response_flow::flags",
+    ][::core::mem::offset_of!(response_flow, flags) - 46usize];
+    [
+        "Offset of field: response_flow::padding",
+    ][::core::mem::offset_of!(response_flow, padding) - 47usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_bins {
+    pub counts: [__u16; 24usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_bins"][::core::mem::size_of::<response_bins>() - 48usize];
+    ["Alignment of response_bins"][::core::mem::align_of::<response_bins>() - 2usize];
+    [
+        "Offset of field: response_bins::counts",
+    ][::core::mem::offset_of!(response_bins, counts) - 0usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_mode {
+    pub minimum: __u32,
+    pub maximum: __u32,
+    pub sum: __u32,
+    pub count: __u16,
+    pub candidates: __u16,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_mode"][::core::mem::size_of::<response_mode>() - 16usize];
+    ["Alignment of response_mode"][::core::mem::align_of::<response_mode>() - 4usize];
+    [
+        "Offset of field: response_mode::minimum",
+    ][::core::mem::offset_of!(response_mode, minimum) - 0usize];
+    [
+        "Offset of field: response_mode::maximum",
+    ][::core::mem::offset_of!(response_mode, maximum) - 4usize];
+    [
+        "Offset of field: response_mode::sum",
+    ][::core::mem::offset_of!(response_mode, sum) - 8usize];
+    [
+        "Offset of field: response_mode::count",
+    ][::core::mem::offset_of!(response_mode, count) - 12usize];
+    [
+        "Offset of field: response_mode::candidates",
+    ][::core::mem::offset_of!(response_mode, candidates) - 14usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_modes {
+    pub modes: [response_mode; 10usize],
+    pub discarded: __u32,
+    pub discarded_time: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_modes"][::core::mem::size_of::<response_modes>() - 168usize];
+    ["Alignment of response_modes"][::core::mem::align_of::<response_modes>() - 4usize];
+    [
+        "Offset of field: response_modes::modes",
+    ][::core::mem::offset_of!(response_modes, modes) - 0usize];
+    [
+        "Offset of field: response_modes::discarded",
+    ][::core::mem::offset_of!(response_modes, discarded) - 160usize];
+    [
+        "Offset of field: response_modes::discarded_time",
+    ][::core::mem::offset_of!(response_modes, discarded_time) - 164usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_batches {
+    pub age: __u32,
+    pub sum: __u32,
+    pub count: __u32,
+    pub has_batch: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_batches"][::core::mem::size_of::<response_batches>() - 16usize];
+    [
+        "Alignment of response_batches",
+    ][::core::mem::align_of::<response_batches>() - 4usize];
+    [
+        "Offset of field: response_batches::age",
+    ][::core::mem::offset_of!(response_batches, age) - 0usize];
+    [
+        "Offset of field: response_batches::sum",
+    ][::core::mem::offset_of!(response_batches, sum) - 4usize];
+    [
+        "Offset of field: response_batches::count",
+    ][::core::mem::offset_of!(response_batches, count) - 8usize];
+    [
+        "Offset of field: response_batches::has_batch",
+    ][::core::mem::offset_of!(response_batches, has_batch) - 12usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union response_gaps {
+    pub bins: response_bins,
+    pub modes: response_modes,
+    pub batches: response_batches,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_gaps"][::core::mem::size_of::<response_gaps>() - 168usize];
+    ["Alignment of response_gaps"][::core::mem::align_of::<response_gaps>() - 4usize];
+    [
+        "Offset of field: response_gaps::bins",
+    ][::core::mem::offset_of!(response_gaps, bins) - 0usize];
+    [
+        "Offset of field: response_gaps::modes",
+    ][::core::mem::offset_of!(response_gaps, modes) - 0usize];
+    [
+        "Offset of field: response_gaps::batches",
+    ][::core::mem::offset_of!(response_gaps, batches) - 0usize];
+};
+impl Default for response_gaps {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct response_epoch {
+    pub key: flow_key,
+    pub begin: __u64,
+    pub end: __u64,
+    pub flow: response_flow,
+    pub gaps: response_gaps,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_epoch"][::core::mem::size_of::<response_epoch>() - 280usize];
+    ["Alignment of response_epoch"][::core::mem::align_of::<response_epoch>() - 8usize];
+    [
+        "Offset of field: response_epoch::key",
+    ][::core::mem::offset_of!(response_epoch, key) - 0usize];
+    [
+        "Offset of field: response_epoch::begin",
+    ][::core::mem::offset_of!(response_epoch, begin) - 48usize];
+    [
+        "Offset of field: response_epoch::end",
+    ][::core::mem::offset_of!(response_epoch, end) - 56usize];
+    [
+        "Offset of field: response_epoch::flow",
+    ][::core::mem::offset_of!(response_epoch, flow) - 64usize];
+    [
+        "Offset of field: response_epoch::gaps",
+    ][::core::mem::offset_of!(response_epoch, gaps) - 112usize];
+};
+impl Default for response_epoch {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const RESPONSE_COUNT_EPOCHS: response_counter = 0;
+pub const RESPONSE_COUNT_FILTERED: response_counter = 1;
+pub const RESPONSE_COUNT_NOT_SAMPLED: response_counter = 2;
+pub const RESPONSE_COUNT_UNDIRECTED: response_counter = 3;
+pub const RESPONSE_COUNT_FLOWS_OPENED: response_counter = 4;
+pub const RESPONSE_COUNT_FLOWS_DELETED: response_counter = 5;
+pub const RESPONSE_COUNT_FLOWS_REFUSED: response_counter = 6;
+pub const RESPONSE_COUNT_EPOCHS_LOST: response_counter = 7;
+pub const RESPONSE_COUNTER_COUNT: response_counter = 8;
+pub type response_counter = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_handshake {
+    pub tag: __u32,
+    pub time: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of response_handshake",
+    ][::core::mem::size_of::<response_handshake>() - 8usize];
+    [
+        "Alignment of response_handshake",
+    ][::core::mem::align_of::<response_handshake>() - 4usize];
+    [
+        "Offset of field: response_handshake::tag",
+    ][::core::mem::offset_of!(response_handshake, tag) - 0usize];
+    [
+        "Offset of field: response_handshake::time",
+    ][::core::mem::offset_of!(response_handshake, time) - 4usize];
+};
 pub const RTT_TIMESTAMP: rtt_method = 0;
 pub const RTT_SEQUENCE: rtt_method = 1;
 pub const RTT_HANDSHAKE: rtt_method = 2;
@@ -1650,73 +2722,14 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct selection_network {
-    pub address: flow_address,
-    pub mask: flow_address,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of selection_network"][::core::mem::size_of::<selection_network>() - 32usize];
-    [
-        "Alignment of selection_network",
-    ][::core::mem::align_of::<selection_network>() - 8usize];
-    [
-        "Offset of field: selection_network::address",
-    ][::core::mem::offset_of!(selection_network, address) - 0usize];
-    [
-        "Offset of field: selection_network::mask",
-    ][::core::mem::offset_of!(selection_network, mask) - 16usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct selection {
-    pub networks: [selection_network; 16usize],
-    pub excluded: [selection_network; 16usize],
-    pub ports: [__u16; 16usize],
-    pub protocols: [__u8; 8usize],
-    pub network_count: __u32,
-    pub excluded_count: __u32,
-    pub port_count: __u32,
-    pub protocol_count: __u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of selection"][::core::mem::size_of::<selection>() - 1080usize];
-    ["Alignment of selection"][::core::mem::align_of::<selection>() - 8usize];
-    [
-        "Offset of field: selection::networks",
-    ][::core::mem::offset_of!(selection, networks) - 0usize];
-    [
-        "Offset of field: selection::excluded",
-    ][::core::mem::offset_of!(selection, excluded) - 512usize];
-    [
-        "Offset of field: selection::ports",
-    ][::core::mem::offset_of!(selection, ports) - 1024usize];
-    [
-        "Offset of field: selection::protocols",
-    ][::core::mem::offset_of!(selection, protocols) - 1056usize];
-    [
-        "Offset of field: selection::network_count",
-    ][::core::mem::offset_of!(selection, network_count) - 1064usize];
-    [
-        "Offset of field: selection::excluded_count",
-    ][::core::mem::offset_of!(selection, excluded_count) - 1068usize];
-    [
-        "Offset of field: selection::port_count",
-    ][::core::mem::offset_of!(selection, port_count) - 1072usize];
-    [
-        "Offset of field: selection::protocol_count",
-    ][::core::mem::offset_of!(selection, protocol_count) - 1076usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct fathom_reading {
     pub packet: packet,
     pub hash: __u64,
     pub verdict: __u32,
     pub is_selected: __u8,
     pub uses_flow: __u8,
-    pub padding: [__u8; 2usize],
+    pub direction: __u8,
+    pub padding: __u8,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1738,8 +2751,11 @@ const _: () = {
         "Offset of field: fathom_reading::uses_flow",
     ][::core::mem::offset_of!(fathom_reading, uses_flow) - 109usize];
     [
+        "Offset of field: fathom_reading::direction",
+    ][::core::mem::offset_of!(fathom_reading, direction) - 110usize];
+    [
         "Offset of field: fathom_reading::padding",
-    ][::core::mem::offset_of!(fathom_reading, padding) - 110usize];
+    ][::core::mem::offset_of!(fathom_reading, padding) - 111usize];
 };
 unsafe extern "C" {
     pub fn fathom_read(
@@ -1794,10 +2810,98 @@ unsafe extern "C" {
     );
 }
 unsafe extern "C" {
+    pub fn fathom_response_read(
+        data: *const __u8,
+        captured: __u32,
+        length: __u32,
+        link: __u32,
+        interface: __u32,
+        selection: *const selection,
+        config: *const response_config,
+        reading: *mut fathom_reading,
+    );
+}
+unsafe extern "C" {
+    pub fn fathom_response_on_packet(
+        flow: *mut response_flow,
+        gaps: *mut response_gaps,
+        places: *mut response_handshake,
+        reading: *const fathom_reading,
+        now: __u64,
+        config: *const response_config,
+        ended: *mut response_epoch,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn fathom_response_without_flow(
+        flow: *mut response_flow,
+        places: *mut response_handshake,
+        reading: *const fathom_reading,
+        now: __u64,
+        config: *const response_config,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn fathom_response_is_over(
+        flow: *const response_flow,
+        now: __u64,
+        config: *const response_config,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn fathom_response_end_epoch(
+        flow: *mut response_flow,
+        gaps: *mut response_gaps,
+        key: *const flow_key,
+        now: __u64,
+        config: *const response_config,
+        ended: *mut response_epoch,
+    );
+}
+unsafe extern "C" {
     pub fn fathom_dns_read(
         bytes: *const __u8,
         length: __u32,
         message: *mut dns_message,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn fathom_hops_read(
+        data: *const __u8,
+        length: __u32,
+        ether_type: __u16,
+        header: *mut hops_header,
+    ) -> __u32;
+}
+unsafe extern "C" {
+    pub fn fathom_hops_build(
+        header: *const hops_header,
+        ttl: __u8,
+        number: __u16,
+        bytes: *mut __u8,
+    ) -> __u32;
+}
+unsafe extern "C" {
+    pub fn fathom_hops_is_answer(
+        message: *const __u8,
+        length: __u32,
+        is_ipv6: ::core::ffi::c_int,
+        probe: *const hops_probe,
+        flow: *const hops_flow,
+        now: __u64,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn fathom_hops_on_packet(
+        flow: *mut hops_flow,
+        header: *const hops_header,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn fathom_hops_spend(
+        budget: *mut hops_budget,
+        now: __u64,
+        per_second: __u32,
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
@@ -1814,6 +2918,15 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub static fathom_rtt_hook_names: [*const ::core::ffi::c_char; 4usize];
+}
+unsafe extern "C" {
+    pub static fathom_response_estimator_names: [*const ::core::ffi::c_char; 4usize];
+}
+unsafe extern "C" {
+    pub static fathom_response_counter_names: [*const ::core::ffi::c_char; 8usize];
+}
+unsafe extern "C" {
+    pub static fathom_hops_counter_names: [*const ::core::ffi::c_char; 15usize];
 }
 unsafe extern "C" {
     pub static fathom_profile_counter_names: [*const ::core::ffi::c_char; 3usize];

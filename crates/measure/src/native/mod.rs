@@ -15,27 +15,43 @@ mod bindings;
 pub(crate) use bindings::{
     PACKET_LINK_COOKED, PACKET_LINK_COOKED_V2, PACKET_LINK_ETHERNET, PACKET_LINK_IP,
     PACKET_LINK_NULL, PACKET_LINK_PPP, PACKET_LINK_UNKNOWN, PACKET_MEASURABLE,
-    PACKET_VERDICT_COUNT, RTT_ACTION_CLOSED, RTT_ACTION_FORGET, RTT_ACTION_OPEN,
-    RTT_COUNT_FILTERED, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED,
+    PACKET_VERDICT_COUNT, RESPONSE_BINS, RESPONSE_COUNT_EPOCHS, RESPONSE_COUNT_FILTERED,
+    RESPONSE_COUNT_FLOWS_DELETED, RESPONSE_COUNT_FLOWS_OPENED, RESPONSE_COUNT_NOT_SAMPLED,
+    RESPONSE_COUNT_UNDIRECTED, RESPONSE_COUNTER_COUNT, RESPONSE_DIRECTION_NONE,
+    RESPONSE_ESTIMATOR_COUNT, RESPONSE_IS_USED, RESPONSE_TICK_SHIFT, RESPONSE_TO_LOW,
+    RTT_ACTION_CLOSED, RTT_ACTION_FORGET, RTT_ACTION_OPEN, RTT_COUNT_FILTERED,
+    RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED,
     RTT_COUNT_REQUESTS_DISPLACED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE,
     RTT_EVENT_OPEN, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT,
     RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
     RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet,
-    rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_half, rtt_output, rtt_pending, rtt_traffic,
-    selection, selection_network,
+    response_batches, response_bins, response_config, response_epoch, response_flow, response_gaps,
+    response_handshake, response_mode, response_modes, rtt_bucket, rtt_config, rtt_event, rtt_flow,
+    rtt_half, rtt_output, rtt_pending, rtt_traffic, selection, selection_network,
 };
 
 #[cfg(feature = "live")]
 pub(crate) use bindings::{
     DNS_ANSWER, DNS_COUNT_EVENTS_LOST, DNS_COUNTER_COUNT, DNS_QUERY, LOOKUP_COUNTER_COUNT,
     PROFILE_ACCEPTED, PROFILE_ATTEMPT, PROFILE_CLOSED, PROFILE_CONNECT, PROFILE_COUNTER_COUNT,
-    PROFILE_ESTABLISHED, PROFILE_FAILED, PROFILE_LOSSY, PROFILE_META_CLOSED, PROFILE_META_CONNECT,
-    PROFILE_META_ESTABLISHED, PROFILE_RECOVERED, PROFILE_SEEN, RTT_EVENT_SAMPLE, dns_config,
-    dns_event, lookup_config, lookup_event, profile_config, profile_disorder, profile_meta,
-    profile_moment_of, profile_round_trips, profile_snapshot, rtt_flow_event,
+    PROFILE_ESTABLISHED, PROFILE_FAILED, PROFILE_LOSSY, PROFILE_META_ADDED, PROFILE_META_CLOSED,
+    PROFILE_META_CONNECT, PROFILE_META_ESTABLISHED, PROFILE_META_LOSSY, PROFILE_META_RECOVERED,
+    PROFILE_META_REMOVED, PROFILE_META_SEEN, PROFILE_RECOVERED, PROFILE_SEEN, PROFILE_SLOTS,
+    RTT_EVENT_SAMPLE, dns_config, dns_event, lookup_config, lookup_event, profile_attempt,
+    profile_config, profile_disorder, profile_meta, profile_moment_of, profile_round_trips,
+    profile_slot, profile_snapshot, rtt_flow_event,
 };
 #[cfg(all(test, feature = "live"))]
-pub(crate) use bindings::{DNS_BYTES_MAX, DNS_ERROR, dns_message};
+pub(crate) use bindings::{
+    DNS_BYTES_MAX, DNS_ERROR, HOPS_BYTES_MAX, HOPS_READ, dns_message, fathom_hops_build,
+    fathom_hops_read,
+};
+#[cfg(feature = "live")]
+pub(crate) use bindings::{
+    HOPS_COUNTER_COUNT, HOPS_EVENT_ANSWER, HOPS_EVENT_CLOSED, HOPS_EVENT_CLUE, HOPS_EVENT_FLOW,
+    HOPS_EVENT_SENT, HOPS_FLOWS, HOPS_TTL_MAX, hops_answer, hops_budget, hops_clue, hops_config,
+    hops_event, hops_flow, hops_header, hops_opening,
+};
 
 use std::ffi::{CStr, c_char};
 use std::net::{IpAddr, Ipv6Addr};
@@ -73,6 +89,160 @@ pub(crate) fn read(
         );
     }
     reading
+}
+
+/// Reads a frame for the measurement of responses.
+#[expect(unsafe_code, reason = "calls the shared C parser")]
+pub(crate) fn read_request(
+    frame: &Frame<'_>,
+    selection: Option<&selection>,
+    config: &response_config,
+) -> fathom_reading {
+    let mut reading = fathom_reading::default();
+    // SAFETY: as in `read`.
+    unsafe {
+        bindings::fathom_response_read(
+            frame.data.as_ptr(),
+            frame.data.len() as u32,
+            frame.length,
+            frame.link,
+            frame.interface,
+            selection.map_or(std::ptr::null(), std::ptr::from_ref),
+            config,
+            &raw mut reading,
+        );
+    }
+    reading
+}
+
+/// A flow of requests with what the estimator keeps of it.
+#[derive(Clone, Default)]
+pub(crate) struct Requests {
+    pub(crate) flow: response_flow,
+    pub(crate) gaps: response_gaps,
+}
+
+/// Requests as the C side works on them: with their handshakes, and the configuration of all.
+#[expect(unsafe_code, reason = "calls the shared C algorithm")]
+impl Requests {
+    /// As they lie in a table of the kernel's: the flow, and behind it what the estimator keeps. `None` where that is too long.
+    #[cfg(feature = "live")]
+    pub(crate) fn of_bytes(flow: response_flow, gaps: &[u8]) -> Option<Self> {
+        let mut requests = Self {
+            flow,
+            gaps: response_gaps::default(),
+        };
+        if gaps.len() > size_of::<response_gaps>() {
+            return None;
+        }
+        // SAFETY: both are valid for so many bytes, and any bytes are valid numbers.
+        unsafe {
+            std::ptr::from_mut(&mut requests.gaps)
+                .cast::<u8>()
+                .copy_from_nonoverlapping(gaps.as_ptr(), gaps.len());
+        }
+        Some(requests)
+    }
+
+    /// Takes a packet in. Returns the epoch that ended before it, if one did. There are as many places as `config` says.
+    pub(crate) fn on_packet(
+        &mut self,
+        places: &mut [response_handshake],
+        reading: &fathom_reading,
+        now: u64,
+        config: &response_config,
+    ) -> Option<response_epoch> {
+        assert!(places.len() > config.handshake_mask as usize);
+        let mut ended = response_epoch::default();
+        // SAFETY: all pointers are valid and distinct, the index of a place is at most the mask, and nothing is kept.
+        let has_ended = unsafe {
+            bindings::fathom_response_on_packet(
+                &raw mut self.flow,
+                &raw mut self.gaps,
+                places.as_mut_ptr(),
+                reading,
+                now,
+                config,
+                &raw mut ended,
+            )
+        };
+        (has_ended != 0).then_some(ended)
+    }
+
+    /// Takes a packet in that has no flow. Returns the flow if it begins one.
+    pub(crate) fn begin(
+        places: &mut [response_handshake],
+        reading: &fathom_reading,
+        now: u64,
+        config: &response_config,
+    ) -> Option<Self> {
+        assert!(places.len() > config.handshake_mask as usize);
+        let mut begun = Self::default();
+        let places = places.as_mut_ptr();
+        // SAFETY: as above.
+        let has_begun = unsafe {
+            bindings::fathom_response_without_flow(
+                &raw mut begun.flow,
+                places,
+                reading,
+                now,
+                config,
+            )
+        };
+        (has_begun != 0).then_some(begun)
+    }
+
+    /// Ends the epoch if it is over at `now`, or `at_once`, and it had a packet.
+    pub(crate) fn end_epoch(
+        &mut self,
+        key: &flow_key,
+        now: u64,
+        at_once: bool,
+        config: &response_config,
+    ) -> Option<response_epoch> {
+        let is_used = u32::from(self.flow.flags) & RESPONSE_IS_USED != 0;
+        let mut ended = response_epoch::default();
+        // SAFETY: all pointers are valid and distinct, and nothing is kept.
+        unsafe {
+            if !is_used
+                || !(at_once
+                    || bindings::fathom_response_is_over(&raw const self.flow, now, config) != 0)
+            {
+                return None;
+            }
+            bindings::fathom_response_end_epoch(
+                &raw mut self.flow,
+                &raw mut self.gaps,
+                key,
+                now,
+                config,
+                &raw mut ended,
+            );
+        }
+        Some(ended)
+    }
+}
+
+/// All members of the union are plain numbers, and any bytes are valid ones.
+#[expect(unsafe_code, reason = "reads a union of plain numbers")]
+impl response_gaps {
+    /// What `acknowledged` and `split` keep.
+    pub(crate) fn bins(&self) -> response_bins {
+        // SAFETY: see above.
+        unsafe { self.bins }
+    }
+
+    /// What `modes` keeps.
+    pub(crate) fn modes(&self) -> response_modes {
+        // SAFETY: see above.
+        unsafe { self.modes }
+    }
+
+    /// What `fixed` keeps.
+    pub(crate) fn batches(&self) -> response_batches {
+        // SAFETY: see above.
+        unsafe { self.batches }
+    }
 }
 
 /// Is this flow selected?
@@ -230,10 +400,16 @@ names! {
     counter_names: fathom_rtt_counter_names[RTT_COUNTER_COUNT];
     /// Where packets are seen.
     hook_names: fathom_rtt_hook_names[RTT_HOOK_COUNT];
+    /// Estimators of `response`.
+    estimator_names: fathom_response_estimator_names[RESPONSE_ESTIMATOR_COUNT];
+    /// What is counted when responses are measured.
+    response_counter_names: fathom_response_counter_names[RESPONSE_COUNTER_COUNT];
 }
 
 #[cfg(feature = "live")]
 names! {
+    /// What is counted when hops are measured.
+    hops_counter_names: fathom_hops_counter_names[HOPS_COUNTER_COUNT];
     /// What is counted when profiles are taken.
     profile_counter_names: fathom_profile_counter_names[PROFILE_COUNTER_COUNT];
     /// What is counted of DNS messages.

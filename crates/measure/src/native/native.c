@@ -6,9 +6,10 @@ void fathom_read(const __u8 *data, __u32 captured, __u32 length, __u32 link, __u
 {
 	struct packet_bytes bytes = { .data = data, .end = data + captured, .length = length };
 	struct packet *packet = &reading->packet;
+	struct packet_cursor at = {};
 
 	*packet = (struct packet){ .segments = 1, .key.interface = interface };
-	reading->verdict = packet_parse(&bytes, link, config->has_tunnels, packet);
+	reading->verdict = packet_parse(&bytes, link, config->has_tunnels, packet, &at);
 	if (reading->verdict != PACKET_MEASURABLE)
 		return;
 	reading->is_selected = !selection || selection_admits(selection, &packet->key);
@@ -69,9 +70,100 @@ void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slot
 	}
 }
 
+void fathom_response_read(const __u8 *data, __u32 captured, __u32 length, __u32 link, __u32 interface,
+			  const struct selection *selection, const struct response_config *config,
+			  struct fathom_reading *reading)
+{
+	struct packet_bytes bytes = { .data = data, .end = data + captured, .length = length };
+	struct packet *packet = &reading->packet;
+	struct packet_cursor at = {};
+
+	*packet = (struct packet){ .segments = 1, .key.interface = interface };
+	reading->verdict = packet_parse(&bytes, link, config->has_tunnels, packet, &at);
+	reading->verdict = response_claim(&bytes, &at, reading->verdict, packet);
+	if (reading->verdict != PACKET_MEASURABLE)
+		return;
+	reading->is_selected = !selection || selection_admits(selection, &packet->key);
+	reading->direction = response_find_direction(packet, &config->servers);
+	reading->hash = flow_hash(&packet->key, config->seed);
+}
+
+int fathom_response_on_packet(struct response_flow *flow, union response_gaps *gaps, struct response_handshake *places,
+			      const struct fathom_reading *reading, __u64 now, const struct response_config *config,
+			      struct response_epoch *ended)
+{
+	const struct packet *packet = &reading->packet;
+	int has_ended = 0;
+
+	if (!response_is_request(flow, packet))
+		return 0;
+	if (response_is_over(flow, now, config)) {
+		has_ended = flow->flags & RESPONSE_IS_USED;
+		response_end_epoch(flow, gaps, &packet->key, now, config, ended);
+	}
+	if (response_uses_handshake(flow, packet))
+		response_on_connection(flow, &places[reading->hash & config->handshake_mask], reading->hash, packet,
+				       now);
+	else
+		response_on_known(flow, gaps, packet, now, config);
+	return has_ended;
+}
+
+int fathom_response_without_flow(struct response_flow *flow, struct response_handshake *places,
+				 const struct fathom_reading *reading, __u64 now, const struct response_config *config)
+{
+	struct response_handshake *place = 0;
+
+	if (response_uses_handshake(0, &reading->packet))
+		place = &places[reading->hash & config->handshake_mask];
+	return response_without_flow(flow, place, reading->hash, reading->direction, &reading->packet, now);
+}
+
+int fathom_response_is_over(const struct response_flow *flow, __u64 now, const struct response_config *config)
+{
+	return response_is_over(flow, now, config);
+}
+
+void fathom_response_end_epoch(struct response_flow *flow, union response_gaps *gaps, const struct flow_key *key,
+			       __u64 now, const struct response_config *config, struct response_epoch *ended)
+{
+	response_end_epoch(flow, gaps, key, now, config, ended);
+}
+
 int fathom_dns_read(const __u8 *bytes, __u32 length, struct dns_message *message)
 {
 	return dns_read(bytes, length, message);
+}
+
+__u32 fathom_hops_read(const __u8 *data, __u32 length, __u16 ether_type, struct hops_header *header)
+{
+	*header = (struct hops_header){};
+	return hops_read(data, data + length, length, ether_type, header);
+}
+
+__u32 fathom_hops_build(const struct hops_header *header, __u8 ttl, __u16 number, __u8 *bytes)
+{
+	return hops_build(header, ttl, number, bytes);
+}
+
+int fathom_hops_is_answer(const __u8 *message, __u32 length, int is_ipv6, const struct hops_probe *probe,
+			  const struct hops_flow *flow, __u64 now)
+{
+	struct hops_quote quote = {};
+
+	return length > ICMP_HEADER_BYTES && hops_is_error(message[0], is_ipv6) &&
+	       hops_read_quote(message + ICMP_HEADER_BYTES, length - ICMP_HEADER_BYTES, is_ipv6, &quote) &&
+	       hops_is_quoted(&quote, probe, flow, now);
+}
+
+int fathom_hops_on_packet(struct hops_flow *flow, const struct hops_header *header)
+{
+	return hops_on_packet(flow, header);
+}
+
+int fathom_hops_spend(struct hops_budget *budget, __u64 now, __u32 per_second)
+{
+	return hops_spend(budget, now, per_second);
 }
 
 #define X(name, text) text,
@@ -80,6 +172,9 @@ const char *const fathom_rtt_method_names[RTT_METHOD_COUNT] = { RTT_METHODS(X) }
 const char *const fathom_rtt_reason_names[RTT_REASON_COUNT] = { RTT_REASONS(X) };
 const char *const fathom_rtt_counter_names[RTT_COUNTER_COUNT] = { RTT_COUNTERS(X) };
 const char *const fathom_rtt_hook_names[RTT_HOOK_COUNT] = { RTT_HOOKS(X) };
+const char *const fathom_response_estimator_names[RESPONSE_ESTIMATOR_COUNT] = { RESPONSE_ESTIMATORS(X) };
+const char *const fathom_response_counter_names[RESPONSE_COUNTER_COUNT] = { RESPONSE_COUNTERS(X) };
+const char *const fathom_hops_counter_names[HOPS_COUNTER_COUNT] = { HOPS_COUNTERS(X) };
 const char *const fathom_profile_counter_names[PROFILE_COUNTER_COUNT] = { PROFILE_COUNTERS(X) };
 const char *const fathom_dns_counter_names[DNS_COUNTER_COUNT] = { DNS_COUNTERS(X) };
 const char *const fathom_lookup_counter_names[LOOKUP_COUNTER_COUNT] = { LOOKUP_COUNTERS(X) };

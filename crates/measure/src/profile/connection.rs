@@ -1,5 +1,6 @@
 //! One connection, and the making of its profiles.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use fathom_record::{FlowKey, Nanoseconds, Time};
@@ -9,7 +10,7 @@ use super::increase::{acknowledged, increase, received, stalled_ns};
 use super::names::Names;
 use super::statistics::{Spread, spread};
 use super::{Indicator, State, TcpProfile};
-use crate::native::{self, flow_address, profile_moment_of, profile_snapshot};
+use crate::native::{self, flow_address, profile_moment_of, profile_slot, profile_snapshot};
 
 /// What is known of a connection between two profiles.
 #[derive(Debug)]
@@ -58,13 +59,13 @@ impl Connection {
     }
 
     /// The peer has opened it. What the handshake took is the first round trip, unless the SYN-ACK was sent again.
-    pub(super) fn arrived(snapshot: Box<profile_snapshot>) -> Self {
+    pub(super) fn arrived(snapshot: &profile_snapshot) -> Self {
         let of = snapshot.of;
         let handshake_ns = u64::from(snapshot.round_trip) * 1_000;
         Self {
             role: Some("server"),
             start_ns: of.time.saturating_sub(handshake_ns),
-            unaccepted: Some(snapshot),
+            unaccepted: Some(Box::new(*snapshot)),
             ..Self::new(&of, State::New)
         }
     }
@@ -86,11 +87,6 @@ impl Connection {
         }
     }
 
-    /// When it was established, if the application has not accepted it yet.
-    pub(super) fn is_waiting_since(&self) -> Option<u64> {
-        self.unaccepted.as_ref().map(|snapshot| snapshot.of.time)
-    }
-
     pub(super) fn accept(&mut self, of: &profile_moment_of, maker: &mut Maker, report: Report<'_>) {
         if let Some(snapshot) = &self.unaccepted {
             self.accept_queue_ns = Some(of.time.saturating_sub(snapshot.of.time));
@@ -99,10 +95,25 @@ impl Connection {
         }
     }
 
+    /// The first profile of a server's connection, if it is still to be told, with what the kernel's slot says of who accepted it.
+    pub(super) fn stop_waiting(
+        &mut self,
+        slot: Option<&profile_slot>,
+        maker: &mut Maker,
+        report: Report<'_>,
+    ) {
+        if let Some(slot) = slot.filter(|slot| slot.holds(native::PROFILE_ACCEPTED)) {
+            self.accept(&slot.told(), maker, report);
+        }
+        self.tell_establishment(maker, report);
+    }
+
     /// The first profile of a server's connection, if it is still to be told.
     pub(super) fn tell_establishment(&mut self, maker: &mut Maker, report: Report<'_>) {
         if let Some(snapshot) = self.unaccepted.take() {
-            self.tell(&snapshot, State::Established, "established", maker, report);
+            let (state, reason) = (State::Established, "established");
+            self.tell_until(&snapshot, state, reason, maker, report);
+            self.last = Some(snapshot);
         }
     }
 
@@ -115,28 +126,51 @@ impl Connection {
         maker: &mut Maker,
         report: Report<'_>,
     ) {
-        self.tell_establishment(maker, report);
-        if self.flow.source_port == 0 {
-            // A connection that is about to be opened has no port yet.
-            self.flow = snapshot.of.flow();
-        }
-        let profile = maker.profile(self, snapshot, end_state, reason);
-        report(&profile);
-        self.start_time = Some(profile.time);
-        self.state = end_state;
-        self.start_ns = snapshot.of.time;
-        self.accept_queue_ns = None;
+        self.tell_end(snapshot, end_state, reason, maker, report);
         match &mut self.last {
             Some(last) => **last = *snapshot,
             none => *none = Some(Box::new(*snapshot)),
         }
     }
 
+    /// A profile up to now, the last.
+    pub(super) fn tell_end(
+        &mut self,
+        snapshot: &profile_snapshot,
+        end_state: State,
+        reason: &'static str,
+        maker: &mut Maker,
+        report: Report<'_>,
+    ) {
+        self.tell_establishment(maker, report);
+        if self.flow.source_port == 0 {
+            // A connection that is about to be opened has no port yet.
+            self.flow = snapshot.of.flow();
+        }
+        self.tell_until(snapshot, end_state, reason, maker, report);
+    }
+
+    fn tell_until(
+        &mut self,
+        snapshot: &profile_snapshot,
+        end_state: State,
+        reason: &'static str,
+        maker: &mut Maker,
+        report: Report<'_>,
+    ) {
+        let profile = maker.profile(self, snapshot, end_state, reason);
+        report(&profile);
+        self.start_time = Some(profile.time);
+        self.state = end_state;
+        self.start_ns = snapshot.of.time;
+        self.accept_queue_ns = None;
+    }
+
     /// A last profile of a connection that is followed no longer.
     pub(super) fn tell_desync(&mut self, maker: &mut Maker, report: Report<'_>) {
         self.tell_establishment(maker, report);
         if let Some(last) = self.seen.take().or_else(|| self.last.take()) {
-            self.tell(&last, State::Desync, "too many connections", maker, report);
+            self.tell_end(&last, State::Desync, "too many connections", maker, report);
         }
     }
 }
@@ -164,6 +198,11 @@ impl Maker {
         Some((of.process_id, name))
     }
 
+    /// Whether profiles have this.
+    pub(super) fn can(&self, indicator: Indicator) -> bool {
+        self.abilities.can(indicator)
+    }
+
     pub(super) fn group(&mut self, id: u64) -> Option<Arc<str>> {
         self.names.group(id)
     }
@@ -181,7 +220,7 @@ impl Maker {
         reason: &'static str,
     ) -> TcpProfile {
         let last = connection.last.as_deref();
-        let found = increase(last, now);
+        let found = &last.map_or(Cow::Borrowed(now), |last| Cow::Owned(increase(last, now)));
         let disorder = &found.disorder;
         let is_client = connection.role == Some("client");
         let is_establishment = connection.state == State::New && end_state == State::Established;
@@ -193,7 +232,7 @@ impl Maker {
             0
         };
         let duration = Nanoseconds(now.of.time.saturating_sub(connection.start_ns));
-        let trips = self.round_trips(&found, is_establishment);
+        let trips = self.round_trips(found, is_establishment);
         let distances = spread(
             disorder.distance_count,
             disorder.distance_sum,

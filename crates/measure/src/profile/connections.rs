@@ -1,22 +1,22 @@
 //! From moments to profiles: what is known of each connection, and what comes next for it.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fathom_record::Record;
+use fathom_record::{Nanoseconds, Record};
+use rustc_hash::FxHashMap;
 
 use super::connection::{Connection, Maker};
 use super::ending::{connect_error, ending};
-use super::meta::Meta;
+use super::metas::Metas;
 use super::moment::Moment;
 use super::{Indicator, State};
-use crate::native::{self, profile_meta, profile_moment_of, profile_snapshot};
+use crate::native::{self, profile_attempt, profile_moment_of, profile_slot, profile_snapshot};
 
-/// A `connect()` behind which no SYN came after so long has found no route.
-const ATTEMPT: Duration = Duration::from_secs(1);
-/// An established connection that nobody accepted for so long is told of all the same.
-const ACCEPTANCE: Duration = Duration::from_secs(1);
+/// A `connect()` behind which no SYN came after so long has found no route; an established connection that nobody accepted for so long is told of
+/// all the same.
+const PATIENCE_NS: u64 = 1_000_000_000;
 /// Connections that are followed at a time.
 const CONNECTIONS_MAX: usize = 65_536;
 
@@ -44,13 +44,25 @@ pub(crate) struct Connections {
     maker: Maker,
     /// How long a profile may become before the connection is told of; zero: as long as it likes.
     active_timeout_ns: u64,
-    known: HashMap<u64, Connection>,
-    metas: HashMap<u64, Meta>,
-    attempts: HashMap<u64, profile_moment_of>,
+    known: FxHashMap<u64, Connection>,
+    metas: Metas,
+    /// Those that have no slot in the kernel.
+    attempts: FxHashMap<u64, profile_attempt>,
+    /// Attempts in slots are told of up to this time.
+    attempts_told_ns: u64,
+    /// Attempts, and established connections that wait for their application, in the order that they came.
+    waiting: VecDeque<Waiting>,
     /// The connection that closed last: what its `connect()` returned needs no profile of its own.
     last_closed: u64,
     /// Connections that were dropped to make room.
-    pub(crate) forgotten: u64,
+    forgotten: u64,
+}
+
+/// Whom to look at again when some time has passed.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    since_ns: u64,
+    connection: u64,
 }
 
 /// Where profiles go.
@@ -60,10 +72,12 @@ impl Connections {
     pub(crate) fn new(abilities: Abilities, active_timeout: Duration) -> Self {
         Self {
             maker: Maker::new(abilities),
-            active_timeout_ns: nanoseconds(active_timeout),
-            known: HashMap::new(),
-            metas: HashMap::new(),
-            attempts: HashMap::new(),
+            active_timeout_ns: Nanoseconds::from(active_timeout).0,
+            known: FxHashMap::default(),
+            metas: Metas::new(Nanoseconds::from(active_timeout).0),
+            attempts: FxHashMap::default(),
+            attempts_told_ns: 0,
+            waiting: VecDeque::new(),
             last_closed: 0,
             forgotten: 0,
         }
@@ -74,40 +88,59 @@ impl Connections {
         self.known.len() + self.metas.len()
     }
 
+    /// Connections that were dropped to make room.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten + self.metas.forgotten
+    }
+
     /// Takes what the ring held. `offset_ns` makes the kernel's time that of the wall clock.
     pub(crate) fn read(&mut self, mut bytes: &[u8], offset_ns: u64, report: Report<'_>) {
         self.maker.offset_ns = offset_ns;
         while let Some((moment, behind)) = Moment::read(bytes) {
-            self.take(moment, report);
+            self.take(&moment, report);
             bytes = behind;
         }
     }
 
-    /// Tells of what nothing more will come for: attempts without a SYN, and connections that wait for their application.
-    pub(crate) fn look_back(&mut self, now_ns: u64, report: Report<'_>) {
-        let is_over = |since_ns: u64, limit| now_ns.saturating_sub(since_ns) > nanoseconds(limit);
-        let mut failed: Vec<profile_moment_of> = self.attempts.values().copied().collect();
-        failed.retain(|of| is_over(of.time, ATTEMPT));
-        for of in failed {
-            self.attempts.remove(&of.connection);
-            self.fail(&of, "no route, or no free port", report);
+    /// Tells of what nothing more will come for: attempts without a SYN, and connections that wait for their application. `slots` is what the
+    /// kernel keeps.
+    pub(crate) fn look_back(&mut self, now_ns: u64, slots: &[profile_slot], report: Report<'_>) {
+        let limit_ns = now_ns.saturating_sub(PATIENCE_NS);
+        let told_ns = std::mem::replace(&mut self.attempts_told_ns, limit_ns);
+        for slot in slots
+            .iter()
+            .filter(|slot| slot.holds(native::PROFILE_ATTEMPT))
+            .filter(|slot| (told_ns + 1..=limit_ns).contains(&slot.since))
+        {
+            self.fail(&slot.attempt(), connect_error(0), report);
         }
-        for connection in self.known.values_mut() {
-            if connection
-                .is_waiting_since()
-                .is_some_and(|since_ns| is_over(since_ns, ACCEPTANCE))
+        self.metas.look_back(limit_ns, &mut self.maker, report);
+        while let Some(waiting) = self.waiting.front()
+            && waiting.since_ns <= limit_ns
+        {
+            let id = waiting.connection;
+            self.waiting.pop_front();
+            let slot = profile_slot::find(slots, id);
+            let has_sent = slot.is_some_and(|slot| slot.holds(native::PROFILE_CONNECT));
+            if let Some(attempt) = self.attempts.remove(&id)
+                && !has_sent
             {
-                connection.tell_establishment(&mut self.maker, report);
+                self.fail(&attempt, connect_error(0), report);
+            }
+            if let Some(connection) = self.known.get_mut(&id) {
+                connection.stop_waiting(slot, &mut self.maker, report);
             }
         }
     }
 
     /// The end of the measurement, after a last look through all sockets: what is known of each connection.
-    pub(crate) fn finish(&mut self, report: Report<'_>) {
-        for (_, mut connection) in self.known.drain() {
-            connection.tell_establishment(&mut self.maker, report);
+    pub(crate) fn finish(&mut self, slots: &[profile_slot], report: Report<'_>) {
+        self.metas.finish(&mut self.maker, report);
+        for (id, mut connection) in self.known.drain() {
+            let slot = profile_slot::find(slots, id);
+            connection.stop_waiting(slot, &mut self.maker, report);
             if let Some(seen) = connection.seen.take() {
-                connection.tell(
+                connection.tell_end(
                     &seen,
                     State::Update,
                     "end of measurement",
@@ -118,33 +151,39 @@ impl Connections {
         }
     }
 
-    fn take(&mut self, moment: Moment, report: Report<'_>) {
+    fn take(&mut self, moment: &Moment, report: Report<'_>) {
         match moment {
-            Moment::Note(of) => self.note(&of, report),
-            Moment::Meta(meta) => self.meta(&meta, report),
-            Moment::Snapshot(snapshot) => match u32::from(snapshot.of.moment) {
-                native::PROFILE_ESTABLISHED => self.establish(snapshot, report),
-                native::PROFILE_LOSSY => self.update(&snapshot, "lossy", report),
-                native::PROFILE_RECOVERED => self.update(&snapshot, "recovered", report),
-                native::PROFILE_CLOSED => self.close(&snapshot, report),
-                _ => self.see(snapshot, report),
-            },
+            Moment::Note(of) => self.note(of, report),
+            Moment::Attempt(attempt) => self.attempt(attempt, report),
+            Moment::Meta(meta) => self.metas.take(meta, &mut self.maker, report),
+            Moment::Snapshot(snapshot) => self.snapshot(snapshot, report),
+        }
+    }
+
+    fn snapshot(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
+        if let Some(kept) = snapshot.kept() {
+            self.note(&kept, report);
+        }
+        match u32::from(snapshot.of.moment) {
+            native::PROFILE_ESTABLISHED => self.establish(snapshot, report),
+            native::PROFILE_LOSSY => self.update(snapshot, "lossy", report),
+            native::PROFILE_RECOVERED => self.update(snapshot, "recovered", report),
+            native::PROFILE_CLOSED => self.close(snapshot, report),
+            _ => self.see(snapshot, report),
         }
     }
 
     fn note(&mut self, of: &profile_moment_of, report: Report<'_>) {
         match u32::from(of.moment) {
-            native::PROFILE_ATTEMPT => drop(self.attempts.insert(of.connection, *of)),
-            native::PROFILE_FAILED if of.connection != self.last_closed => {
-                self.fail(of, connect_error(of.error), report);
-            }
             native::PROFILE_CONNECT => {
                 self.attempts.remove(&of.connection);
                 let connection = Connection::opened(of, &mut self.maker);
                 self.insert(of.connection, connection, report);
             }
             native::PROFILE_ACCEPTED => {
-                if let Some(connection) = self.known.get_mut(&of.connection) {
+                let subflow = self.metas.accept(of, &mut self.maker, report);
+                let id = subflow.unwrap_or(of.connection);
+                if let Some(connection) = self.known.get_mut(&id) {
                     connection.accept(of, &mut self.maker, report);
                 }
             }
@@ -152,11 +191,34 @@ impl Connections {
         }
     }
 
-    fn fail(&mut self, of: &profile_moment_of, reason: &'static str, report: Report<'_>) {
-        self.known.remove(&of.connection);
-        let connection = Connection::opened(of, &mut self.maker);
+    fn wait(&mut self, of: &profile_moment_of) {
+        self.waiting.push_back(Waiting {
+            since_ns: of.time,
+            connection: of.connection,
+        });
+    }
+
+    /// That `connect()` was called, or failed, unless its connection has had a profile for that.
+    fn attempt(&mut self, attempt: &profile_attempt, report: Report<'_>) {
+        let of = &attempt.of;
+        if u32::from(of.moment) == native::PROFILE_ATTEMPT {
+            self.attempts.insert(of.connection, *attempt);
+            self.wait(of);
+            return;
+        }
+        let was_found = of.error == 0 && of.time <= self.attempts_told_ns;
+        if of.connection != self.last_closed && !was_found {
+            self.fail(attempt, connect_error(of.error), report);
+        }
+    }
+
+    fn fail(&mut self, attempt: &profile_attempt, reason: &'static str, report: Report<'_>) {
+        self.known.remove(&attempt.of.connection);
+        let connection = Connection::opened(&attempt.of, &mut self.maker);
         let snapshot = profile_snapshot {
-            of: *of,
+            of: attempt.of,
+            cgroup: attempt.cgroup,
+            net_namespace: attempt.net_namespace,
             ..profile_snapshot::default()
         };
         report(
@@ -166,20 +228,21 @@ impl Connections {
         );
     }
 
-    fn establish(&mut self, snapshot: Box<profile_snapshot>, report: Report<'_>) {
+    fn establish(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
         let id = snapshot.of.connection;
         // What sent its SYN may be lost.
         self.attempts.remove(&id);
         if let Some(connection) = self.known.get_mut(&id) {
             connection.flow = snapshot.of.flow();
             connection.tell(
-                &snapshot,
+                snapshot,
                 State::Established,
                 "established",
                 &mut self.maker,
                 report,
             );
         } else {
+            self.wait(&snapshot.of);
             self.insert(id, Connection::arrived(snapshot), report);
         }
     }
@@ -200,7 +263,7 @@ impl Connections {
         self.attempts.remove(&id);
         let (state, reason) = ending(snapshot.of.old_state, snapshot.of.error);
         if let Some(mut connection) = self.known.remove(&id) {
-            connection.tell(snapshot, state, reason, &mut self.maker, report);
+            connection.tell_end(snapshot, state, reason, &mut self.maker, report);
         } else {
             let connection = Connection::unknown(&snapshot.of);
             report(&self.maker.profile(&connection, snapshot, state, reason));
@@ -208,53 +271,21 @@ impl Connections {
     }
 
     /// A connection that was found by looking through all.
-    fn see(&mut self, snapshot: Box<profile_snapshot>, report: Report<'_>) {
+    fn see(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
         let of = snapshot.of;
         let Some(connection) = self.known.get_mut(&of.connection) else {
             self.insert(
                 of.connection,
-                Connection::existing(&snapshot, State::Established),
+                Connection::existing(snapshot, State::Established),
                 report,
             );
             return;
         };
         let is_long = of.time.saturating_sub(connection.start_ns) >= self.active_timeout_ns;
         if self.active_timeout_ns != 0 && is_long {
-            connection.tell(
-                &snapshot,
-                State::Update,
-                "periodic",
-                &mut self.maker,
-                report,
-            );
+            connection.tell(snapshot, State::Update, "periodic", &mut self.maker, report);
         } else {
-            connection.seen = Some(snapshot);
-        }
-    }
-
-    fn meta(&mut self, meta: &profile_meta, report: Report<'_>) {
-        let id = meta.of.connection;
-        match u32::from(meta.of.moment) {
-            native::PROFILE_META_CONNECT => {
-                self.attempts.remove(&id);
-                self.metas.insert(id, Meta::opened(meta, &mut self.maker));
-            }
-            native::PROFILE_META_ESTABLISHED => {
-                let known = self.metas.entry(id).or_insert_with(|| Meta::arrived(meta));
-                known.tell(
-                    meta,
-                    State::Established,
-                    "established",
-                    &mut self.maker,
-                    report,
-                );
-            }
-            _ => {
-                let (state, reason) = ending(meta.of.old_state, meta.of.error);
-                let known = self.metas.remove(&id);
-                let mut known = known.unwrap_or_else(|| Meta::unknown(meta));
-                known.tell(meta, state, reason, &mut self.maker, report);
-            }
+            connection.seen = Some(Box::new(*snapshot));
         }
     }
 
@@ -278,6 +309,67 @@ impl Connections {
     }
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn connections() -> Connections {
+        let abilities = Abilities {
+            missing: Vec::new(),
+            jiffy_ns: 4_000_000,
+            groups: None,
+        };
+        Connections::new(abilities, Duration::ZERO)
+    }
+
+    /// How many records `work` makes.
+    fn told(work: impl FnOnce(Report<'_>)) -> u32 {
+        let mut count = 0;
+        work(&mut |_| count += 1);
+        count
+    }
+
+    #[test]
+    fn an_attempt_in_a_slot_is_told_of_once() {
+        let mut connections = connections();
+        let slot = profile_slot {
+            connection: 5,
+            since: 10 * SECOND_NS,
+            moment: native::PROFILE_ATTEMPT as u8,
+            ..profile_slot::default()
+        };
+        let mut look = |now_ns| told(|report| connections.look_back(now_ns, &[slot], report));
+        assert_eq!(look(10 * SECOND_NS + 1), 0);
+        assert_eq!(look(11 * SECOND_NS), 1);
+        assert_eq!(look(12 * SECOND_NS), 0);
+        // The same socket tries again, and the kernel tells of the attempt before.
+        let mut again = slot.attempt();
+        again.of.moment = native::PROFILE_FAILED as u8;
+        assert_eq!(told(|report| connections.attempt(&again, report)), 0);
+        again.of.time = 12 * SECOND_NS;
+        assert_eq!(told(|report| connections.attempt(&again, report)), 1);
+    }
+
+    #[test]
+    fn who_accepted_is_found_in_the_slot() {
+        let mut connections = connections();
+        let mut snapshot = profile_snapshot::default();
+        snapshot.of.connection = u64::from(native::PROFILE_SLOTS) + 1;
+        snapshot.of.time = SECOND_NS;
+        let mut slots = [profile_slot::default(); 2];
+        slots[1] = profile_slot {
+            connection: snapshot.of.connection,
+            since: SECOND_NS + 7,
+            moment: native::PROFILE_ACCEPTED as u8,
+            process_id: 9,
+            ..profile_slot::default()
+        };
+        assert_eq!(told(|report| connections.establish(&snapshot, report)), 0);
+        let mut look = |now_ns| told(|report| connections.look_back(now_ns, &slots, report));
+        assert_eq!(look(2 * SECOND_NS - 1), 0);
+        assert_eq!(look(2 * SECOND_NS), 1);
+        assert_eq!(look(3 * SECOND_NS), 0);
+    }
 }

@@ -24,9 +24,12 @@ pub(super) fn ending(old_state: u8, error: u32) -> (State, &'static str) {
     }
 }
 
-/// Why `connect()` failed before anything was sent.
+/// Why `connect()` failed before anything was sent; zero: only that it did is known.
 pub(super) fn connect_error(error: u32) -> &'static str {
-    network_error(error.cast_signed())
+    match error {
+        0 => "no route, or no free port",
+        error => network_error(error.cast_signed()),
+    }
 }
 
 fn network_error(error: i32) -> &'static str {

@@ -12,12 +12,8 @@ macro_rules! increase {
     };
 }
 
-/// All counters as increases since `before`, which is `None` for the first look: they then count from the beginning.
-pub(super) fn increase(
-    before: Option<&profile_snapshot>,
-    now: &profile_snapshot,
-) -> profile_snapshot {
-    let Some(before) = before else { return *now };
+/// All counters as increases since `before`. Those of a first look count from the beginning, and are increases as they are.
+pub(super) fn increase(before: &profile_snapshot, now: &profile_snapshot) -> profile_snapshot {
     let counters = increase!(
         *now,
         before,
@@ -116,12 +112,12 @@ mod tests {
             ..before
         };
         now.disorder.stalls = 3;
-        let found = increase(Some(&before), &now);
+        let found = increase(&before, &now);
         assert_eq!(found.packets_sent, 5);
         assert_eq!(found.limited, [10, 0, 1]);
         assert_eq!(found.disorder.stalls, 1);
         assert_eq!(found.segment_size, 1448);
-        assert_eq!(increase(None, &now), now);
+        assert_eq!(increase(&profile_snapshot::default(), &now), now);
     }
 
     #[test]

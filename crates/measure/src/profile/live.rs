@@ -1,26 +1,25 @@
 //! The probes loaded and attached, and what they say read.
 
-use std::cell::RefCell;
 use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::Duration;
 
 use fathom_record::{Record, Time};
-use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{Iter, Link};
 
+use super::Indicator;
 use super::connections::{Abilities, Connections};
 use super::dns::{Dns, Scope};
-use super::probes::{Indicator, Kernel, ProbeSet, Probes};
+use super::namespaces::{other_namespaces, within};
+use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
 use super::record::ProfileCount;
-use crate::live::{bytes_of, fill, monotonic_ns, quiet_libbpf, refused, wall_clock_offset};
+use super::slots::Slots;
+use crate::kernel::{Group, group_root};
+use crate::kernel::{Programs, bytes_of, monotonic_ns, set_constants, wall_clock_offset};
 use crate::native::{self, profile_config};
 use crate::{Error, Selection};
 
@@ -30,6 +29,9 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o")
 /// `BPF_SOCK_OPS_RTT_CB_FLAG` and `BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG` (linux/bpf.h).
 const ROUND_TRIP_CALLBACK: u32 = 1 << 3;
 const HEADER_CALLBACK: u32 = 1 << 4;
+
+/// Between looks at what waits for more to come.
+const LOOK_BACK_NS: u64 = 500_000_000;
 
 /// What to profile.
 #[derive(Debug, Clone)]
@@ -55,18 +57,18 @@ pub struct Options {
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
 pub struct Profiler {
-    // Dropped in this order: first nothing runs any more, then nothing is read, then the maps go.
+    // Dropped in this order: first nothing runs any more, then what ran goes.
     links: Vec<Link>,
     look: Option<Link>,
-    ring: RingBuffer<'static>,
-    inbox: Rc<RefCell<Vec<u8>>>,
-    object: Object,
+    slots: Slots,
+    programs: Programs,
     connections: Connections,
     dns: Option<Dns>,
     probes: Probes,
     active_timeout: Duration,
     has_all_namespaces: bool,
     last_look_ns: u64,
+    last_look_back_ns: u64,
 }
 
 /// What each set of probes can do here, the better one first.
@@ -120,9 +122,10 @@ impl Options {
         }
     }
 
-    /// The number and the depth of the control group; 0 for all.
-    fn group_number(&self) -> Result<(u64, u32), Error> {
-        self.group.as_deref().map_or(Ok((0, 0)), group)
+    fn group(&self) -> Result<Group, Error> {
+        self.group
+            .as_deref()
+            .map_or(Ok(Group::default()), Group::of)
     }
 }
 
@@ -141,7 +144,7 @@ impl Profiler {
         let mut first_error = None;
         for probes in sets {
             match load(&probes, options) {
-                Ok(object) => return Self::attach(object, probes, root.as_deref(), options),
+                Ok(programs) => return Self::attach(programs, probes, root.as_deref(), options),
                 Err(error) => drop(first_error.get_or_insert(error)),
             }
         }
@@ -151,7 +154,7 @@ impl Profiler {
     }
 
     fn attach(
-        object: Object,
+        programs: Programs,
         mut probes: Probes,
         root: Option<&Path>,
         options: &Options,
@@ -161,12 +164,10 @@ impl Profiler {
         } else {
             None
         };
-        let inbox = Rc::new(RefCell::new(Vec::new()));
         let mut profiler = Self {
             links: Vec::new(),
             look: None,
-            ring: open_ring(&object, &inbox)?,
-            inbox,
+            slots: Slots::open(&programs)?,
             connections: Connections::new(
                 Abilities {
                     missing: probes
@@ -179,42 +180,36 @@ impl Profiler {
                 },
                 options.active_timeout,
             ),
-            object,
+            programs,
             dns,
             probes,
             active_timeout: options.active_timeout,
             has_all_namespaces: options.has_all_namespaces,
             last_look_ns: 0,
+            last_look_back_ns: monotonic_ns(),
         };
-        for name in profiler.probes.programs.clone() {
-            profiler.attach_program(name, root)?;
+        for program in profiler.probes.programs.clone() {
+            profiler.attach_program(program, root)?;
         }
         profiler.look_through()?;
         Ok(profiler)
     }
 
-    fn attach_program(&mut self, name: &'static str, root: Option<&Path>) -> Result<(), Error> {
-        let failed = |error| Error::kernel(format!("attach {name}"), error);
-        let program = self
-            .object
-            .progs_mut()
-            .find(|program| program.name() == OsStr::new(name));
-        let Some(program) = program else {
-            return Ok(());
-        };
-        let is_on_group = matches!(name, "socket_operation")
-            || name.starts_with("tracepoint_accept")
-            || name.starts_with("tracepoint_attempt");
-        if is_on_group {
-            let root = root.unwrap_or(Path::new("/sys/fs/cgroup"));
-            let folder = File::open(root)
-                .map_err(|error| Error::kernel(format!("open {}", root.display()), error))?;
-            self.links
-                .push(program.attach_cgroup(folder.as_raw_fd()).map_err(failed)?);
-        } else if name == "look_through" {
-            self.look = Some(program.attach().map_err(failed)?);
-        } else {
-            self.links.push(program.attach().map_err(failed)?);
+    fn attach_program(&mut self, program: ProbeProgram, root: Option<&Path>) -> Result<(), Error> {
+        let failed = |error| Error::kernel(format!("attach {}", program.name), error);
+        let loaded = self.programs.program(program.name)?;
+        match program.needs {
+            Needs::ControlGroups => {
+                let root = root.unwrap_or(Path::new("/sys/fs/cgroup"));
+                let folder = File::open(root)
+                    .map_err(|error| Error::kernel(format!("open {}", root.display()), error))?;
+                let link = loaded.attach_cgroup(folder.as_raw_fd()).map_err(failed)?;
+                self.links.push(link);
+            }
+            Needs::Iterator(_) => self.look = Some(loaded.attach().map_err(failed)?),
+            Needs::Tracepoint(..) | Needs::Function(_) | Needs::Field(..) | Needs::Nothing(_) => {
+                self.links.push(loaded.attach().map_err(failed)?);
+            }
         }
         Ok(())
     }
@@ -233,15 +228,14 @@ impl Profiler {
         timeout: Duration,
         report: &mut dyn FnMut(&dyn Record),
     ) -> Result<(), Error> {
-        match self.ring.poll(timeout) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
-                return Err(Error::kernel("read the moments from the kernel", error));
-            }
-            _ => {}
-        }
+        self.programs.wait(timeout)?;
         self.drain(report)?;
         let now_ns = monotonic_ns();
-        self.connections.look_back(now_ns, report);
+        if now_ns.saturating_sub(self.last_look_back_ns) >= LOOK_BACK_NS {
+            self.last_look_back_ns = now_ns;
+            self.connections
+                .look_back(now_ns, self.slots.read(), report);
+        }
         if let Some(dns) = &mut self.dns {
             dns.poll(report)?;
         }
@@ -261,7 +255,7 @@ impl Profiler {
         self.links.clear();
         self.look_through()?;
         self.drain(report)?;
-        self.connections.finish(report);
+        self.connections.finish(self.slots.read(), report);
         self.dns.as_mut().map_or(Ok(()), |dns| dns.finish(report))
     }
 
@@ -270,29 +264,20 @@ impl Profiler {
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn counts(&self, time: Time) -> Result<Vec<ProfileCount>, Error> {
-        let map = self
-            .object
-            .maps()
-            .find(|map| map.name() == OsStr::new("profile_counters"));
         let mut counts = Vec::new();
         for (index, name) in (0_u32..).zip(native::profile_counter_names()) {
-            let values = map
-                .as_ref()
-                .map(|map| map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY))
-                .transpose()
-                .map_err(|error| Error::kernel("read the counters", error))?
-                .flatten()
-                .unwrap_or_default();
-            let count = values
-                .iter()
-                .filter_map(|value| Some(u64::from_ne_bytes(*value.first_chunk()?)))
-                .sum();
+            let count = self.programs.counter("profile_counters", index)?;
             counts.push(ProfileCount { time, name, count });
         }
         counts.push(ProfileCount {
             time,
+            name: "moments missed: the probe was at work on that CPU",
+            count: self.programs.skipped(),
+        });
+        counts.push(ProfileCount {
+            time,
             name: "connections forgotten: table full",
-            count: self.connections.forgotten,
+            count: self.connections.forgotten(),
         });
         if let Some(dns) = &self.dns {
             counts.extend(dns.counts(time)?);
@@ -307,13 +292,9 @@ impl Profiler {
     }
 
     fn drain(&mut self, report: &mut dyn FnMut(&dyn Record)) -> Result<(), Error> {
-        self.ring
-            .consume()
-            .map_err(|error| Error::kernel("read the moments from the kernel", error))?;
-        let mut inbox = self.inbox.borrow_mut();
-        self.connections.read(&inbox, wall_clock_offset(), report);
-        inbox.clear();
-        Ok(())
+        let connections = &mut self.connections;
+        self.programs
+            .read(|moments| connections.read(moments, wall_clock_offset(), report))
     }
 
     /// Has the kernel tell of all sockets, in the ring.
@@ -343,12 +324,8 @@ impl Profiler {
     }
 }
 
-/// Opens and loads the programs of a set. Programs that need a function the kernel does not have are left out already.
-fn load(probes: &Probes, options: &Options) -> Result<Object, Error> {
-    quiet_libbpf();
-    let mut object = ObjectBuilder::default()
-        .open_memory(OBJECT)
-        .map_err(|error| Error::kernel("open the BPF object", error))?;
+/// Loads the programs of a set. Those that need a function the kernel does not have are left out already.
+fn load(probes: &Probes, options: &Options) -> Result<Programs, Error> {
     let mut callbacks = 0;
     if probes.can(Indicator::RoundTrips) {
         callbacks |= ROUND_TRIP_CALLBACK;
@@ -356,98 +333,37 @@ fn load(probes: &Probes, options: &Options) -> Result<Object, Error> {
     if probes.can(Indicator::Disorder) && probes.set == ProbeSet::Tracepoint {
         callbacks |= HEADER_CALLBACK;
     }
-    let (cgroup, cgroup_level) = options.group_number()?;
+    let group = options.group()?;
     let configuration = profile_config {
-        cgroup,
-        cgroup_level,
+        cgroup: group.number,
+        cgroup_level: group.level,
         callbacks,
-        ..profile_config::default()
     };
     let selection = options.selection.to_native()?;
-    for mut map in object.maps_mut() {
-        match map.name().to_str() {
-            Some(".rodata.profile_config") => drop(fill(&mut map, bytes_of(&configuration))),
-            Some(".rodata.selection") => drop(fill(&mut map, bytes_of(&selection))),
-            _ => {}
+    let constants = [
+        (".rodata.profile_config", bytes_of(&configuration)),
+        (".rodata.selection", bytes_of(&selection)),
+    ];
+    Programs::load(OBJECT, "profile_moments", |object| {
+        set_constants(object, &constants)?;
+        for mut program in object.progs_mut() {
+            let mut own = probes.programs.iter();
+            let is_needed = own.any(|own| program.name() == OsStr::new(own.name));
+            program.set_autoload(is_needed);
         }
-    }
-    for mut program in object.progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        program.set_autoload(probes.programs.iter().any(|own| *own == name));
-    }
-    object.load().map_err(|error| refused(&error))
+        Ok(())
+    })
 }
 
 /// What to measure of names.
 fn scope<'a>(options: &'a Options, root: Option<&'a Path>) -> Result<Scope<'a>, Error> {
     Ok(Scope {
         selection: &options.selection,
-        group: options.group_number()?,
+        group: options.group()?,
         root,
         timeout: options.dns_timeout,
         has_names: options.has_names,
     })
-}
-
-/// The number and the depth of a control group.
-fn group(folder: &Path) -> Result<(u64, u32), Error> {
-    let wrong = |found: String| Error::Unsupported {
-        needs: format!(
-            "{} must be a folder of the version 2 hierarchy of control groups",
-            folder.display()
-        ),
-        found,
-        remedy: match group_root() {
-            Some(root) => format!("it is mounted at {}", root.display()),
-            None => "none is mounted here".to_owned(),
-        },
-    };
-    let metadata = folder
-        .metadata()
-        .map_err(|error| wrong(error.to_string()))?;
-    let root = group_root().ok_or_else(|| wrong("there is none".to_owned()))?;
-    let folder = folder
-        .canonicalize()
-        .map_err(|error| wrong(error.to_string()))?;
-    let below = folder
-        .strip_prefix(&root)
-        .map_err(|_| wrong("it is not".to_owned()))?;
-    Ok((metadata.ino(), below.components().count() as u32))
-}
-
-/// Where the version 2 hierarchy of control groups is mounted.
-fn group_root() -> Option<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let (mount, kind) = line.split_once(" - ")?;
-        let is_version_2 = kind.split(' ').next() == Some("cgroup2");
-        is_version_2
-            .then(|| mount.split(' ').nth(4).map(PathBuf::from))
-            .flatten()
-    })
-}
-
-fn open_ring(object: &Object, inbox: &Rc<RefCell<Vec<u8>>>) -> Result<RingBuffer<'static>, Error> {
-    let failed = |error| Error::kernel("open the ring of moments", error);
-    let map = object
-        .maps()
-        .find(|map| map.name() == OsStr::new("profile_moments"));
-    let map = map.ok_or_else(|| {
-        Error::kernel(
-            "open the ring of moments",
-            std::io::Error::other("there is none"),
-        )
-    })?;
-    let map = libbpf_rs::MapHandle::try_from(&map).map_err(failed)?;
-    let inbox = Rc::clone(inbox);
-    let mut builder = RingBufferBuilder::new();
-    builder
-        .add(&map, move |moment| {
-            inbox.borrow_mut().extend_from_slice(moment);
-            0
-        })
-        .map_err(failed)?;
-    builder.build().map_err(failed)
 }
 
 /// The stack counts some times in jiffies; the coarse clock goes forward by one at a time.
@@ -462,49 +378,4 @@ fn jiffy_ns() -> u64 {
         libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution);
     }
     resolution.tv_nsec.cast_unsigned()
-}
-
-/// Network namespaces that processes are in, but for our own.
-fn other_namespaces() -> Vec<File> {
-    let own = std::fs::metadata("/proc/self/ns/net")
-        .map(|metadata| metadata.ino())
-        .unwrap_or_default();
-    let mut known = vec![own];
-    let mut found = Vec::new();
-    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let path = process.path().join("ns/net");
-        let Ok(metadata) = path.metadata() else {
-            continue;
-        };
-        if known.contains(&metadata.ino()) {
-            continue;
-        }
-        known.push(metadata.ino());
-        found.extend(File::open(path));
-    }
-    found
-}
-
-/// Runs `work` in a namespace, and comes back.
-fn within(namespace: &File, work: &dyn Fn() -> Result<(), Error>) -> Result<(), Error> {
-    let failed = |error| {
-        Error::kernel(
-            "look through the sockets of another network namespace",
-            error,
-        )
-    };
-    let home = File::open("/proc/thread-self/ns/net").map_err(failed)?;
-    enter(namespace).map_err(failed)?;
-    let result = work();
-    enter(&home).map_err(failed)?;
-    result
-}
-
-#[expect(unsafe_code, reason = "std has no setns")]
-fn enter(namespace: &File) -> std::io::Result<()> {
-    // SAFETY: integers only.
-    match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
 }

@@ -1,13 +1,13 @@
-//! MPTCP connections, which subflows carry.
+//! An MPTCP connection, which subflows carry, and the making of its profiles.
 
 use std::sync::Arc;
 
-use fathom_record::Nanoseconds;
+use fathom_record::{FlowKey, Nanoseconds, Time};
 
 use super::connection::Maker;
 use super::connections::Report;
-use super::{MptcpProfile, State};
-use crate::native::profile_meta;
+use super::{Indicator, MptcpProfile, State};
+use crate::native::{self, profile_meta, profile_moment_of};
 
 /// The state of a socket that waits for the answer to its SYN.
 const SYN_SENT: u8 = 2;
@@ -15,41 +15,73 @@ const SYN_SENT: u8 = 2;
 /// What is known of an MPTCP connection between two profiles.
 #[derive(Debug)]
 pub(super) struct Meta {
+    /// What it is told as: the cookie of its socket, or of a subflow of one that was there before.
+    pub(super) connection: u64,
+    flow: FlowKey,
     role: Option<&'static str>,
     state: State,
     is_existing: bool,
-    start_ns: u64,
+    /// When the present profile began, in the kernel's time.
+    pub(super) start_ns: u64,
+    /// The same as it was told as the end of the profile before: the wall clock may have been set since.
+    start_time: Option<Time>,
     process: Option<(u32, Arc<str>)>,
+    accept_queue_ns: Option<u64>,
+    /// The establishment of a server's connection, until the application accepts it.
+    unaccepted: Option<Box<profile_meta>>,
+    /// The socket of its first subflow; 0: not known.
+    pub(super) first_subflow: u64,
+    /// How it stood at the end of the last profile, and when it was last looked at.
     last: profile_meta,
+    pub(super) seen: Option<Box<profile_meta>>,
 }
 
 impl Meta {
     fn new(meta: &profile_meta, state: State) -> Self {
         Self {
+            connection: meta.of.connection,
+            flow: meta.of.flow(),
             role: None,
             state,
             is_existing: false,
             start_ns: meta.of.time,
+            start_time: None,
             process: None,
+            accept_queue_ns: None,
+            unaccepted: None,
+            first_subflow: 0,
             last: profile_meta::default(),
+            seen: None,
         }
     }
 
-    /// This host opens it.
+    /// This host opens it: the SYN of its first subflow is about to be sent.
     pub(super) fn opened(meta: &profile_meta, maker: &mut Maker) -> Self {
         Self {
             role: Some("client"),
             process: maker.process(&meta.of),
+            first_subflow: meta.subflow,
             ..Self::new(meta, State::New)
         }
     }
 
-    /// The peer has opened it, or this host has and that was not told: a selection cannot know where a socket without addresses goes.
+    /// The peer has opened it; or this host has, and what told of that is lost.
     pub(super) fn arrived(meta: &profile_meta) -> Self {
         let is_opened_here = meta.of.old_state == SYN_SENT;
         Self {
             role: Some(if is_opened_here { "client" } else { "server" }),
+            first_subflow: meta.subflow,
+            unaccepted: Some(Box::new(*meta)),
             ..Self::new(meta, State::New)
+        }
+    }
+
+    /// It was there before fathom, or before it had a subflow that is selected; what it does is told from now on.
+    pub(super) fn existing(meta: &profile_meta, state: State) -> Self {
+        Self {
+            is_existing: true,
+            last: *meta,
+            ..Self::new(meta, state)
         }
     }
 
@@ -58,6 +90,22 @@ impl Meta {
         Self {
             is_existing: true,
             ..Self::new(meta, State::Desync)
+        }
+    }
+
+    /// The application has taken it.
+    pub(super) fn accept(&mut self, of: &profile_moment_of, maker: &mut Maker, report: Report<'_>) {
+        if let Some(meta) = &self.unaccepted {
+            self.accept_queue_ns = Some(of.time.saturating_sub(meta.of.time));
+            self.process = maker.process(of);
+            self.tell_establishment(maker, report);
+        }
+    }
+
+    /// The first profile of a server's connection, if it is still to be told.
+    pub(super) fn tell_establishment(&mut self, maker: &mut Maker, report: Report<'_>) {
+        if let Some(meta) = self.unaccepted.take() {
+            self.tell(&meta, State::Established, "established", maker, report);
         }
     }
 
@@ -70,40 +118,77 @@ impl Meta {
         maker: &mut Maker,
         report: Report<'_>,
     ) {
+        self.tell_establishment(maker, report);
+        if self.flow.source_port == 0 {
+            // A connection that is about to be opened has no port yet.
+            self.flow = now.of.flow();
+        }
+        let profile = self.profile(now, end_state, reason, maker);
+        report(&profile);
+        self.start_time = Some(profile.time);
+        self.state = end_state;
+        self.start_ns = now.of.time;
+        self.accept_queue_ns = None;
+        self.last = *now;
+    }
+
+    /// A last profile of a connection that is followed no longer.
+    pub(super) fn tell_desync(&mut self, maker: &mut Maker, report: Report<'_>) {
+        let last = self.seen.take().map_or(self.last, |seen| *seen);
+        self.tell(&last, State::Desync, "too many connections", maker, report);
+    }
+
+    /// What it did until `now`.
+    fn profile(
+        &self,
+        now: &profile_meta,
+        end_state: State,
+        reason: &'static str,
+        maker: &mut Maker,
+    ) -> MptcpProfile {
         let before = &self.last;
-        let duration_ns = now.of.time.saturating_sub(self.start_ns);
-        let is_establishment =
-            self.role == Some("client") && end_state == State::Established && duration_ns != 0;
-        let is_counted = now.bytes_reinjected != u64::MAX;
-        report(&MptcpProfile {
+        let duration = Nanoseconds(now.of.time.saturating_sub(self.start_ns));
+        let is_establishment = self.role == Some("client")
+            && self.state == State::New
+            && end_state == State::Established
+            && duration.0 != 0;
+        let is_of_subflow = matches!(
+            u32::from(now.of.moment),
+            native::PROFILE_META_ADDED | native::PROFILE_META_REMOVED
+        );
+        let bytes = |now: u64, before: u64| {
+            let is_counted = maker.can(Indicator::MptcpBytes);
+            is_counted.then(|| now.saturating_sub(before))
+        };
+        MptcpProfile {
             time: maker.time(now.of.time),
-            flow: now.of.flow(),
+            flow: self.flow,
             start_state: self.state,
             end_state,
             reason,
-            start_time: maker.time(self.start_ns),
-            duration_ns: Nanoseconds(duration_ns),
-            connection: now.of.connection,
+            start_time: self.start_time.unwrap_or_else(|| maker.time(self.start_ns)),
+            duration_ns: duration,
+            connection: self.connection,
             role: self.role,
             is_existing: self.is_existing.then_some(true),
             mptcp_token: now.token,
-            establishment_ns: is_establishment.then_some(Nanoseconds(duration_ns)),
-            bytes_sent: now.bytes_sent.wrapping_sub(before.bytes_sent),
-            bytes_received: now.bytes_received.wrapping_sub(before.bytes_received),
-            bytes_acknowledged: acknowledged(now).saturating_sub(acknowledged(before)),
-            bytes_reinjected: is_counted
-                .then(|| now.bytes_reinjected.wrapping_sub(before.bytes_reinjected)),
-            stalls: now.stalls,
-            additional_subflows: now.subflows,
+            path_index: is_of_subflow.then_some(now.path),
+            establishment_ns: is_establishment.then_some(duration),
+            accept_queue_ns: self.accept_queue_ns.map(Nanoseconds),
+            bytes_sent: bytes(now.bytes_sent, before.bytes_sent),
+            bytes_received: bytes(now.bytes_received, before.bytes_received),
+            bytes_acknowledged: bytes(acknowledged(now), acknowledged(before)),
+            bytes_reinjected: bytes(now.bytes_reinjected, before.bytes_reinjected),
+            stalls: maker
+                .can(Indicator::MptcpStalls)
+                .then(|| now.stalls.wrapping_sub(before.stalls)),
+            subflow_count: now.subflow_count,
             receive_buffer_bytes: now.receive_buffer,
             pid: self.process.as_ref().map(|(id, _)| *id),
             process: self.process.as_ref().map(|(_, name)| Arc::clone(name)),
             cgroup: maker.group(now.cgroup),
             network_namespace: now.net_namespace,
-        });
-        self.state = end_state;
-        self.start_ns = now.of.time;
-        self.last = *now;
+        }
     }
 }
 

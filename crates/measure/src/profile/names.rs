@@ -1,10 +1,11 @@
 //! Names that many records share: each is made once.
 
-use std::collections::HashMap;
 use std::ffi::c_char;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::moment::text;
 
@@ -14,8 +15,8 @@ const NAMES_MAX: usize = 4096;
 /// Names by what the kernel calls them.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    texts: HashMap<[c_char; 16], Arc<str>>,
-    groups: HashMap<u64, Arc<str>>,
+    texts: FxHashMap<[u64; 2], Arc<str>>,
+    groups: FxHashMap<u64, Arc<str>>,
     /// Where control groups are mounted.
     root: Option<PathBuf>,
 }
@@ -37,7 +38,7 @@ impl Names {
         if self.texts.len() >= NAMES_MAX {
             self.texts.clear();
         }
-        let known = self.texts.entry(*name);
+        let known = self.texts.entry(words(name));
         Some(Arc::clone(known.or_insert_with(|| text(name).into())))
     }
 
@@ -80,6 +81,12 @@ impl Names {
             );
         }
     }
+}
+
+/// The same bytes, which are hashed faster so.
+fn words(name: &[c_char; 16]) -> [u64; 2] {
+    let (words, _) = name.as_chunks::<8>();
+    [words[0], words[1]].map(|word| u64::from_ne_bytes(word.map(c_char::cast_unsigned)))
 }
 
 fn path_below(root: &Path, folder: &Path) -> Arc<str> {

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, BtfType, ReferencesType as _};
 
+use super::Indicator;
 use crate::Error;
 
 /// A set of probes.
@@ -35,69 +36,6 @@ impl fmt::Display for ProbeSet {
     }
 }
 
-/// A group of numbers in profiles that stand and fall with one probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Indicator {
-    /// States, times, errors and all that the stack counts.
-    Connections,
-    /// Retransmission timeouts, lossy and recovered.
-    Stalls,
-    /// Attempts that found no route.
-    Attempts,
-    /// The process of a server and the time in the accept queue.
-    Acceptance,
-    /// Segments that had been received whole.
-    Duplicates,
-    /// Bytes and distances of segments out of order, and partial duplicates.
-    Disorder,
-    /// Segments with a wrong checksum.
-    Checksums,
-    /// The mean and variance of round trips.
-    RoundTrips,
-    /// Connections that were there before, periodic profiles, the last ones.
-    Existing,
-    /// DNS exchanges at port 53.
-    Dns,
-    /// Time in `getaddrinfo`.
-    Lookups,
-}
-
-impl Indicator {
-    /// All.
-    pub const ALL: [Self; 11] = [
-        Self::Connections,
-        Self::Stalls,
-        Self::Attempts,
-        Self::Acceptance,
-        Self::Duplicates,
-        Self::Disorder,
-        Self::Checksums,
-        Self::RoundTrips,
-        Self::Existing,
-        Self::Dns,
-        Self::Lookups,
-    ];
-
-    /// What it is, for people.
-    pub fn about(self) -> &'static str {
-        match self {
-            Self::Connections => "connections, their states and what the stack counts",
-            Self::Stalls => "stalls and recoveries",
-            Self::Attempts => "attempts that find no route",
-            Self::Acceptance => "process and accept-queue time of servers",
-            Self::Duplicates => "duplicates received",
-            Self::Disorder => "bytes and distances out of order, partial duplicates",
-            Self::Checksums => "checksum errors",
-            Self::RoundTrips => "mean and variance of round trips",
-            Self::Existing => "existing connections, periodic profiles",
-            Self::Dns => "DNS exchanges at port 53, over UDP and TCP",
-            Self::Lookups => {
-                "time in getaddrinfo of glibc and musl (not of static programs, nor of those with resolvers of their own)"
-            }
-        }
-    }
-}
-
 /// A BPF program, and what it is for.
 struct Probe {
     program: &'static str,
@@ -108,8 +46,8 @@ struct Probe {
 }
 
 /// What a program hangs on.
-#[derive(Clone, Copy)]
-enum Needs {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Needs {
     /// A tracepoint with at least so many arguments.
     Tracepoint(&'static str, usize),
     /// A function that the compiler left whole.
@@ -118,6 +56,10 @@ enum Needs {
     ControlGroups,
     /// An iterator: its function.
     Iterator(&'static str),
+    /// A field of a struct, since some version of Linux.
+    Field(&'static str, &'static str, &'static str),
+    /// What there is not: why.
+    Nothing(&'static str),
 }
 
 const fn probe(
@@ -137,9 +79,12 @@ const fn probe(
 const TRACEPOINT: Option<ProbeSet> = Some(ProbeSet::Tracepoint);
 const FENTRY: Option<ProbeSet> = Some(ProbeSet::Fentry);
 
-const PROBES: [Probe; 20] = {
+/// What the kernel has where it was built with MPTCP.
+const MPTCP: Needs = Needs::Field("mptcp_sock", "conn_list", "5.6");
+
+const PROBES: [Probe; 28] = {
     use Indicator as I;
-    use Needs::{ControlGroups, Function, Iterator, Tracepoint};
+    use Needs::{ControlGroups, Field, Function, Iterator, Nothing, Tracepoint};
     [
         probe(
             "tracepoint_state",
@@ -245,9 +190,69 @@ const PROBES: [Probe; 20] = {
         ),
         probe("socket_operation", None, I::RoundTrips, ControlGroups),
         probe("socket_operation", TRACEPOINT, I::Disorder, ControlGroups),
+        probe("tracepoint_state", TRACEPOINT, I::Mptcp, MPTCP),
+        probe("fentry_state", FENTRY, I::Mptcp, MPTCP),
+        probe("fentry_meta_state", FENTRY, I::Mptcp, MPTCP),
+        probe(
+            "tracepoint_state",
+            TRACEPOINT,
+            I::MptcpBytes,
+            Field("mptcp_sock", "bytes_retrans", "6.5"),
+        ),
+        probe(
+            "fentry_state",
+            FENTRY,
+            I::MptcpBytes,
+            Field("mptcp_sock", "bytes_retrans", "6.5"),
+        ),
+        probe(
+            "fentry_meta_timeout",
+            FENTRY,
+            I::MptcpStalls,
+            Function("__mptcp_retrans"),
+        ),
+        probe(
+            "",
+            TRACEPOINT,
+            I::MptcpStalls,
+            Nothing("no tracepoint tells of them: they need probes of functions"),
+        ),
+        probe(
+            "",
+            None,
+            I::MptcpData,
+            Nothing("Linux counts them for a whole network namespace only"),
+        ),
         probe("look_through", None, I::Existing, Iterator("bpf_iter_tcp")),
     ]
 };
+
+/// A BPF program to be loaded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ProbeProgram {
+    pub(super) name: &'static str,
+    pub(super) needs: Needs,
+}
+
+/// What a set gives only in part, where the other gives all.
+struct Part {
+    set: ProbeSet,
+    indicator: Indicator,
+    note: &'static str,
+}
+
+const PARTS: [Part; 2] = [
+    Part {
+        set: ProbeSet::Tracepoint,
+        indicator: Indicator::Attempts,
+        note: "attempts that find no route: a second later, and not the error; the set fentry knows it",
+    },
+    Part {
+        set: ProbeSet::Tracepoint,
+        indicator: Indicator::Acceptance,
+        note: "process and accept-queue time of servers: of those that ask for the peer's address when they accept; the set fentry has them all",
+    },
+];
 
 /// What a set can do on this kernel.
 #[derive(Debug, Clone)]
@@ -255,7 +260,7 @@ pub struct Probes {
     /// The set.
     pub set: ProbeSet,
     /// Programs to be loaded.
-    pub(super) programs: Vec<&'static str>,
+    pub(super) programs: Vec<ProbeProgram>,
     /// What profiles lack, and why.
     pub missing: Vec<(Indicator, String)>,
     /// Why the kernel does not take the set at all.
@@ -278,9 +283,14 @@ impl Probes {
             .iter()
             .filter(|probe| probe.set.is_none_or(|its| its == set))
         {
+            let mut programs = found.programs.iter();
+            let is_known = programs.any(|known| known.name == probe.program);
             match kernel.obstacle(probe.needs) {
-                None if found.programs.contains(&probe.program) => {}
-                None => found.programs.push(probe.program),
+                None if is_known => {}
+                None => found.programs.push(ProbeProgram {
+                    name: probe.program,
+                    needs: probe.needs,
+                }),
                 Some(why) => found.miss(probe.indicator, why),
             }
         }
@@ -291,6 +301,14 @@ impl Probes {
         if self.can(indicator) {
             self.missing.push((indicator, why));
         }
+    }
+
+    /// What the set gives only in part where the other gives all, a sentence each.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        let parts = PARTS
+            .iter()
+            .filter(|part| part.set == self.set && self.can(part.indicator));
+        parts.map(|part| part.note)
     }
 
     /// Whether profiles have this.
@@ -347,9 +365,24 @@ impl Kernel {
                 .type_by_name::<Func<'_>>(name)
                 .is_none()
                 .then(|| format!("this kernel has no function {name} that can be probed")),
+            Needs::Field(structure, field, version) => {
+                (!self.has_field(structure, field)).then(|| {
+                    format!("this kernel has no {structure}.{field} (Linux {version}, with MPTCP)")
+                })
+            }
+            Needs::Nothing(why) => Some(why.to_owned()),
             Needs::ControlGroups => (!self.has_groups)
                 .then(|| "no version 2 hierarchy of control groups is mounted".to_owned()),
         }
+    }
+
+    fn has_field(&self, structure: &str, field: &str) -> bool {
+        let found = self.btf.type_by_name::<Struct<'_>>(structure);
+        found.is_some_and(|found| {
+            found
+                .iter()
+                .any(|member| member.name.is_some_and(|name| name == field))
+        })
     }
 
     /// Arguments of a tracepoint, without the one that all have.

@@ -3,20 +3,24 @@
  * The probes. Two sets tell of the same moments, and user space loads one of them: `tracepoint`, for kernels without function
  * probes, and `fentry`, as the paper's table 2 has them. What hangs on a cgroup belongs to both, where not said otherwise.
  */
+#include "multipath.bpf.h"
 #include "profile.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define E2BIG 7
 #define SOL_TCP 6
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
 
 static __always_inline void profile_on_any_state(struct sock *sk, int old_state, int new_state)
 {
-	if (sk->sk_protocol == IPPROTO_TCP)
+	if (new_state != TCP_ESTABLISHED && new_state != TCP_SYN_SENT && new_state != TCP_CLOSE)
+		return;
+	if (sk->sk_protocol == IPPROTO_TCP) {
 		profile_on_state(sk, old_state, new_state);
-	else if (sk->sk_protocol == IPPROTO_MPTCP)
-		profile_on_meta_state(sk, old_state, new_state);
+		multipath_on_subflow_state(sk, old_state, new_state);
+	} else if (sk->sk_protocol == IPPROTO_MPTCP) {
+		multipath_on_state(sk, old_state, new_state);
+	}
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -84,6 +88,23 @@ SEC("fentry/tcp_set_state")
 int BPF_PROG(fentry_state, struct sock *sk, int new_state)
 {
 	profile_on_any_state(sk, sk->__sk_common.skc_state, new_state);
+	return 0;
+}
+
+/* Sockets of whole MPTCP connections change their state without that function. */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(fentry_meta_state, struct sock *sk, int old_state, int new_state)
+{
+	if (sk->sk_protocol == IPPROTO_MPTCP)
+		multipath_on_state(sk, old_state, new_state);
+	return 0;
+}
+
+/* No tracepoint tells of it. */
+SEC("fentry/__mptcp_retrans")
+int BPF_PROG(fentry_meta_timeout, struct sock *sk)
+{
+	multipath_on_timeout(sk);
 	return 0;
 }
 
@@ -168,14 +189,14 @@ int fexit_accept(void *context)
 	struct sock *sk = 0;
 
 	if (!bpf_get_func_ret(context, (__u64 *)&sk) && sk)
-		profile_note_accept(BPF_CORE_READ(sk, __sk_common.skc_cookie.counter));
+		profile_note_accept(multipath_cookie_of_accepted(sk));
 	return 0;
 }
 
 /* Where accept() cannot be probed: it asks for the peer's address if the caller wants it, as nearly all do. */
 static __always_inline int profile_on_peer_name(struct bpf_sock_addr *context)
 {
-	if (context->protocol == IPPROTO_TCP)
+	if (context->protocol == IPPROTO_TCP || context->protocol == IPPROTO_MPTCP)
 		profile_note_accept(bpf_get_socket_cookie(context));
 	return 1;
 }
@@ -198,7 +219,7 @@ static __always_inline void profile_on_attempt(struct bpf_sock_addr *context, co
 	struct tcp_sock *tcp = context->sk ? bpf_skc_to_tcp_sock(context->sk) : 0;
 
 	if (tcp)
-		profile_note_connect((struct sock *)tcp, bpf_get_socket_cookie(context), PROFILE_ATTEMPT, 0, address,
+		profile_note_attempt((struct sock *)tcp, bpf_get_socket_cookie(context), address,
 				     bpf_ntohs((__u16)context->user_port));
 }
 
@@ -222,16 +243,6 @@ int tracepoint_attempt6(struct bpf_sock_addr *context)
 	return 1;
 }
 
-/* Round trips are counted for connections that are profiled: others may call back too, for somebody else. */
-static __always_inline void profile_follow(__u64 connection)
-{
-	static const struct profile_round_trips empty = {};
-
-	if (profile_config.callbacks & BPF_SOCK_OPS_RTT_CB_FLAG &&
-	    bpf_map_update_elem(&profile_all_round_trips, &connection, &empty, BPF_NOEXIST) == -E2BIG)
-		profile_count(PROFILE_COUNT_ROUND_TRIPS_REFUSED);
-}
-
 static __always_inline void profile_on_established(struct bpf_sock_ops *context)
 {
 	struct tcp_sock *tcp = context->sk ? bpf_skc_to_tcp_sock(context->sk) : 0;
@@ -244,25 +255,32 @@ static __always_inline void profile_on_established(struct bpf_sock_ops *context)
 
 static __always_inline void profile_on_round_trip(struct bpf_sock_ops *context)
 {
-	__u64 connection = bpf_get_socket_cookie(context);
-	struct profile_round_trips *round_trips = bpf_map_lookup_elem(&profile_all_round_trips, &connection);
+	struct profile_round_trips *round_trips = profile_find_round_trips(bpf_get_socket_cookie(context));
 
 	if (round_trips) /* Its measurement since 6.10, before what it makes of it. */
 		profile_add_round_trip(round_trips, context->args[0] ? context->args[0] : context->srtt_us >> 3);
 }
 
+/*
+ * Nearly all segments are what was expected, and that is seen without looking at the socket. Somebody else, such as
+ * the other set, may have asked for headers.
+ */
 static __always_inline void profile_on_header(struct bpf_sock_ops *context)
 {
-	struct tcp_sock *tcp = context->sk ? bpf_skc_to_tcp_sock(context->sk) : 0;
 	struct segment_header *header = context->skb_data;
 	__u32 length = context->skb_len;
 	__u32 start, header_bytes;
+	struct tcp_sock *tcp;
 
-	if (!tcp || (void *)(header + 1) > context->skb_data_end)
+	if (!(profile_config.callbacks & BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG) ||
+	    (void *)(header + 1) > context->skb_data_end)
 		return;
-	header_bytes = (bpf_ntohs(header->length_and_flags) >> 12) * 4;
 	start = bpf_ntohl(header->sequence);
-	if (length > header_bytes)
+	header_bytes = (bpf_ntohs(header->length_and_flags) >> 12) * 4;
+	if (start == context->rcv_nxt || length <= header_bytes)
+		return;
+	tcp = context->sk ? bpf_skc_to_tcp_sock(context->sk) : 0;
+	if (tcp)
 		profile_on_segment((struct sock *)tcp, bpf_get_socket_cookie(context), start,
 				   start + length - header_bytes, 0, 1);
 }
@@ -292,18 +310,22 @@ int look_through(struct bpf_iter__tcp *context)
 	struct sock_common *common = context->sk_common;
 	struct tcp_sock *tcp = common ? bpf_skc_to_tcp_sock(common) : 0;
 	struct sock *sk = (struct sock *)tcp;
+	__u64 connection;
 	__u8 state;
 	int flags;
 
 	if (!tcp)
 		return 0;
 	state = sk->__sk_common.skc_state;
-	if (state == TCP_LISTEN || state == TCP_CLOSE || state == TCP_SYN_SENT || state == TCP_SYN_RECV ||
-	    !profile_is_selected(sk))
+	if (state == TCP_LISTEN || state == TCP_CLOSE || state == TCP_SYN_SENT || state == TCP_SYN_RECV)
+		return 0;
+	multipath_on_look(tcp, state);
+	if (!profile_is_selected(sk))
 		return 0;
 	flags = BPF_CORE_READ_BITFIELD(tcp, bpf_sock_ops_cb_flags) | profile_config.callbacks;
 	bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
-	profile_follow(bpf_get_socket_cookie(tcp));
-	profile_tell(sk, PROFILE_SEEN, state, state);
+	connection = bpf_get_socket_cookie(tcp);
+	profile_follow(connection);
+	profile_tell(sk, connection, PROFILE_SEEN, state, state);
 	return 0;
 }

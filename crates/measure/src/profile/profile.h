@@ -8,12 +8,13 @@
 
 #include "../../bpf/flow.h"
 
+#define PROFILE_SLOTS 4096
 #define PROFILE_NAME_BYTES 16 /* of a process (TASK_COMM_LEN), an interface (IFNAMSIZ), a congestion control */
 
 /* The moments. */
 enum profile_moment {
 	PROFILE_ATTEMPT, /* connect() is about to look for a route */
-	PROFILE_FAILED, /* connect() found none: `error` says why */
+	PROFILE_FAILED, /* connect() found none: `error` says why, if it is known */
 	PROFILE_CONNECT, /* a SYN is about to be sent */
 	PROFILE_ESTABLISHED,
 	PROFILE_ACCEPTED, /* the application took the connection out of the queue */
@@ -24,6 +25,11 @@ enum profile_moment {
 	PROFILE_META_CONNECT, /* the same of the connection that MPTCP subflows belong to */
 	PROFILE_META_ESTABLISHED,
 	PROFILE_META_CLOSED,
+	PROFILE_META_ADDED, /* another subflow is established */
+	PROFILE_META_REMOVED, /* a subflow has ended, and the connection has not */
+	PROFILE_META_LOSSY,
+	PROFILE_META_RECOVERED,
+	PROFILE_META_SEEN,
 };
 
 /* What can go wrong in the kernel's part; the texts are what users see. */
@@ -40,11 +46,9 @@ enum profile_counter { PROFILE_COUNTERS(X) PROFILE_COUNTER_COUNT };
 struct profile_config {
 	__u64 cgroup; /* only sockets in it or below; 0: all */
 	__u32 cgroup_level; /* its depth */
-	__u32 has_net_namespace; /* only sockets in `net_namespace` */
-	__u32 net_namespace;
 	__u32 callbacks; /* BPF_SOCK_OPS_*_CB_FLAG that are asked for: each round trip, each segment off the fast path */
 };
-FATHOM_ASSERT_SIZE(struct profile_config, 24);
+FATHOM_ASSERT_SIZE(struct profile_config, 16);
 
 /* Whose moment it is; every event starts so. */
 struct profile_moment_of {
@@ -59,10 +63,19 @@ struct profile_moment_of {
 	struct flow_address remote;
 	__u16 local_port;
 	__u16 remote_port;
-	__u32 process_id; /* that was running; valid where the moment is one of a system call */
+	__u32 process_id; /* that was running, where the moment is one of a system call */
 	char process[PROFILE_NAME_BYTES];
 };
 FATHOM_ASSERT_SIZE(struct profile_moment_of, 80);
+
+/* A connection that may never come to be, or has not: whose it would have been. */
+struct profile_attempt {
+	struct profile_moment_of of;
+	__u64 cgroup; /* its id */
+	__u32 net_namespace; /* its inode */
+	__u32 padding;
+};
+FATHOM_ASSERT_SIZE(struct profile_attempt, 80 + 16);
 
 /* Round trips of a connection, one for each round trip (BPF_SOCK_OPS_RTT_CB), since it was established. */
 struct profile_round_trips {
@@ -72,6 +85,23 @@ struct profile_round_trips {
 	__u32 padding;
 };
 FATHOM_ASSERT_SIZE(struct profile_round_trips, 24);
+
+/* What a connection has besides, for as long as it lives. */
+struct profile_slot {
+	__u64 connection; /* whose; 0: free */
+	__u64 since; /* ns, CLOCK_MONOTONIC, of `moment`; 0: nothing that is still to be told */
+	__u32 process_id; /* that did it */
+	__u16 remote_port; /* of an attempt */
+	__u8 moment; /* PROFILE_ATTEMPT, PROFILE_CONNECT or PROFILE_ACCEPTED */
+	__u8 is_ipv6;
+	char process[PROFILE_NAME_BYTES];
+	struct flow_address remote; /* of an attempt, as what follows but for the round trips */
+	__u64 cgroup; /* its id */
+	__u32 net_namespace; /* its inode */
+	__u32 padding;
+	struct profile_round_trips round_trips;
+};
+FATHOM_ASSERT_SIZE(struct profile_slot, 96);
 
 /* What the stack does not count. An entry exists only for connections that had some of it. */
 struct profile_disorder {
@@ -86,10 +116,9 @@ struct profile_disorder {
 	__u32 partial_duplicate_packets;
 	__u32 checksum_errors;
 	__u32 stalls; /* retransmission timeouts: of a SYN, data or a FIN */
-	__u32 padding;
 	__u64 stalled_since; /* ns, the first timeout that it has not recovered from; 0: none */
 };
-FATHOM_ASSERT_SIZE(struct profile_disorder, 80);
+FATHOM_ASSERT_SIZE(struct profile_disorder, 72);
 
 /* The counters of a connection as they stand, and where it goes. */
 struct profile_snapshot {
@@ -126,26 +155,34 @@ struct profile_snapshot {
 	char interface[PROFILE_NAME_BYTES]; /* that packets leave by */
 	struct flow_address next_hop; /* zero: none */
 	struct profile_round_trips round_trips;
-	struct profile_disorder disorder;
+	__u64 kept_since; /* ns: what the process of `of` did before; 0: nothing that was not told */
+	__u8 kept_moment; /* PROFILE_CONNECT or PROFILE_ACCEPTED */
+	__u8 has_disorder;
+	__u8 padding[6];
+	struct profile_disorder disorder; /* not in the ring where the connection had none */
 };
-FATHOM_ASSERT_SIZE(struct profile_snapshot, 80 + 40 + 80 + 8 + 32 + 16 + 24 + 80);
+FATHOM_ASSERT_SIZE(struct profile_snapshot, 80 + 40 + 80 + 8 + 32 + 16 + 24 + 16 + 72);
 
 /* An MPTCP connection, which its subflows carry. */
 struct profile_meta {
-	struct profile_moment_of of;
-	__u64 bytes_sent; /* payload */
+	struct profile_moment_of of; /* `connection` is the cookie of a subflow if that of the whole is not known */
+	__u64 meta; /* the address of its socket, which is the same at all of its moments */
+	__u64 bytes_sent; /* payload; this and the next three are 0 where the kernel does not count them */
 	__u64 bytes_acknowledged;
 	__u64 bytes_received;
-	__u64 bytes_reinjected; /* ~0: this kernel does not count them */
+	__u64 bytes_reinjected;
 	__u64 cgroup;
+	__u64 subflow; /* the cookie of the subflow that the moment is one of; 0: none */
 	__u32 token;
 	__u32 stalls; /* retransmission timeouts at the level of the data */
-	__u32 subflows;
+	__u32 subflow_count; /* established and not closed, after the moment */
 	__u32 receive_buffer;
 	__u32 net_namespace;
-	__u32 padding;
+	__u8 path; /* the number of `subflow` */
+	__u8 is_selected; /* by the ends of the subflow, or of the whole connection */
+	__u16 padding;
 };
-FATHOM_ASSERT_SIZE(struct profile_meta, 80 + 40 + 24);
+FATHOM_ASSERT_SIZE(struct profile_meta, 80 + 56 + 24);
 
 /* What an arriving segment is, compared with the next byte that is expected. */
 enum profile_arrival {

@@ -259,7 +259,7 @@ record! {
         /// How long the profile is.
         #[field(label = "after", own_ipfix = 103)]
         pub duration_ns: Nanoseconds,
-        /// A number that no other connection of this host has until it restarts (the cookie of the socket).
+        /// A number that no other MPTCP connection of this host has until it restarts: the cookie of the socket, or of a subflow's if it existed before.
         #[field(absent, ipfix = 148)]
         pub connection: u64,
         /// `client` where this host opened the connection, `server` where it accepted it; absent where that is not known.
@@ -271,27 +271,34 @@ record! {
         /// The token that names the connection to its subflows (RFC 8684).
         #[field(own_ipfix = 158)]
         pub mptcp_token: u32,
-        /// From the attempt to the established state.
+        /// The subflow that was added or removed at the end of the profile: the number that its own profiles have.
+        #[field(label = "path", own_ipfix = 159)]
+        pub path_index: Option<u8>,
+        /// From the attempt to the established state; of a server absent.
         #[field(label = "establishment", own_ipfix = 106)]
         pub establishment_ns: Option<Nanoseconds>,
-        /// Payload sent.
+        /// From the established state until the application took the connection.
+        #[field(label = "accept_queue", own_ipfix = 107)]
+        pub accept_queue_ns: Option<Nanoseconds>,
+        /// Payload sent, once whatever the number of subflows that carried it; as all bytes here absent before Linux 6.5.
         #[field(unit = Unit::Bytes, label = "sent", own_ipfix = 110)]
-        pub bytes_sent: u64,
+        pub bytes_sent: Option<u64>,
         /// Payload received in order.
         #[field(unit = Unit::Bytes, label = "received", own_ipfix = 112)]
-        pub bytes_received: u64,
+        pub bytes_received: Option<u64>,
         /// Payload that the peer acknowledged.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 114)]
-        pub bytes_acknowledged: u64,
-        /// Payload that was sent again over another subflow.
+        pub bytes_acknowledged: Option<u64>,
+        /// Payload that was sent again because the connection timed out, as a rule over another subflow.
         #[field(unit = Unit::Bytes, label = "reinjected", unless_zero, own_ipfix = 160)]
         pub bytes_reinjected: Option<u64>,
-        /// Retransmission timeouts of the connection in a row at the end: head-of-line blocking.
+        /// Retransmission timeouts of the connection: data waited behind a subflow that did not deliver, head-of-line blocking.
+        /// Absent where functions cannot be probed.
         #[field(unless_zero, own_ipfix = 140)]
-        pub stalls: u32,
-        /// Subflows besides the first at the end of the profile.
+        pub stalls: Option<u32>,
+        /// Established subflows at the end of the profile.
         #[field(label = "subflows", own_ipfix = 161)]
-        pub additional_subflows: u32,
+        pub subflow_count: u32,
         /// The size of the receive buffer.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 153)]
         pub receive_buffer_bytes: u32,

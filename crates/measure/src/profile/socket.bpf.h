@@ -13,6 +13,19 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 
+/* Of the kernel, where its headers cannot be included with its types. */
+#define TCP_ESTABLISHED 1
+#define TCP_SYN_SENT 2
+#define TCP_SYN_RECV 3
+#define TCP_CLOSE 7
+#define TCP_LISTEN 10
+#define TCP_CA_OPEN 0
+#define TCP_CA_LOSS 4
+#define TCP_CB_FIN 1
+#define TCP_CB_SYN 2
+#define PF_KTHREAD 0x200000
+#define SOCK_DONE 1 /* enum sock_flags: a FIN was received */
+
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
@@ -134,6 +147,7 @@ struct minmax {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	__u64 tcp_clock_cache;
 	__u64 bytes_sent;
 	__u64 bytes_acked;
 	__u64 bytes_received;
@@ -162,23 +176,28 @@ struct tcp_sock {
 	__u8 bpf_sock_ops_cb_flags;
 };
 
-struct mptcp_pm_data {
-	__u8 subflows;
-	__u8 extra_subflows; /* its name since 6.18 */
+struct list_head {
+	struct list_head *next;
 };
 
 struct mptcp_sock {
 	struct inet_connection_sock sk;
 	__u64 bytes_sent;
+	__u64 snd_nxt;
 	__u64 bytes_received;
 	__u64 bytes_retrans;
 	__u64 bytes_acked;
+	__u64 snd_una;
 	__u32 token;
-	struct mptcp_pm_data pm;
+	_Bool snd_data_fin_enable;
+	_Bool rcv_fastclose;
+	struct list_head conn_list;
+	struct sock *first;
 };
 
 struct task_struct {
 	unsigned int flags;
+	int tgid;
 	struct task_struct *group_leader;
 	char comm[16];
 };
@@ -197,9 +216,12 @@ struct bpf_iter__tcp {
 struct sockaddr;
 
 struct mptcp_subflow_context {
+	struct list_head node;
 	__u32 token;
 	__u32 subflow_id;
 	__s16 local_id;
+	struct sock *tcp_sock;
+	struct sock *conn;
 };
 
 struct tcp_skb_cb {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Time};
 
 use super::chunked::ChunkedMap;
-use super::event::{Interfaces, flow_of, tags, traffic_of};
+use super::event::{flow_of, tags, traffic_of};
 use super::{Report, RttAggregate, RttSample};
 use crate::native::{flow_key, rtt_flow, rtt_traffic};
+use crate::replay::Interfaces;
 
 /// What samples are put together by. Each group is of one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,44 +1,23 @@
 //! The measurement over frames that are handed to it: what the BPF program does in the kernel, with tables of its own.
 
-use super::event::{Interfaces, Report, Transition, decode};
-use super::table::{Departure, Table};
+use super::event::{Report, Transition, decode};
+use super::flow::{Flow, Slots};
 use super::{Aggregator, Settings};
 use crate::native::{
-    self, Frame, fathom_reading, rtt_bucket, rtt_config, rtt_event, rtt_output, selection,
+    self, fathom_reading, rtt_bucket, rtt_config, rtt_event, rtt_output, selection,
 };
+use crate::replay::{Dissected, Dissector, Interfaces, Measurement};
+use crate::table::{Departure, Table};
 use crate::{Counts, Error};
 use fathom_record::Time;
 
 /// Request buckets, of four requests each: 1 MiB.
 const BUCKETS: u32 = 16_384;
 
-/// A frame that has been read, and when it was captured.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Dissected {
-    /// In nanoseconds since 1970.
-    time: u64,
-    reading: fathom_reading,
-}
-
-/// Reads frames. It has no state, and so may run ahead of the engine.
-#[derive(Debug, Clone)]
-pub(crate) struct Dissector {
-    config: rtt_config,
-    /// `None`: everything is selected.
-    selection: Option<selection>,
-}
-
-impl Dissector {
-    /// Reads a frame that was captured at `time`.
-    pub(crate) fn dissect(&self, time: u64, frame: &Frame<'_>) -> Dissected {
-        let reading = native::read(frame, self.selection.as_ref(), &self.config);
-        Dissected { time, reading }
-    }
-}
-
 /// Measures packet by packet; time is what the packets bring.
 pub struct Engine {
-    table: Table,
+    table: Table<Flow>,
+    slots: Slots,
     buckets: Vec<rtt_bucket>,
     config: rtt_config,
     /// `None`: everything is selected.
@@ -49,43 +28,14 @@ pub struct Engine {
     now: u64,
 }
 
-impl Engine {
-    /// Nothing seen yet. `seed` makes the hash tables unpredictable; it changes no sample.
-    ///
-    /// # Errors
-    /// [`Error::TooMany`] when the selection is too long.
-    pub fn new(settings: &Settings, seed: u64) -> Result<Self, Error> {
-        Ok(Self {
-            table: Table::new(settings.flows as usize, settings.slots as usize),
-            buckets: vec![rtt_bucket::default(); BUCKETS as usize],
-            config: settings.to_native(seed, BUCKETS),
-            selection: settings.selection.to_native_unless_empty()?,
-            counts: Counts::default(),
-            output: rtt_output::default(),
-            now: 0,
-        })
+impl Measurement for Engine {
+    type Report = Report;
+
+    fn dissector(&self) -> Dissector {
+        Dissector::rtt(self.config, self.selection.as_ref())
     }
 
-    /// What was counted so far.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    /// When the last packet was captured that was measured; 1970 before the first.
-    pub fn now(&self) -> Time {
-        Time(self.now)
-    }
-
-    /// What reads frames for this engine.
-    pub(crate) fn dissector(&self) -> Dissector {
-        Dissector {
-            config: self.config,
-            selection: self.selection,
-        }
-    }
-
-    /// Takes a packet in; `report` gets what comes of it.
-    pub(crate) fn on_packet(
+    fn on_packet(
         &mut self,
         packet: &Dissected,
         interfaces: &impl Interfaces,
@@ -106,7 +56,11 @@ impl Engine {
         } else {
             None
         };
-        let state = place.map(|place| self.table.touch(place, reading.packet.direction).state());
+        let state = place.map(|place| {
+            let flow = &mut self.table.touch(place).state;
+            self.slots.make_room(flow, reading.packet.direction);
+            flow.state()
+        });
         native::on_packet(
             state,
             &mut self.buckets,
@@ -116,6 +70,35 @@ impl Engine {
             &mut self.output,
         );
         self.act(reading, interfaces, report);
+    }
+}
+
+impl Engine {
+    /// Nothing seen yet. `seed` makes the hash tables unpredictable; it changes no sample.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] when the selection is too long.
+    pub fn new(settings: &Settings, seed: u64) -> Result<Self, Error> {
+        Ok(Self {
+            table: Table::new(settings.flows as usize),
+            slots: Slots::new(settings.slots as usize),
+            buckets: vec![rtt_bucket::default(); BUCKETS as usize],
+            config: settings.to_native(seed, BUCKETS),
+            selection: settings.selection.to_native_unless_empty()?,
+            counts: Counts::default(),
+            output: rtt_output::default(),
+            now: 0,
+        })
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// When the last packet was captured that was measured; 1970 before the first.
+    pub fn now(&self) -> Time {
+        Time(self.now)
     }
 
     fn count(&mut self, counter: u32, by: u64) {
@@ -157,7 +140,7 @@ impl Engine {
             let place = self.table.locate(&reading.packet.key, reading.hash);
             let closing = self.transition(native::RTT_EVENT_CLOSE, reading);
             if let Some(entry) = place.map(|place| self.table.entry(place)) {
-                report(closing.report(&entry.key, &entry.flow, interfaces, 0));
+                report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));
             }
         }
     }
@@ -188,14 +171,15 @@ impl Engine {
         };
         let has_events = self.has_events();
         let entry = self.table.entry(place);
-        if has_events && !entry.is_closed() {
+        if has_events && !entry.state.is_closed() {
             let closing = Transition {
                 direction: reading.packet.direction,
                 ..Transition::close(native::RTT_REASON_REPLACED, self.now)
             };
-            report(closing.report(&entry.key, &entry.flow, interfaces, 0));
+            report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));
         }
-        self.table.remove(place);
+        let flow = self.table.remove(place);
+        self.slots.take_back(&flow);
         self.count(native::RTT_COUNT_FLOWS_DELETED, 1);
     }
 
@@ -209,28 +193,31 @@ impl Engine {
         let (has_events, now) = (self.has_events(), self.now);
         let (mut over, mut evicted) = (0, 0);
         let (key, hash) = (reading.packet.key, reading.hash);
-        let entry = self.table.insert(key, hash, now, |entry, why| {
+        let (flow, slots) = (self.slots.flow(), &mut self.slots);
+        let place = self.table.insert(key, hash, flow, now, |entry, why| {
+            slots.take_back(&entry.state);
             let reason = match why {
                 Departure::Over => native::RTT_REASON_TIMEOUT,
                 Departure::Evicted => native::RTT_REASON_EVICTED,
             };
             over += u64::from(why == Departure::Over);
             evicted += u64::from(why == Departure::Evicted);
-            if has_events && !entry.is_closed() {
+            if has_events && !entry.state.is_closed() {
                 let closing = Transition::close(reason, now);
-                report(closing.report(&entry.key, &entry.flow, interfaces, 0));
+                report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));
             }
         });
         let packet = &reading.packet;
+        let entry = self.table.entry(place);
         native::open(
-            &mut entry.state(),
+            &mut entry.state.state(),
             packet,
             now,
             &self.config,
             &mut self.output,
         );
         if has_events {
-            report(opening.report(&entry.key, &entry.flow, interfaces, 0));
+            report(opening.report(&entry.key, &entry.state.flow, interfaces, 0));
         }
         self.count(native::RTT_COUNT_FLOWS_OPENED, 1);
         self.count(native::RTT_COUNT_FLOWS_DELETED, over);
@@ -238,20 +225,20 @@ impl Engine {
     }
 
     /// The end of the input: flows that are still open close.
-    pub(crate) fn finish(&self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
+    pub fn finish(&self, interfaces: &impl Interfaces, report: &mut impl FnMut(Report)) {
         if !self.has_events() {
             return;
         }
         let closing = Transition::close(native::RTT_REASON_END, self.now);
-        for entry in self.table.iter().filter(|entry| !entry.is_closed()) {
-            report(closing.report(&entry.key, &entry.flow, interfaces, 0));
+        for entry in self.table.iter().filter(|entry| !entry.state.is_closed()) {
+            report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));
         }
     }
 
     /// Hands the traffic of all flows to an aggregator, as it does at the end of every interval.
-    pub(crate) fn count_traffic(&self, aggregator: &mut Aggregator, interfaces: &impl Interfaces) {
+    pub fn count_traffic(&self, aggregator: &mut Aggregator, interfaces: &impl Interfaces) {
         for entry in self.table.iter() {
-            aggregator.on_flow(&entry.key, &entry.flow, interfaces);
+            aggregator.on_flow(&entry.key, &entry.state.flow, interfaces);
         }
     }
 }

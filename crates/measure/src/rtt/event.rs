@@ -4,6 +4,7 @@ use fathom_record::{FlowKey, Nanoseconds, Protocol, Record, Time};
 
 use super::{Method, Observed, RttFlow, RttSample};
 use crate::native;
+use crate::replay::Interfaces;
 
 /// Something to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +23,6 @@ impl Report {
             Self::Flow(flow) => flow,
         }
     }
-}
-
-/// Knows interfaces by number, as the capture point does.
-pub(crate) trait Interfaces {
-    /// The name of the interface, or what stands for it.
-    fn name(&self, interface: u32) -> &'static str;
 }
 
 /// The flow of packets in `direction`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::Error;
 use crate::native;
 use crate::selection::Selection;
-use fathom_record::{AsValue, Type, Value};
+use fathom_record::{AsValue, Nanoseconds, Type, Value};
 
 /// A way of matching packets with their answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,8 +160,8 @@ impl Settings {
     /// As the C side takes them.
     pub(crate) fn to_native(&self, seed: u64, buckets: u32) -> native::rtt_config {
         native::rtt_config {
-            sample_interval: nanoseconds(self.sample_interval),
-            expiry: nanoseconds(Self::EXPIRY),
+            sample_interval: Nanoseconds::from(self.sample_interval).0,
+            expiry: Nanoseconds::from(Self::EXPIRY).0,
             seed,
             per_rtt: self.per_rtt,
             methods: self.methods.bits(),
@@ -173,10 +173,6 @@ impl Settings {
             ..native::rtt_config::default()
         }
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ fn replay(settings: &Settings, file: Vec<u8>, prepare: impl Fn(Replay, &Engine) 
         }
     };
     assert!(matches!(ended, Ended::Whole), "{ended:?}");
-    replay.finish(&engine, &mut |report| {
+    engine.finish(replay.interfaces(), &mut |report| {
         run.outcomes.push(Outcome::from_report(&report, START_NS));
     });
     run.sort_end();

@@ -136,7 +136,10 @@ impl Line {
     /// A number in decimal digits.
     #[inline]
     pub(super) fn unsigned(&mut self, number: u64) {
-        if number < EIGHT_DIGITS {
+        if number < 10 {
+            // Most counters of most records.
+            self.byte(b'0' + number as u8);
+        } else if number < EIGHT_DIGITS {
             self.padded(
                 number,
                 number.checked_ilog10().map_or(1, |log| log as usize + 1),

@@ -1,39 +1,22 @@
 //! From queries and answers to exchanges: which query an answer is of, and which have waited too long.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::exchange::{End, Exchange, Maker};
-use crate::live::read_prefix;
+use super::exchange::{End, Maker};
+use super::waiting::Waiting;
+use crate::kernel::read_prefix;
 use crate::native::{self, dns_event};
 use crate::profile::State;
 use crate::profile::connections::Report;
 use crate::profile::ending::ending;
 
-/// Exchanges that wait for their answer at a time.
-const EXCHANGES_MAX: usize = 16_384;
-/// The kernel may tell of an error twice, the first time without saying which.
-const ERROR_PATIENCE_NS: u64 = 100_000_000;
 /// The state of a socket whose error ended something that was under way (`TCP_ESTABLISHED` of the kernel).
 const ESTABLISHED: u8 = 1;
 
-/// What ties an answer to its query. The question comes last: an answer need not repeat it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    socket: u64,
-    remote: [u64; 2],
-    remote_port: u16,
-    id: u16,
-    question: u32,
-}
-
-/// All exchanges that wait for their answer.
+/// Exchanges while they are measured.
 #[derive(Debug)]
 pub(super) struct Exchanges {
-    timeout_ns: u64,
-    waiting: BTreeMap<Key, Exchange>,
-    /// No exchange times out before.
-    next_timeout_ns: u64,
+    waiting: Waiting,
     /// What is written into records.
     maker: Maker,
     /// Messages that the kernel had lost when last asked, and up to when one may have been lost.
@@ -49,9 +32,7 @@ impl Exchanges {
     /// Those that have waited `timeout` since they were last sent are over.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
-            timeout_ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX),
-            waiting: BTreeMap::new(),
-            next_timeout_ns: u64::MAX,
+            waiting: Waiting::new(timeout),
             maker: Maker::default(),
             lost: 0,
             lost_until_ns: None,
@@ -79,133 +60,59 @@ impl Exchanges {
         if lost != self.lost {
             (self.lost, self.lost_until_ns) = (lost, Some(now_ns));
         }
-        if now_ns < self.next_timeout_ns {
-            return;
-        }
-        let timeout_ns = self.timeout_ns;
-        let end_ns = |exchange: &Exchange| exchange.end_ns(timeout_ns);
-        let over: Vec<Key> = self
-            .waiting
-            .iter()
-            .filter(|(_, exchange)| end_ns(exchange) <= now_ns)
-            .map(|(key, _)| *key)
-            .collect();
-        for exchange in over.iter().filter_map(|key| self.waiting.remove(key)) {
+        for (exchange, end_ns) in self.waiting.take_over(now_ns) {
             let (state, reason, time_ns) = if let Some(error_ns) = exchange.error_ns {
                 (State::Unreachable, "network error", error_ns)
             } else if Some(exchange.first_ns) <= self.lost_until_ns {
-                let reason = "no answer, or one that was lost";
-                (State::Desync, reason, end_ns(&exchange))
+                (State::Desync, "no answer, or one that was lost", end_ns)
             } else {
-                (State::Unreachable, "timeout", end_ns(&exchange))
+                (State::Unreachable, "timeout", end_ns)
             };
             let end = End::without_answer(state, reason, time_ns);
             report(&self.maker.profile(exchange, &end));
         }
-        self.next_timeout_ns = self.waiting.values().map(end_ns).min().unwrap_or(u64::MAX);
     }
 
     /// The end of the measurement: what still waits.
     pub(super) fn finish(&mut self, now_ns: u64, report: Report<'_>) {
-        for (_, exchange) in std::mem::take(&mut self.waiting) {
+        for exchange in self.waiting.take_all() {
             let end = End::without_answer(State::New, "end of measurement", now_ns);
             report(&self.maker.profile(exchange, &end));
         }
     }
 
     fn ask(&mut self, event: &dns_event) {
-        let key = Key::of(event);
-        if let Some(exchange) = self.waiting.get_mut(&key) {
+        if let Some(exchange) = self.waiting.repeated(event) {
             exchange.retries += 1;
             exchange.error_ns = None;
             exchange.last_ns = event.time;
-        } else if self.waiting.len() < EXCHANGES_MAX {
-            let exchange = self.maker.exchange(event);
-            self.waiting.insert(key, exchange);
-            let end_ns = event.time.saturating_add(self.timeout_ns);
-            self.next_timeout_ns = self.next_timeout_ns.min(end_ns);
+        } else if self.waiting.has_room() {
+            self.waiting.add(event, self.maker.exchange(event));
         } else {
             self.refused += 1;
         }
     }
 
     fn answer(&mut self, event: &dns_event, report: Report<'_>) {
-        let key = Key::of(event);
-        let found = if event.message.has_question == 0 {
-            let first = self.waiting.range(key..=key.last()).next();
-            first.map(|(found, _)| *found)
-        } else {
-            Some(key)
-        };
-        let Some(exchange) = found.and_then(|key| self.waiting.remove(&key)) else {
-            self.unmatched += 1;
-            return;
-        };
-        report(&self.maker.profile(exchange, &End::of(event)));
+        match self.waiting.take_answered(event) {
+            Some(exchange) => report(&self.maker.profile(exchange, &End::of(event))),
+            None => self.unmatched += 1,
+        }
     }
 
     /// An error of a socket ends all that it waits for from that resolver.
     fn fail(&mut self, event: &dns_event, report: Report<'_>) {
-        // Only a hint on the size of packets.
-        if event.error.cast_signed() == libc::EMSGSIZE {
-            return;
-        }
-        let first = Key {
-            id: 0,
-            question: 0,
-            ..Key::of(event)
-        };
-        let last = Key {
-            id: u16::MAX,
-            ..first.last()
-        };
-        if event.error == 0 {
-            for (_, exchange) in self.waiting.range_mut(first..=last) {
-                exchange.error_ns.get_or_insert(event.time);
+        match event.error.cast_signed() {
+            // Only a hint on the size of packets.
+            libc::EMSGSIZE => {}
+            0 => self.waiting.doubt(event),
+            _ => {
+                let (state, reason) = ending(ESTABLISHED, event.error);
+                let end = End::without_answer(state, reason, event.time);
+                for exchange in self.waiting.take_failed(event) {
+                    report(&self.maker.profile(exchange, &end));
+                }
             }
-            let end_ns = event.time.saturating_add(ERROR_PATIENCE_NS);
-            self.next_timeout_ns = self.next_timeout_ns.min(end_ns);
-            return;
-        }
-        let over: Vec<Key> = self
-            .waiting
-            .range(first..=last)
-            .map(|(key, _)| *key)
-            .collect();
-        let (state, reason) = ending(ESTABLISHED, event.error);
-        for exchange in over.iter().filter_map(|key| self.waiting.remove(key)) {
-            let end = End::without_answer(state, reason, event.time);
-            report(&self.maker.profile(exchange, &end));
-        }
-    }
-}
-
-impl Exchange {
-    /// When it is waited for no more.
-    fn end_ns(&self, timeout_ns: u64) -> u64 {
-        match self.error_ns {
-            Some(error_ns) => error_ns.saturating_add(ERROR_PATIENCE_NS),
-            None => self.last_ns.saturating_add(timeout_ns),
-        }
-    }
-}
-
-impl Key {
-    fn of(event: &dns_event) -> Self {
-        Self {
-            socket: event.socket,
-            remote: event.remote.words,
-            remote_port: event.remote_port,
-            id: event.message.id,
-            question: event.message.question,
-        }
-    }
-
-    /// The last one that differs in the question only.
-    fn last(self) -> Self {
-        Self {
-            question: u32::MAX,
-            ..self
         }
     }
 }
@@ -214,9 +121,10 @@ impl Key {
 mod tests {
     use fathom_record::{Record, Value};
 
+    use super::super::events::{answer, error, query, query_of};
+    use super::super::waiting::{ERROR_PATIENCE_NS, EXCHANGES_MAX};
     use super::*;
-    use crate::live::bytes_of;
-    use crate::native::{dns_message, flow_address_of};
+    use crate::kernel::bytes_of;
 
     const MILLISECOND: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MILLISECOND;
@@ -270,51 +178,6 @@ mod tests {
         ]
         .map(value)
         .join(" ")
-    }
-
-    /// A query for an A record with the number 7 from the socket 1 to 192.0.2.53.
-    fn query(time: u64) -> dns_event {
-        dns_event {
-            time,
-            socket: 1,
-            local: flow_address_of([10, 0, 0, 1].into()),
-            remote: flow_address_of([192, 0, 2, 53].into()),
-            local_port: 4000,
-            remote_port: 53,
-            process_id: 99,
-            message: dns_message {
-                question: 0xabcd,
-                id: 7,
-                query_type: 1,
-                has_question: 1,
-                ..dns_message::default()
-            },
-            protocol: 17,
-            kind: native::DNS_QUERY as u8,
-            ..dns_event::default()
-        }
-    }
-
-    fn answer(time: u64, response_code: u8) -> dns_event {
-        let query = query(time);
-        dns_event {
-            kind: native::DNS_ANSWER as u8,
-            message: dns_message {
-                is_answer: 1,
-                response_code,
-                ..query.message
-            },
-            ..query
-        }
-    }
-
-    fn error(time: u64, error: i32) -> dns_event {
-        dns_event {
-            kind: native::DNS_ERROR as u8,
-            error: error.cast_unsigned(),
-            message: dns_message::default(),
-            ..query(time)
-        }
     }
 
     #[test]
@@ -381,46 +244,6 @@ mod tests {
                 "UNREACHABLE timeout - - 0"
             ]
         );
-    }
-
-    fn query_of(socket: u64, time: u64) -> dns_event {
-        dns_event {
-            socket,
-            ..query(time)
-        }
-    }
-
-    #[test]
-    fn what_ties_an_answer_to_its_query() {
-        type Change = fn(&mut dns_event);
-        let others: [Change; 5] = [
-            |event| event.socket = 2,
-            |event| event.message.id = 8,
-            |event| event.message.question = 0,
-            |event| event.remote = flow_address_of([192, 0, 2, 54].into()),
-            |event| event.remote_port = 54,
-        ];
-        for change in others {
-            let mut bench = Bench::new();
-            let mut other = answer(1, 0);
-            change(&mut other);
-            bench.take(query(0)).take(other);
-            assert!(bench.lines.is_empty());
-            bench.take(answer(2, 0));
-            assert_eq!(bench.lines, ["FINISHED answer NOERROR 2 0"]);
-        }
-    }
-
-    #[test]
-    fn an_answer_without_a_question_is_of_the_query_with_its_number() {
-        let mut bench = Bench::new();
-        let mut bare = answer(30, 1);
-        bare.message.question = 0;
-        bare.message.has_question = 0;
-        bench.take(query(0)).take(bare);
-        assert_eq!(bench.lines, ["BROKEN failure of the resolver FORMERR 30 0"]);
-        bench.take(bare);
-        assert_eq!(bench.exchanges.unmatched, 1);
     }
 
     #[test]

@@ -8,10 +8,12 @@ use fathom_record::{Nanoseconds, Time};
 use libbpf_rs::{Link, UprobeOpts};
 
 use super::libraries::{Library, Search};
-use super::programs::Programs;
 use super::record::LookupProfile;
 use crate::Error;
-use crate::live::{bytes_of, monotonic_ns, read_prefix, wall_clock_offset};
+use crate::kernel::Group;
+use crate::kernel::{
+    Programs, bytes_of, monotonic_ns, read_prefix, set_constants, wall_clock_offset,
+};
 use crate::native::{self, lookup_config, lookup_event};
 use crate::profile::connections::Report;
 use crate::profile::moment::text;
@@ -54,15 +56,17 @@ impl Lookups {
     ///
     /// # Errors
     /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel refuses.
-    pub(super) fn load(group: (u64, u32), has_names: bool) -> Result<Self, Error> {
+    pub(super) fn load(group: Group, has_names: bool) -> Result<Self, Error> {
         let configuration = lookup_config {
-            cgroup: group.0,
-            cgroup_level: group.1,
+            cgroup: group.number,
+            cgroup_level: group.level,
             has_names: u32::from(has_names),
         };
         let constants = [(".rodata.lookup_config", bytes_of(&configuration))];
         Ok(Self {
-            programs: Programs::load(OBJECT, &constants, "lookup_events")?,
+            programs: Programs::load(OBJECT, "lookup_events", |object| {
+                set_constants(object, &constants)
+            })?,
             search: Search::default(),
             libraries: HashMap::new(),
             failures: Vec::new(),

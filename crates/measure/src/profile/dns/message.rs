@@ -120,6 +120,24 @@ fn the_longest_name_is_read_and_no_longer_one() {
     assert!(read(&longest[..longest.len() - 1]).is_none());
 }
 
+/// Writes what the fuzz target starts from, when `FATHOM_CORPUS` says where.
+#[test]
+fn corpus() {
+    let Some(folder) = std::env::var_os("FATHOM_CORPUS") else {
+        println!("skipped: FATHOM_CORPUS does not say where the corpus goes");
+        return;
+    };
+    let folder = std::path::Path::new(&folder).join("dns");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, bytes) in [
+        ("query", of_name("www.example.org", 0x01)),
+        ("answer", of_name("WWW.example.org", 0x83)),
+        ("bare", message([1, 2, 0x81, 1, 0, 0], &[], &[])),
+    ] {
+        std::fs::write(folder.join(name), bytes).unwrap();
+    }
+}
+
 proptest! {
     #[test]
     fn garbage_is_read_as_the_second_reader_does(bytes in prop::collection::vec(any::<u8>(), 0..300)) {

@@ -1,14 +1,16 @@
 //! Names: DNS exchanges on the wire, and how long applications wait for `getaddrinfo`. The README beside this file says what each means.
 
 mod codes;
+#[cfg(test)]
+mod events;
 mod exchange;
 mod exchanges;
 mod libraries;
 mod lookups;
 #[cfg(test)]
 mod message;
-mod programs;
 mod record;
+mod waiting;
 mod wire;
 
 use std::path::Path;
@@ -19,8 +21,9 @@ use fathom_record::Time;
 pub use record::{DnsProfile, LookupProfile};
 
 use super::connections::Report;
-use super::probes::{Indicator, Probes};
 use super::record::ProfileCount;
+use super::{Indicator, Probes};
+use crate::kernel::Group;
 use crate::{Error, Selection};
 use lookups::Lookups;
 use wire::Wire;
@@ -30,8 +33,8 @@ use wire::Wire;
 pub(super) struct Scope<'a> {
     /// Which exchanges.
     pub(super) selection: &'a Selection,
-    /// Only of sockets and processes in this control group or below: its number and depth; 0: all.
-    pub(super) group: (u64, u32),
+    /// Only of sockets and processes in this control group or below.
+    pub(super) group: Group,
     /// Where control groups are mounted.
     pub(super) root: Option<&'a Path>,
     /// A query that was not answered for so long is not waited for any more.

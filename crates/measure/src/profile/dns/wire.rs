@@ -5,9 +5,11 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
+use libbpf_rs::Link;
+
 use super::exchanges::Exchanges;
-use super::programs::Programs;
-use crate::live::{bytes_of, monotonic_ns, wall_clock_offset};
+use crate::kernel::Group;
+use crate::kernel::{Programs, bytes_of, monotonic_ns, set_constants, wall_clock_offset};
 use crate::native::{self, dns_config};
 use crate::profile::connections::Report;
 use crate::{Error, Selection};
@@ -17,6 +19,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dns_wire.bpf.o"
 
 /// DNS exchanges while they are measured.
 pub(super) struct Wire {
+    // Dropped in this order: first nothing runs any more, then what ran goes.
+    links: Vec<Link>,
     programs: Programs,
     exchanges: Exchanges,
 }
@@ -27,25 +31,25 @@ impl Wire {
     /// # Errors
     /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel refuses.
     pub(super) fn load(
-        group: (u64, u32),
+        group: Group,
         selection: &Selection,
         timeout: Duration,
     ) -> Result<Self, Error> {
         let configuration = dns_config {
-            cgroup: group.0,
-            cgroup_level: group.1,
+            cgroup: group.number,
+            cgroup_level: group.level,
             padding: 0,
         };
-        let programs = Programs::load(
-            OBJECT,
-            &[
-                (".rodata.dns_config", bytes_of(&configuration)),
-                (".rodata.selection", bytes_of(&selection.to_native()?)),
-            ],
-            "dns_events",
-        )?;
+        let selection = selection.to_native()?;
+        let constants = [
+            (".rodata.dns_config", bytes_of(&configuration)),
+            (".rodata.selection", bytes_of(&selection)),
+        ];
         Ok(Self {
-            programs,
+            links: Vec::new(),
+            programs: Programs::load(OBJECT, "dns_events", |object| {
+                set_constants(object, &constants)
+            })?,
             exchanges: Exchanges::new(timeout),
         })
     }
@@ -58,16 +62,15 @@ impl Wire {
         let folder = File::open(root)
             .map_err(|error| Error::kernel(format!("open {}", root.display()), error))?;
         let failed = |name: &str, error| Error::kernel(format!("attach {name}"), error);
-        let mut links = Vec::new();
         // Answers first: an exchange must not begin that cannot end.
         for name in ["dns_ingress", "dns_egress"] {
             let program = self.programs.program(name)?;
             let link = program.attach_cgroup(folder.as_raw_fd());
-            links.push(link.map_err(|error| failed(name, error))?);
+            self.links.push(link.map_err(|error| failed(name, error))?);
         }
         let errors = self.programs.program("dns_error")?.attach();
-        links.push(errors.map_err(|error| failed("dns_error", error))?);
-        self.programs.links = links;
+        self.links
+            .push(errors.map_err(|error| failed("dns_error", error))?);
         Ok(())
     }
 
@@ -89,7 +92,7 @@ impl Wire {
     /// # Errors
     /// As [`Wire::poll`].
     pub(super) fn finish(&mut self, report: Report<'_>) -> Result<(), Error> {
-        self.programs.links.clear();
+        self.links.clear();
         self.poll(report)?;
         self.exchanges.finish(monotonic_ns(), report);
         Ok(())

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The production program, and what it is measured against; in one object, so that both meet the same flows. */
+#include "../../crates/measure/src/response/response.bpf.c"
+#include "steps.bpf.h"
+
+/* The least that anything which follows flows must do: parse, and look one entry up. Tells whether it was there. */
+SEC("tc")
+int reference(struct __sk_buff *skb)
+{
+	struct response_cpu *cpu = response_this_cpu();
+
+	move_on(skb);
+	if (!cpu || packet_parse_skb(skb, 0, &cpu->packet, &cpu->cursor) != PACKET_MEASURABLE)
+		return TC_ACT_SHOT;
+	return bpf_map_lookup_elem(&response_flows, &cpu->packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
+}
+
+/* Flattened: libbpf links no calls from one program to another. */
+SEC("tc")
+__attribute__((flatten)) int production(struct __sk_buff *skb)
+{
+	move_on(skb);
+	return ethernet_ingress(skb);
+}

@@ -1,0 +1,159 @@
+//! What a request costs in the kernel, over a program that only parses and looks its flow up.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use fathom_benches::native::{bytes_of, response_bins, response_config, response_flow};
+use fathom_benches::programs::{Programs, Step, set_constant};
+use fathom_benches::summary::{Row, conclude, median};
+use fathom_benches::wire::{Frame, Segment, flag};
+use libbpf_rs::ObjectBuilder;
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"));
+
+/// Flows that take turns, in the cold case, and packets of a round.
+const FLOWS: u32 = 65_536;
+const REQUEST_BYTES: u32 = 120;
+const RESPONSE_BYTES: u32 = 400;
+/// What the reference returns when the flow was in the table: `TC_ACT_OK` of `linux/pkt_cls.h`.
+const FOUND: u32 = 0;
+/// Behind Ethernet: the source address; behind IPv4, the sequence number and the acknowledgement.
+const SOURCE_ADDRESS: usize = 14 + 12;
+const SEQUENCE: usize = 14 + 20 + 4;
+const ACKNOWLEDGEMENT: usize = 14 + 20 + 8;
+
+/// Measure what a request costs a `fathom response`, by `BPF_PROG_TEST_RUN` (needs root).
+///
+/// A reference that parses the packet and looks its flow up in the same table, and the production program take turns over requests that each
+/// acknowledge a response. Figures are nanoseconds a packet; the difference is formed within each round.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Rounds of 65,536 packets; the median counts.
+    #[arg(long, default_value_t = 41, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// Append the rows of the summary table to this file.
+    #[arg(long)]
+    summary: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: loading BPF programs needs root");
+        return Ok(());
+    }
+    let programs = load()?;
+    println!(
+        "{FLOWS} packets a program and round, {} rounds, medians; ns a packet",
+        arguments.rounds
+    );
+    println!(
+        "{:24} {:>10} {:>10} {:>10}",
+        "flows", "reference", "fathom", "more"
+    );
+    println!(
+        "bpf_ktime_get_ns alone: {:.1} ns over an empty program",
+        clock(&programs, arguments.rounds)?
+    );
+    let rows = [(1, 50.0), (FLOWS, 90.0)].map(|(flows, most)| {
+        let [reference, production, more] = measure(&programs, flows, arguments.rounds)?;
+        println!("{flows:<24} {reference:>10.1} {production:>10.1} {more:>10.1}");
+        Ok(Row {
+            what: format!("kernel, request of a response measurement, {flows} flows"),
+            target: format!(
+                "at most {most:.0} ns over a program that only parses and looks one LRU entry up"
+            ),
+            measured: format!("{more:.0} ns ({production:.0} ns and {reference:.0} ns)"),
+            is_reached: more <= most,
+        })
+    });
+    let rows = rows.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let bytes = size_of::<response_flow>() + size_of::<response_bins>();
+    println!("{bytes} bytes of state a flow");
+    conclude(&rows, arguments.summary.as_deref())
+}
+
+/// Loads the programs as the library does for its defaults.
+fn load() -> anyhow::Result<Programs> {
+    let mut object = ObjectBuilder::default()
+        .open_memory(OBJECT)
+        .context("open the BPF object")?;
+    let config = response_config {
+        seed: 0x0123_4567_89ab_cdef,
+        epoch: 500_000_000 >> 4,
+        timeout: 180_000_000 >> 4,
+        threshold: 1_000_000 >> 4,
+        handshake_mask: 16_383,
+        has_tunnels: 1,
+        ..response_config::default()
+    };
+    for mut map in object.maps_mut() {
+        if map.name() == "response_flows" {
+            map.set_max_entries(FLOWS + 1024)?;
+        }
+    }
+    set_constant(&mut object, ".rodata.response_config", bytes_of(&config))?;
+    Programs::load(object)
+}
+
+/// What reading the clock takes, in nanoseconds: every request does it once.
+fn clock(programs: &Programs, rounds: u32) -> anyhow::Result<f64> {
+    programs.set_steps([Step::default(); 2])?;
+    let frame = [0; 64];
+    let round = |_| {
+        let clock = programs.run("clock", &frame, FLOWS)?;
+        Ok(clock.packet_ns - programs.run("empty", &frame, FLOWS)?.packet_ns)
+    };
+    let costs: anyhow::Result<Vec<f64>> = (0..rounds).map(round).collect();
+    Ok(median(costs?))
+}
+
+/// Nanoseconds a packet of the reference and of the production program, and the difference.
+fn measure(programs: &Programs, flows: u32, rounds: u32) -> anyhow::Result<[f64; 3]> {
+    let (client, server) = ("198.18.0.1:40000".parse()?, "198.51.100.1:443".parse()?);
+    let mut costs = Vec::new();
+    // The first rounds open the flows and warm up.
+    for round in 0..rounds + 2 {
+        // Each flow moves on: within the run if there is one, else from run to run.
+        let (within, passed) = if flows == 1 {
+            (1, round * FLOWS)
+        } else {
+            (0, round)
+        };
+        let segment = Segment {
+            sequence: passed.wrapping_mul(REQUEST_BYTES),
+            acknowledgement: passed.wrapping_mul(RESPONSE_BYTES),
+            flags: flag::ACK,
+            payload_bytes: REQUEST_BYTES as u16,
+            ..Segment::default()
+        };
+        let frame = Frame::new(client, server, 1, &segment).captured().to_vec();
+        let steps = if within == 1 {
+            let step = |offset, by| Step { offset, by };
+            [
+                step(SEQUENCE, REQUEST_BYTES),
+                step(ACKNOWLEDGEMENT, RESPONSE_BYTES),
+            ]
+        } else {
+            [
+                Step {
+                    offset: SOURCE_ADDRESS,
+                    by: 1,
+                },
+                Step::default(),
+            ]
+        };
+        programs.set_steps(steps)?;
+        let production = programs.run("production", &frame, FLOWS)?;
+        let reference = programs.run("reference", &frame, FLOWS)?;
+        ensure!(reference.returned == FOUND, "the flow is not in the table");
+        costs.push((reference.packet_ns, production.packet_ns));
+    }
+    let costs = &costs[2..];
+    Ok([
+        median(costs.iter().map(|cost| cost.0)),
+        median(costs.iter().map(|cost| cost.1)),
+        median(costs.iter().map(|cost| cost.1 - cost.0)),
+    ])
+}

@@ -1,0 +1,160 @@
+//! Options of `fathom hops`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use fathom_record::{Network, Protocol};
+
+use super::{interval, positive_duration};
+
+/// Options of `fathom hops`.
+#[derive(Debug, Args)]
+pub(crate) struct HopsArguments {
+    /// Probe flows that leave by this interface; give it several times for several.
+    #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
+    pub(crate) interface: Vec<String>,
+    /// Run this command, probe its flows, and stop when it ends; what it prints goes to standard error.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Print a configuration file that holds the defaults, and end.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// Say on standard error how the interfaces are probed.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) selection: HopsSelection,
+    #[command(flatten)]
+    pub(crate) probing: ProbingArguments,
+    #[command(flatten)]
+    pub(crate) output: HopsOutput,
+}
+
+/// Which flows are probed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Selection")]
+pub(crate) struct HopsSelection {
+    /// Only flows to one of these networks, as in 203.0.113.0/24; at most 16; by default to all.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub(crate) to: Vec<Network>,
+    /// No flows to any of these networks; at most 16; by default none.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub(crate) not_to: Vec<Network>,
+    /// Only flows with one of these ports at an end; at most 16; by default all.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    pub(crate) port: Vec<u16>,
+    /// Only these protocols: tcp, udp, icmp or icmpv6; by default all.
+    #[arg(long, value_name = "PROTOCOL", value_delimiter = ',')]
+    pub(crate) protocol: Vec<Protocol>,
+    /// Only flows of processes of this name (the first 15 bytes of it, as `ps -o comm` shows); with a command, only of those that it runs.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) process: Option<String>,
+    /// Only flows of sockets in this control group or below: a folder of the version 2 hierarchy.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) cgroup: Option<PathBuf>,
+}
+
+/// How flows are probed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Probing")]
+pub(crate) struct ProbingArguments {
+    /// Probes a second to each hop of a flow, from 0.1 to 100; by default 1 at first, and up to 10 while answers keep coming.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+    /// What --rate is the rate of.
+    #[arg(long, value_enum, default_value = "per-hop", value_name = "MODE")]
+    pub(crate) rate_mode: RateMode,
+    /// Routers that are looked for on a path, at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub(crate) max_hops: u8,
+    /// A probe without an answer for so long is lost; at most 9s.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
+    pub(crate) timeout: Duration,
+    /// Go on probing a flow whose application is silent for so long; 0 for not at all.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::duration)]
+    pub(crate) idle: Duration,
+    /// Probes a second in all, at most.
+    #[arg(long, value_name = "RATE", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=3000))]
+    pub(crate) budget: u32,
+    /// Probes a second to one destination, at most.
+    #[arg(long, value_name = "RATE", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3000))]
+    pub(crate) budget_per_destination: u32,
+    /// Send probes as long as the application's packets, where routers are known to stop them; elsewhere headers alone, as otherwise.
+    #[arg(long)]
+    pub(crate) full_size: bool,
+    /// Have `fathom_edit`, a function in this BPF object, edit each probe that a router is known to stop.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) probe_program: Option<PathBuf>,
+    /// Have `fathom_extract`, a function in this BPF object, take eight bytes out of each answer: the field `extracted`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) reply_program: Option<PathBuf>,
+    /// Pass answers to probes on to this host, instead of keeping them from it.
+    #[arg(long)]
+    pub(crate) keep_icmp: bool,
+}
+
+/// What the rate is the rate of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RateMode {
+    /// Each hop of a flow is probed so often.
+    PerHop,
+    /// All hops of a flow share it.
+    Global,
+}
+
+/// What is printed, how and where.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct HopsOutput {
+    /// Between summaries of the hops; at least 10ms.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Duration,
+    /// Also print every probe.
+    #[arg(long)]
+    pub(crate) each_probe: bool,
+    /// Tell the names of routers, as the DNS knows them.
+    #[arg(long)]
+    pub(crate) names: bool,
+    /// Tell the numbers of the routers' autonomous systems, from this file in the format of `MaxMind`, as `GeoLite2-ASN.mmdb`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) asn: Option<PathBuf>,
+    /// How to print; by default text, and on a terminal a table that refreshes, unless a command has it.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<HopsFormat>,
+    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// How hops are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HopsFormat {
+    /// Lines for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+    /// Every probe in the columns of ELF.
+    Csv,
+    /// At the end the graph of all paths, for Graphviz: how many flows take an edge, and by how much the median round trip grows there.
+    Dot,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (0.1..=100.0).contains(&rate) => Ok(rate),
+        _ => Err("write a number from 0.1 to 100".to_owned()),
+    }
+}
+
+/// The kernel forgets probes after 10 s.
+fn timeout(text: &str) -> Result<Duration, String> {
+    match positive_duration(text)? {
+        time if time > Duration::from_secs(9) => Err("it must be at most 9s".to_owned()),
+        time => Ok(time),
+    }
+}

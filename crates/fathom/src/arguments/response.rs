@@ -1,0 +1,168 @@
+//! Options of `fathom response`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use fathom_measure::response::Estimator;
+use fathom_record::{Network, Protocol};
+
+use super::{PrintFormat, duration, interval, positive_duration};
+
+/// Options of `fathom response`.
+#[derive(Debug, Args)]
+pub(crate) struct ResponseArguments {
+    /// Capture files: pcap or pcapng, also compressed by gzip or zstd; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// Measure on this interface; give it several times for several.
+    #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
+    pub(crate) interface: Vec<String>,
+    /// Take packets that arrive at XDP, before receive offload merges them; live only.
+    #[arg(long)]
+    pub(crate) xdp: bool,
+    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C; live only.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Print a configuration file that holds the defaults, and end.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// Say on standard error how the interfaces are measured and what is read.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) estimation: Estimation,
+    #[command(flatten)]
+    pub(crate) servers: Servers,
+    #[command(flatten)]
+    pub(crate) groups: Groups,
+    #[command(flatten)]
+    pub(crate) output: ResponseOutput,
+    /// Flows with state at the same time, at most; the least recently used goes; by default 65536 live, 1048576 in files.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864), help_heading = "Bounds")]
+    pub(crate) flows: Option<u32>,
+}
+
+/// How gaps become a latency.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Estimation")]
+pub(crate) struct Estimation {
+    /// How gaps become a latency: acknowledged, split, modes or fixed.
+    ///
+    /// `acknowledged` takes what TCP acknowledges for the sign that a response came, and is `split` for all else; `split` takes a histogram apart; `modes` and
+    /// `fixed` are the algorithms 2 and 1 of the paper.
+    #[arg(long, value_name = "ESTIMATOR", default_value = "acknowledged")]
+    pub(crate) estimator: Estimator,
+    /// How long an epoch is, 100ms to 10s: each flow has an estimate an epoch.
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = epoch)]
+    pub(crate) epoch: Duration,
+    /// Of `--estimator fixed`: a longer gap begins a batch.
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = positive_duration)]
+    pub(crate) threshold: Duration,
+    /// A longer gap is taken for a retransmission timeout, or silence: it is counted, and left out.
+    #[arg(long, value_name = "TIME", default_value = "180ms", value_parser = positive_duration)]
+    pub(crate) timeout: Duration,
+    /// Print beside each latency what the server's packets tell, if the capture has them; files only.
+    #[arg(long)]
+    pub(crate) compare: bool,
+}
+
+/// Which flows are measured.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Selection, done before any state is touched")]
+pub(crate) struct Servers {
+    /// Only requests to servers in these networks, as in 10.0.0.0/8; at most 16; by default all.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub(crate) to: Vec<Network>,
+    /// Only requests to these ports; at most 16; by default all: a SYN tells which end is the server, else the lower port.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    pub(crate) port: Vec<u16>,
+    /// No traffic with an end in any of these networks; at most 16; by default none.
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    pub(crate) not_net: Vec<Network>,
+    /// Only these protocols: tcp, udp, esp or a number; at most 8; by default all.
+    #[arg(long, value_name = "PROTOCOL", value_delimiter = ',')]
+    pub(crate) protocol: Vec<Protocol>,
+    /// Only a part of the flows, chosen by a hash of their ends, as in 1/8; by default all.
+    #[arg(long, value_name = "1/COUNT", default_value = "1/1", value_parser = part)]
+    pub(crate) flows_sampled: u32,
+    /// Do not look into tunnels (GRE, VXLAN, Geneve, IP in IP): the flow is then the outermost, not the innermost.
+    #[arg(long)]
+    pub(crate) no_tunnels: bool,
+}
+
+/// Figures of many flows in place of single ones.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Aggregation")]
+pub(crate) struct Groups {
+    /// What to put together; by flow, each epoch of each flow is printed.
+    #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
+    pub(crate) by: ResponsesBy,
+    /// With --by: at the end of every such interval, counts and percentiles of each group; at least 10ms.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
+    pub(crate) interval: Duration,
+    /// Bits of an IPv4 network with --by network, 0 to 32.
+    #[arg(long, value_name = "BITS", default_value_t = 24, value_parser = clap::value_parser!(u8).range(0..=32))]
+    pub(crate) prefix_v4: u8,
+    /// Bits of an IPv6 network with --by network, 0 to 128.
+    #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
+    pub(crate) prefix_v6: u8,
+}
+
+/// What is put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ResponsesBy {
+    /// Nothing: each epoch of each flow.
+    Flow,
+    /// All to the address of a server.
+    Server,
+    /// All to a port of a server.
+    Service,
+    /// All from a network of clients.
+    Network,
+}
+
+/// What is printed, how and where.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ResponseOutput {
+    /// How to print; by default text, and live on a terminal a table that refreshes.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<PrintFormat>,
+    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+fn epoch(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_millis(100) || time > Duration::from_secs(10) => {
+            Err("it must be from 100ms to 10s".to_owned())
+        }
+        time => Ok(time),
+    }
+}
+
+/// Reads `1/8`.
+fn part(text: &str) -> Result<u32, String> {
+    let count = text.strip_prefix("1/").and_then(|count| count.parse().ok());
+    count
+        .filter(|&count| (1..=1_000_000).contains(&count))
+        .ok_or_else(|| "write it as in 1/8; the least part is 1/1000000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_epochs_have_bounds() {
+        assert_eq!(part("1/8"), Ok(8));
+        for absurd in ["8", "1/0", "2/8", "1/x", "1/10000000"] {
+            assert!(part(absurd).is_err(), "{absurd}");
+        }
+        assert_eq!(epoch("100ms"), Ok(Duration::from_millis(100)));
+        assert!(epoch("50ms").is_err());
+        assert!(epoch("11s").is_err());
+    }
+}

@@ -1,0 +1,64 @@
+//! Are paths probed? The programs are loaded, and attached to the loopback interface for a moment, where nothing is selected.
+
+use std::time::Duration;
+
+use fathom_measure::hops::{Options, Owner, Prober, Rate, Settings, UserPrograms};
+use fathom_measure::{Error, Selection};
+use fathom_record::Network;
+
+use super::{Checks, Verdict, refused};
+
+/// Nobody is there (RFC 5737).
+const NOWHERE: &str = "192.0.2.0/24";
+
+pub(super) fn examine(checks: &mut Checks) {
+    match start(Owner::default()) {
+        Ok(way) => {
+            checks.can_measure = true;
+            checks.add("hops", "probing", Verdict::Ok, way);
+        }
+        Err(error) => {
+            refused(checks, "hops", "probing", &error);
+            return;
+        }
+    }
+    let owner = Owner {
+        name: Some("nobody".to_owned()),
+        ancestor: None,
+    };
+    match start(owner) {
+        Ok(_) => {
+            let found = "flows of a process can be told apart";
+            checks.add("hops", "selecting processes", Verdict::Ok, found);
+        }
+        Err(error) => refused(checks, "hops", "selecting processes", &error),
+    }
+}
+
+/// How the programs were attached.
+fn start(owner: Owner) -> Result<String, Error> {
+    let nowhere: Option<Network> = NOWHERE.parse().ok();
+    let prober = Prober::start(&Options {
+        interfaces: vec!["lo".to_owned()],
+        selection: Selection {
+            networks: nowhere.into_iter().collect(),
+            ..Selection::default()
+        },
+        group: None,
+        owner,
+        budget: 1,
+        destination_budget: 1,
+        keeps_answers: true,
+        is_full_size: false,
+        programs: UserPrograms::default(),
+        settings: Settings {
+            rate: Rate::default(),
+            highest_ttl: 1,
+            timeout: Duration::from_secs(1),
+            interval: Duration::from_secs(1),
+            idle: Duration::ZERO,
+            has_probes: false,
+        },
+    })?;
+    Ok(prober.describe().collect())
+}

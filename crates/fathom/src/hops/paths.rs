@@ -1,0 +1,313 @@
+//! What is known of every flow's path since the start: for the table, and for the graph.
+
+use std::net::IpAddr;
+use std::num::NonZero;
+use std::sync::Arc;
+
+use fathom_measure::hops::{HopProbe, HopSummary, Outcome, Report};
+use fathom_record::{FlowKey, Histogram};
+use lru::LruCache;
+
+/// Flows that are kept; the one that was longest without a probe gives way.
+const FLOWS_MAX: NonZero<usize> = NonZero::new(1000).expect("not zero");
+
+/// The paths of flows.
+pub(super) struct Paths {
+    flows: LruCache<FlowKey, Path>,
+    /// Flows that had to give way, since the start.
+    pub(super) left_out: u64,
+    /// Probes whose fate is known, since the start.
+    pub(super) probes: u64,
+}
+
+/// The path of a flow.
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) flow: FlowKey,
+    /// By TTL, from 1.
+    hops: Vec<Hop>,
+    /// Probes whose fate is known.
+    pub(super) probes: u64,
+}
+
+/// A router on a path, or where one may be.
+#[derive(Debug, Default)]
+pub(super) struct Hop {
+    /// Who answered last.
+    pub(super) responder: Option<IpAddr>,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) as_number: Option<u32>,
+    /// Probes whose fate is known.
+    pub(super) sent: u64,
+    pub(super) lost: u64,
+    /// Why, of the last interval in which some were.
+    pub(super) silence: Option<&'static str>,
+    pub(super) last_ns: Option<u64>,
+    pub(super) rtts: Histogram,
+    /// Of the last interval.
+    pub(super) queue_ns: Option<u64>,
+    pub(super) marks: Option<Arc<str>>,
+}
+
+impl Paths {
+    pub(super) fn new() -> Self {
+        Self {
+            flows: LruCache::new(FLOWS_MAX),
+            left_out: 0,
+            probes: 0,
+        }
+    }
+
+    /// Takes what the measurement tells.
+    pub(super) fn take(&mut self, report: &Report) {
+        match report {
+            Report::Probe(probe) => {
+                self.probes += 1;
+                let path = self.path(probe.flow);
+                path.probes += 1;
+                path.hop(probe.ttl).probe(probe);
+            }
+            Report::Hop(summary) => self.path(summary.flow).hop(summary.ttl).summary(summary),
+            // What was measured from there on is of other routers.
+            Report::RouteChange(change) => {
+                let kept = usize::from(change.ttl.max(1)) - 1;
+                self.path(change.flow).hops.truncate(kept);
+            }
+            Report::Congestion(_) | Report::Paths(_) => {}
+        }
+    }
+
+    fn path(&mut self, flow: FlowKey) -> &mut Path {
+        self.left_out +=
+            u64::from(self.flows.len() == FLOWS_MAX.get() && !self.flows.contains(&flow));
+        self.flows.get_or_insert_mut(flow, || Path {
+            flow,
+            hops: Vec::new(),
+            probes: 0,
+        })
+    }
+
+    /// All paths, the most recently probed first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
+        self.flows.iter().map(|(_, path)| path)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.flows.len()
+    }
+}
+
+impl Path {
+    fn hop(&mut self, ttl: u8) -> &mut Hop {
+        let ttl = usize::from(ttl.max(1));
+        if self.hops.len() < ttl {
+            self.hops.resize_with(ttl, Hop::default);
+        }
+        &mut self.hops[ttl - 1]
+    }
+
+    /// The hops with their TTLs, to the deepest that has answered: nobody is known to be behind it.
+    pub(super) fn hops(&self) -> impl Iterator<Item = (usize, &Hop)> {
+        let deepest = self
+            .hops
+            .iter()
+            .rposition(|hop| hop.responder.is_some())
+            .map_or(0, |place| place + 1);
+        (1..).zip(&self.hops[..deepest])
+    }
+
+    /// The 99th percentile of the slowest hop's round trips, ns.
+    pub(super) fn slowest_ns(&self) -> u64 {
+        let hops = self.hops.iter();
+        hops.filter_map(|hop| hop.rtts.quantile(0.99))
+            .max()
+            .unwrap_or_default()
+    }
+}
+
+impl Hop {
+    fn probe(&mut self, probe: &HopProbe) {
+        self.sent += 1;
+        self.lost += u64::from(probe.outcome == Outcome::Lost);
+        if probe.responder.is_some() && probe.responder != self.responder {
+            // What was known is of another router.
+            self.responder = probe.responder;
+            self.name = None;
+            self.as_number = None;
+        }
+        if let Some(rtt) = probe.rtt_ns {
+            self.last_ns = Some(rtt.0);
+            self.rtts.record(rtt.0);
+        }
+    }
+
+    fn summary(&mut self, summary: &HopSummary) {
+        if summary.responder == self.responder {
+            self.name.clone_from(&summary.name);
+            self.as_number = summary.as_number;
+        }
+        if summary.lost > 0 {
+            self.silence = summary.silence;
+        }
+        self.queue_ns = summary.queue_ns.map(|queue| queue.0);
+        self.marks.clone_from(&summary.marks);
+    }
+
+    /// Its name and system, as far as they are known.
+    pub(super) fn title(&self) -> String {
+        let mut title = match (self.responder, &self.name) {
+            (Some(address), Some(name)) => format!("{name} ({address})"),
+            (Some(address), None) => address.to_string(),
+            (None, _) => "no answer".to_owned(),
+        };
+        if let Some(number) = self.as_number {
+            title.push_str(" AS");
+            title.push_str(&number.to_string());
+        }
+        title
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use fathom_measure::hops::RouteChange;
+    use fathom_record::{Nanoseconds, Protocol, Time};
+
+    use super::*;
+
+    /// A flow from this port.
+    pub(in crate::hops) fn flow(source_port: u16) -> FlowKey {
+        FlowKey {
+            protocol: Protocol::TCP,
+            source: [10, 78, 1, 1].into(),
+            source_port,
+            destination: [10, 78, 4, 2].into(),
+            destination_port: 443,
+        }
+    }
+
+    /// What became of a probe; without a router nobody answered.
+    pub(in crate::hops) fn probe(
+        source_port: u16,
+        ttl: u8,
+        answer: Option<([u8; 4], u64)>,
+    ) -> Report {
+        Report::Probe(HopProbe {
+            time: Time(0),
+            flow: flow(source_port),
+            ttl,
+            outcome: answer.map_or(Outcome::Lost, |_| Outcome::Answered),
+            responder: answer.map(|(router, _)| router.into()),
+            rtt_ns: answer.map(|(_, rtt_ns)| Nanoseconds(rtt_ns)),
+            answer_time: None,
+            probe: 1,
+            is_idle: false,
+            length: 40,
+            is_edited: false,
+            extracted: None,
+            reply_ttl: None,
+            icmp_type_code: None,
+            mpls: None,
+            router_interface: None,
+            changed: None,
+            sequence: None,
+            answer_identification: None,
+            cpu: None,
+        })
+    }
+
+    /// A summary of router 10.78.`ttl`.2.
+    pub(in crate::hops) fn summary(source_port: u16, ttl: u8) -> HopSummary {
+        HopSummary {
+            time: Time(0),
+            flow: flow(source_port),
+            ttl,
+            responder: Some([10, 78, ttl, 2].into()),
+            name: None,
+            as_number: None,
+            sent: 10,
+            lost: 0,
+            silence: None,
+            last_ns: None,
+            min_ns: None,
+            p50_ns: None,
+            p99_ns: None,
+            queue_ns: None,
+            routers_back: None,
+            marks: None,
+        }
+    }
+
+    #[test]
+    fn a_path_ends_where_answers_do() {
+        let mut paths = Paths::new();
+        for ttl in 1..=5 {
+            let is_router = matches!(ttl, 1 | 3);
+            paths.take(&probe(1, ttl, is_router.then_some(([10, 78, ttl, 2], 5))));
+        }
+        let path = paths.all().next().unwrap();
+        let titles: Vec<_> = path.hops().map(|(ttl, hop)| (ttl, hop.title())).collect();
+        assert_eq!(
+            titles,
+            [
+                (1, "10.78.1.2".to_owned()),
+                (2, "no answer".to_owned()),
+                (3, "10.78.3.2".to_owned())
+            ]
+        );
+        assert_eq!(path.probes, 5);
+    }
+
+    #[test]
+    fn a_name_is_that_of_the_router() {
+        let mut paths = Paths::new();
+        paths.take(&probe(1, 1, Some(([10, 78, 1, 2], 5))));
+        let mut named = summary(1, 1);
+        named.name = Some("gateway".into());
+        named.as_number = Some(64_500);
+        paths.take(&Report::Hop(named));
+        let title = |paths: &Paths| paths.all().next().unwrap().hops().next().unwrap().1.title();
+        assert_eq!(title(&paths), "gateway (10.78.1.2) AS64500");
+        paths.take(&probe(1, 1, Some(([10, 79, 1, 2], 5))));
+        assert_eq!(title(&paths), "10.79.1.2");
+    }
+
+    /// The flow from this port passes another router 2.
+    pub(in crate::hops) fn change(source_port: u16) -> Report {
+        Report::RouteChange(RouteChange {
+            time: Time(0),
+            flow: flow(source_port),
+            change: "route",
+            ttl: 2,
+            old: [10, 78, 2, 2].into(),
+            new: [10, 79, 2, 2].into(),
+            old_length: 3,
+            new_length: 3,
+        })
+    }
+
+    #[test]
+    fn another_route_has_other_hops() {
+        let mut paths = Paths::new();
+        for ttl in 1..=3 {
+            paths.take(&probe(1, ttl, Some(([10, 78, ttl, 2], 5))));
+        }
+        paths.take(&change(1));
+        paths.take(&probe(1, 2, Some(([10, 79, 2, 2], 7))));
+        let path = paths.all().next().unwrap();
+        let minima: Vec<_> = path.hops().map(|(_, hop)| hop.rtts.min()).collect();
+        assert_eq!(minima, [Some(5), Some(7)]);
+    }
+
+    #[test]
+    fn flows_are_bounded() {
+        let mut paths = Paths::new();
+        for port in 0..1200 {
+            paths.take(&probe(port, 1, None));
+        }
+        assert_eq!(
+            (paths.len(), paths.left_out, paths.probes),
+            (1000, 200, 1200)
+        );
+    }
+}

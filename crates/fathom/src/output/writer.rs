@@ -1,0 +1,360 @@
+//! A thread that writes, so that whoever measures does not wait for a slow disk or a reader that pauses.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::signals::Signals;
+
+/// A pipe takes so much whole or not at all (`PIPE_BUF` on Linux).
+const WHOLE_IN_PIPE_BYTES: usize = 4096;
+/// How often a wait looks for signals.
+const LOOK: Duration = Duration::from_millis(50);
+/// Once the process is to end, a reader that takes nothing for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The thread's other end.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    waiting_bytes_max: usize,
+    signals: Signals,
+}
+
+/// What was written, and what was not.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) cause: io::Error,
+    /// Bytes that are in the present file or pipe.
+    pub(super) written_bytes: u64,
+    /// Bytes that are not, of those that were handed over.
+    pub(super) lost_bytes: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to do, or something was done.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Handed over and not written, also what is being written.
+    waiting_bytes: usize,
+    /// Since the start, or since the file was changed.
+    written_bytes: u64,
+    /// Why nothing is written any more.
+    failure: Option<io::Error>,
+    /// Nothing will be handed over any more.
+    is_closed: bool,
+}
+
+enum Job {
+    /// Lines.
+    Write(Box<[u8]>),
+    /// From now on into this file.
+    Change(File),
+}
+
+impl Writer {
+    /// Starts the thread. While `waiting_bytes_max` wait to be written, whoever hands over more waits too.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub(super) fn start(
+        file: File,
+        waiting_bytes_max: usize,
+        signals: Signals,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let own = Arc::clone(&shared);
+        // Not joined at the end: a reader that has stopped reading would hold it for ever.
+        thread::Builder::new()
+            .name("writer".to_owned())
+            .spawn(move || own.write_all(file))?;
+        Ok(Self {
+            shared,
+            waiting_bytes_max,
+            signals,
+        })
+    }
+
+    /// Hands lines over. There is room for any number once the process is to end: what is left then is bounded by what made it.
+    ///
+    /// # Errors
+    /// What went wrong while lines that were handed over before were written; nothing is written after that.
+    pub(super) fn write(&self, lines: &[u8]) -> Result<(), Failure> {
+        let mut state = self.shared.lock();
+        while state.failure.is_none()
+            && state.waiting_bytes > 0
+            && state.waiting_bytes + lines.len() > self.waiting_bytes_max
+            && !self.signals.should_stop()
+        {
+            state = self.shared.wait(state);
+        }
+        state.check().map_err(|failure| Failure {
+            lost_bytes: failure.lost_bytes + lines.len(),
+            ..failure
+        })?;
+        if !lines.is_empty() {
+            state.waiting_bytes += lines.len();
+            state.jobs.push_back(Job::Write(lines.into()));
+            self.shared.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    /// What is handed over from now on goes into another file.
+    pub(super) fn change(&self, file: File) {
+        self.shared.lock().jobs.push_back(Job::Change(file));
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until all is written; once the process is to end, only as long as somebody takes it.
+    ///
+    /// # Errors
+    /// As [`Writer::write`]; of the kind `TimedOut` when nobody takes it.
+    pub(super) fn finish(&self) -> Result<(), Failure> {
+        let mut state = self.shared.lock();
+        let (mut written_bytes, mut since) = (state.written_bytes, Instant::now());
+        while state.failure.is_none() && !state.jobs_are_done() {
+            if state.written_bytes != written_bytes || !self.signals.should_stop() {
+                (written_bytes, since) = (state.written_bytes, Instant::now());
+            } else if since.elapsed() >= PATIENCE {
+                let cause = format!("nobody has taken any of it for {} s", PATIENCE.as_secs());
+                state.failure = Some(io::Error::new(io::ErrorKind::TimedOut, cause));
+            }
+            state = self.shared.wait(state);
+        }
+        state.check()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // After a failure elsewhere there may be lines left. That they cannot be written is the lesser evil.
+        let _ = self.finish();
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl State {
+    fn jobs_are_done(&self) -> bool {
+        self.jobs.is_empty() && self.waiting_bytes == 0
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let Some(cause) = &self.failure else {
+            return Ok(());
+        };
+        Err(Failure {
+            // Errors of the system are no values that can be copied, but their numbers are.
+            cause: match cause.raw_os_error() {
+                Some(number) => io::Error::from_raw_os_error(number),
+                None => io::Error::new(cause.kind(), cause.to_string()),
+            },
+            written_bytes: self.written_bytes,
+            lost_bytes: self.waiting_bytes,
+        })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a change, or long enough that it is time to look for signals.
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, LOOK);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// The thread's work.
+    fn write_all(&self, mut file: File) {
+        let mut is_pipe = is_pipe(&file);
+        while let Some(job) = self.next_job() {
+            match job {
+                Job::Change(other) => {
+                    is_pipe = self::is_pipe(&other);
+                    file = other;
+                    self.lock().written_bytes = 0;
+                }
+                Job::Write(lines) => {
+                    let bytes_max = if is_pipe {
+                        WHOLE_IN_PIPE_BYTES
+                    } else {
+                        lines.len()
+                    };
+                    let written =
+                        pieces(&lines, bytes_max).try_for_each(|piece| self.put(&mut file, piece));
+                    if let Err(error) = written {
+                        self.lock().failure = Some(error);
+                        self.changed.notify_all();
+                        return;
+                    }
+                }
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            let waited = self.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn put(&self, file: &mut File, mut piece: &[u8]) -> io::Result<()> {
+        while !piece.is_empty() {
+            match file.write(piece) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    let mut state = self.lock();
+                    state.written_bytes += count as u64;
+                    state.waiting_bytes -= count;
+                    piece = &piece[count..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_pipe(file: &File) -> bool {
+    file.metadata()
+        .is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+/// Whole lines that together have at most so many bytes; a line that has more is a piece of its own.
+fn pieces(lines: &[u8], bytes_max: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = lines;
+    std::iter::from_fn(move || {
+        let fits = rest.len().min(bytes_max);
+        let end = match rest[..fits].iter().rposition(|&byte| byte == b'\n') {
+            _ if fits == rest.len() => fits,
+            Some(last) => last + 1,
+            None => rest
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .map_or(rest.len(), |first| first + 1),
+        };
+        let (piece, behind) = rest.split_at(end);
+        rest = behind;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, Read};
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    /// More than a pipe holds.
+    const MUCH: usize = 1 << 20;
+
+    fn writer(waiting_bytes_max: usize) -> (PipeReader, Writer, Signals) {
+        let (reader, pipe) = io::pipe().unwrap();
+        let signals = Signals::default();
+        let pipe = File::from(OwnedFd::from(pipe));
+        let writer = Writer::start(pipe, waiting_bytes_max, signals.clone()).unwrap();
+        (reader, writer, signals)
+    }
+
+    #[test]
+    fn a_reader_that_comes_late_gets_all() {
+        let (mut reader, writer, _) = writer(2 * MUCH);
+        let line = [vec![b'x'; 999], vec![b'\n']].concat();
+        // Nobody reads, and yet nobody waits.
+        for _ in 0..MUCH / line.len() {
+            writer.write(&line).unwrap();
+        }
+        let taker = thread::spawn(move || {
+            let mut taken = Vec::new();
+            reader.read_to_end(&mut taken).unwrap();
+            taken
+        });
+        writer.finish().unwrap();
+        drop(writer);
+        assert_eq!(taker.join().unwrap(), line.repeat(MUCH / line.len()));
+    }
+
+    #[test]
+    fn what_is_too_much_waits_until_some_is_read() {
+        let (mut reader, writer, _) = writer(MUCH);
+        let lines = vec![b'\n'; MUCH];
+        let rest = thread::scope(|scope| {
+            let handing = scope.spawn(|| [writer.write(&lines), writer.write(&lines)]);
+            let mut taken = vec![0; MUCH];
+            reader.read_exact(&mut taken).unwrap();
+            let rest = thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
+            assert!(handing.join().unwrap().iter().all(Result::is_ok));
+            rest
+        });
+        writer.finish().unwrap();
+        drop(writer);
+        assert_eq!(rest.join().unwrap().unwrap(), MUCH as u64);
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_given_up_when_it_is_time_to_end() {
+        let (reader, writer, signals) = writer(MUCH);
+        writer.write(&vec![b'\n'; MUCH]).unwrap();
+        let stopped = thread::scope(|scope| {
+            // Waits for room, or for the end.
+            let handing = scope.spawn(|| writer.write(&vec![b'\n'; MUCH]));
+            signals.stop();
+            handing.join().unwrap()
+        });
+        stopped.unwrap();
+        let failure = writer.finish().unwrap_err();
+        assert_eq!(failure.cause.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            failure.written_bytes + failure.lost_bytes as u64,
+            2 * MUCH as u64
+        );
+        assert!(failure.lost_bytes > MUCH);
+        drop(reader);
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_told() {
+        let (reader, writer, _) = writer(MUCH);
+        drop(reader);
+        writer.write(b"line\n").unwrap();
+        let failure = writer.finish().unwrap_err();
+        assert_eq!(failure.cause.kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!((failure.written_bytes, failure.lost_bytes), (0, 5));
+        assert!(writer.write(b"line\n").is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn pieces_are_whole_lines_and_lose_nothing(lines in "(x{0,12}\n){0,20}x{0,3}", bytes_max in 1_usize..20) {
+            let pieces: Vec<_> = pieces(lines.as_bytes(), bytes_max).collect();
+            proptest::prop_assert_eq!(pieces.concat(), lines.as_bytes());
+            let is_whole = |piece: &[u8]| piece.ends_with(b"\n");
+            proptest::prop_assert!(pieces.iter().rev().skip(1).all(|piece| is_whole(piece)));
+            let is_short = |piece: &&[u8]| piece.len() <= bytes_max || piece[..piece.len() - 1].iter().all(|&byte| byte != b'\n');
+            proptest::prop_assert!(pieces.iter().all(is_short));
+        }
+    }
+}

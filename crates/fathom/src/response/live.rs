@@ -1,0 +1,80 @@
+//! Measuring on interfaces, until there is none left or the user has seen enough.
+
+use std::time::{Duration, Instant};
+
+use fathom_measure::response::{Live, Options, ResponseCounts};
+
+use super::summary::say_summary;
+use super::view::View;
+use crate::arguments::ResponseArguments;
+use crate::failure::say;
+use crate::signals::Signals;
+
+/// The longest wait for epochs: as long may a line wait before it is written.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Measures on the interfaces that were named.
+///
+/// # Errors
+/// When the kernel refuses, an interface does not exist, or the output cannot be written.
+pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let mut live = Live::start(&Options {
+        interfaces: arguments.interface.clone(),
+        has_xdp: arguments.xdp,
+        settings: arguments.settings_for_interfaces(),
+    })?;
+    if arguments.verbose {
+        for line in live.describe() {
+            say!("{line}");
+        }
+    }
+    let mut view = View::open(arguments, signals)?;
+    let end = arguments
+        .duration
+        .and_then(|length| begin.checked_add(length));
+    let epoch = arguments.estimation.epoch;
+    let measured = measure(&mut live, &mut view, epoch, end, signals);
+    let counts = measured.and_then(|()| finish(&mut live, &mut view));
+    // Gives the terminal back before anything is said.
+    drop(view);
+    say_summary(&counts?, begin.elapsed());
+    Ok(())
+}
+
+fn measure(
+    live: &mut Live,
+    view: &mut View,
+    epoch: Duration,
+    end: Option<Instant>,
+    signals: &Signals,
+) -> anyhow::Result<()> {
+    let mut sweep = Instant::now() + epoch;
+    while live.has_interfaces() && !signals.should_stop() {
+        let now = Instant::now();
+        if end.is_some_and(|end| now >= end) {
+            break;
+        }
+        let wait = end.map_or(POLL, |end| end.saturating_duration_since(now).min(POLL));
+        live.poll(wait, &mut |epoch| view.take(&epoch))?;
+        if Instant::now() >= sweep {
+            live.sweep(&mut |epoch| view.take(&epoch))?;
+            sweep = Instant::now() + epoch;
+            for name in live.departed() {
+                view.say(format!("{name} has disappeared: it is no longer measured"));
+            }
+        }
+        if !view.refresh()? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The epochs that are under way, and the last counts.
+fn finish(live: &mut Live, view: &mut View) -> anyhow::Result<ResponseCounts> {
+    live.finish(&mut |epoch| view.take(&epoch))?;
+    let counts = live.counts()?;
+    view.finish(&counts)?;
+    Ok(counts)
+}

@@ -1,0 +1,38 @@
+//! `fathom response`: what was asked for, done live or over capture files.
+
+mod files;
+mod groups;
+mod request;
+mod summary;
+
+use crate::arguments::ResponseArguments;
+use crate::signals::Signals;
+
+/// Measures until there is nothing more, or until it is told to stop.
+///
+/// # Errors
+/// When the measurement cannot begin, when an interface or a file fails, or when the output cannot be written.
+pub(crate) fn run(arguments: &ResponseArguments) -> anyhow::Result<()> {
+    let signals = Signals::listen(arguments.output.output.is_some())?;
+    if arguments.files.is_empty() {
+        live(arguments, &signals)
+    } else {
+        files::run(arguments, &signals)
+    }
+}
+
+#[cfg(feature = "live")]
+mod live;
+#[cfg(feature = "live")]
+mod table;
+#[cfg(feature = "live")]
+mod view;
+#[cfg(feature = "live")]
+use live::run as live;
+
+#[cfg(not(feature = "live"))]
+fn live(_: &ResponseArguments, _: &Signals) -> anyhow::Result<()> {
+    anyhow::bail!(
+        "this fathom reads capture files only: build it with the feature `live` to measure on interfaces"
+    )
+}

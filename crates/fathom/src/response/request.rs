@@ -1,0 +1,68 @@
+//! From options to what the measurement takes.
+
+use fathom_measure::Selection;
+use fathom_measure::response::{GroupBy, Grouping, Settings};
+
+use crate::arguments::{PrintFormat, ResponseArguments, ResponsesBy};
+use crate::output::{Backlog, Output};
+use crate::signals::Signals;
+
+impl ResponseArguments {
+    /// For capture files.
+    pub(super) fn settings_for_files(&self) -> Settings {
+        self.settings(&Settings::files())
+    }
+
+    /// For interfaces.
+    #[cfg(feature = "live")]
+    pub(super) fn settings_for_interfaces(&self) -> Settings {
+        self.settings(&Settings::live())
+    }
+
+    fn settings(&self, defaults: &Settings) -> Settings {
+        Settings {
+            estimator: self.estimation.estimator,
+            epoch: self.estimation.epoch,
+            timeout: self.estimation.timeout,
+            threshold: self.estimation.threshold,
+            servers: self.servers.to.clone(),
+            ports: self.servers.port.clone(),
+            one_flow_in: self.servers.flows_sampled,
+            flows: self.flows.unwrap_or(defaults.flows),
+            has_tunnels: !self.servers.no_tunnels,
+            selection: Selection {
+                excluded: self.servers.not_net.clone(),
+                protocols: self.servers.protocol.clone(),
+                ..Selection::default()
+            },
+        }
+    }
+
+    /// How epochs are put together, if they are.
+    pub(super) fn grouping(&self) -> Option<Grouping> {
+        let by = match self.groups.by {
+            ResponsesBy::Flow => return None,
+            ResponsesBy::Server => GroupBy::Server,
+            ResponsesBy::Service => GroupBy::Service,
+            ResponsesBy::Network => GroupBy::Network,
+        };
+        Some(Grouping {
+            by,
+            prefix_v4: self.groups.prefix_v4,
+            prefix_v6: self.groups.prefix_v6,
+        })
+    }
+
+    /// Opens what was asked for, else lines for people on standard output.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(super) fn open_output(
+        &self,
+        backlog: Backlog,
+        signals: &Signals,
+    ) -> anyhow::Result<Output> {
+        let format = self.output.format.unwrap_or(PrintFormat::Text).into();
+        Output::open(self.output.output.as_deref(), format, backlog, signals)
+    }
+}

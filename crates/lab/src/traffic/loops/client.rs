@@ -1,0 +1,151 @@
+//! One closed loop.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::message::{REQUEST_BYTES, RESPONSE_BYTES, Request};
+use super::service::Draw;
+use super::{Loop, Shape, Turn, Workload};
+use crate::traffic::tcp::connect;
+use crate::{Error, Namespace, Result};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn run(
+    namespace: &Namespace,
+    server: SocketAddr,
+    workload: &Workload,
+    number: u32,
+) -> Result<Loop> {
+    super::sharpen_timers();
+    let stream = connect(namespace, server, PATIENCE)?;
+    let failed = |source| Error::runtime(format!("loop with {server}"), source);
+    let client = stream.local_addr().map_err(failed)?;
+    let mut running = Running {
+        stream,
+        workload,
+        draw: Draw::new(workload.service, workload.seed + u64::from(number)),
+        start: Instant::now(),
+        sent: HashMap::new(),
+        next_number: 0,
+        bytes: Vec::new(),
+        buffer: vec![0; 1 << 17],
+        turns: Vec::new(),
+    };
+    running.run().map_err(failed)?;
+    Ok(Loop {
+        client,
+        turns: running.turns,
+    })
+}
+
+struct Running<'a> {
+    stream: TcpStream,
+    workload: &'a Workload,
+    draw: Draw,
+    start: Instant,
+    /// When each request that is outstanding was sent.
+    sent: HashMap<u32, u64>,
+    next_number: u32,
+    bytes: Vec<u8>,
+    buffer: Vec<u8>,
+    turns: Vec<Turn>,
+}
+
+impl Running<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        match self.workload.shape {
+            Shape::Window(size) => self.slide(size),
+            Shape::Batch(size) => self.turn_by_turn(&[size]),
+            Shape::Tree(size) => self.turn_by_turn(&[1, size]),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.start.elapsed() >= self.workload.duration
+    }
+
+    fn slide(&mut self, size: u32) -> io::Result<()> {
+        for _ in 0..size {
+            self.send()?;
+        }
+        while !self.sent.is_empty() {
+            let began_ns = self.receive()?;
+            self.end_turn(began_ns);
+            if !self.is_over() {
+                self.send()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns of so many requests each, again and again.
+    fn turn_by_turn(&mut self, sizes: &[u32]) -> io::Result<()> {
+        while !self.is_over() {
+            for &size in sizes {
+                let began_ns = now_ns();
+                for _ in 0..size {
+                    self.send()?;
+                }
+                for _ in 0..size {
+                    self.receive()?;
+                }
+                self.end_turn(began_ns);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_turn(&mut self, began_ns: u64) {
+        self.turns.push(Turn {
+            began_ns,
+            ended_ns: now_ns(),
+        });
+        if let Some((every, pause)) = self.workload.pause
+            && self.turns.len().is_multiple_of(every as usize)
+        {
+            std::thread::sleep(pause);
+        }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let request = Request {
+            length: self.workload.request_bytes.max(REQUEST_BYTES as u32),
+            response: self.workload.response_bytes,
+            number: self.next_number,
+            is_serial: self.workload.is_serial,
+            service: self.draw.next(self.start.elapsed()),
+        };
+        self.next_number += 1;
+        self.sent.insert(request.number, now_ns());
+        self.stream.write_all(&request.to_bytes())
+    }
+
+    /// Waits for the next whole answer; when its request was sent.
+    fn receive(&mut self) -> io::Result<u64> {
+        loop {
+            if let Some(head) = self.bytes.first_chunk::<RESPONSE_BYTES>() {
+                let (words, _) = head.as_chunks::<4>();
+                let length = u32::from_be_bytes(words[0]) as usize;
+                let number = u32::from_be_bytes(words[1]);
+                if self.bytes.len() >= length {
+                    self.bytes.drain(..length);
+                    let sent = self.sent.remove(&number);
+                    return sent.ok_or_else(|| io::Error::other("an answer to nothing"));
+                }
+            }
+            match self.stream.read(&mut self.buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                length => self.bytes.extend_from_slice(&self.buffer[..length]),
+            }
+        }
+    }
+}
+
+fn now_ns() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since_1970.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,264 @@
+//! What is known of a flow that is probed, and what is told of it.
+
+use std::net::IpAddr;
+
+use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
+
+use super::balance::Sighting;
+use super::change::Route;
+use super::engine::{Settings, Sink};
+use super::event::{Answered, Clue, Opened, Sent};
+use super::limits::Limits;
+use super::oneway::{OneWay, Reply};
+use super::path::Path;
+use super::queue::{Queues, WINDOW_NS, direction};
+use super::record::{Congestion, HopProbe, HopSummary, Outcome, Report, RouteChange};
+use super::schedule::{Plan, Schedule};
+use super::silence::{Application, Silence, Traffic, silence};
+use super::{Extensions, Marks, Quoted};
+
+/// A flow that is probed.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) key: FlowKey,
+    pub(super) path: Path,
+    pub(super) route: Route,
+    pub(super) schedule: Schedule,
+    pub(super) plan: Option<Plan>,
+    pub(super) is_closed: bool,
+    /// When something was last heard of it.
+    pub(super) heard: u64,
+    application: Application,
+    queues: Queues,
+    one_way: OneWay,
+    /// When it took the way that it takes.
+    rerouted: u64,
+}
+
+impl Flow {
+    pub(super) fn new(opened: &Opened, settings: &Settings) -> Self {
+        let is_safe = opened.key.protocol == Protocol::TCP;
+        Self {
+            key: opened.key,
+            path: Path::default(),
+            route: Route::default(),
+            schedule: Schedule::new(settings.rate, settings.highest_ttl, is_safe),
+            plan: None,
+            is_closed: false,
+            heard: opened.time,
+            application: Application::default(),
+            queues: Queues::default(),
+            one_way: OneWay::default(),
+            rerouted: 0,
+        }
+    }
+
+    /// Takes the answer to a probe. Returns what is told of the probe.
+    pub(super) fn answer(&mut self, sent: Sent, answered: &Answered, offset_ns: u64) -> HopProbe {
+        let (ttl, responder) = (answered.ttl, answered.responder);
+        let outcome = outcome(&answered.message, responder);
+        let extensions = Extensions::read(&answered.message, responder.is_ipv6());
+        let changed = changed(answered, outcome);
+        let rtt_ns = answered.time.saturating_sub(answered.sent);
+        self.heard = answered.time;
+        let hop = self.path.hop_mut(ttl);
+        hop.answer(
+            answered.sent,
+            rtt_ns,
+            responder,
+            answered.reply_ttl,
+            outcome,
+        );
+        let marks = changed.with_if(Marks::MPLS, extensions.mpls.is_some());
+        hop.interval.marks = hop.interval.marks.with(marks);
+        self.queues.answer(ttl, answered.sent, rtt_ns);
+        if outcome == Outcome::Answered {
+            self.route
+                .answer(ttl, answered.sent, responder, answered.time);
+        }
+        HopProbe {
+            responder: Some(responder),
+            rtt_ns: Some(Nanoseconds(rtt_ns)),
+            answer_time: Some(Time(answered.time.wrapping_add(offset_ns))),
+            reply_ttl: Some(answered.reply_ttl),
+            icmp_type_code: answered
+                .message
+                .first_chunk()
+                .map(|bytes| u16::from_be_bytes(*bytes)),
+            mpls: extensions.mpls,
+            router_interface: extensions.router_interface,
+            changed: changed.text(),
+            extracted: answered.extracted.map(|bytes| format!("{bytes:#x}")),
+            sequence: (self.key.protocol != Protocol::UDP).then_some(answered.header.seq),
+            answer_identification: responder.is_ipv4().then_some(answered.identification),
+            cpu: Some(answered.cpu),
+            ..probe(self.key, sent, outcome, offset_ns)
+        }
+    }
+
+    /// Takes note that a probe was not answered. Returns what is told of it.
+    pub(super) fn lose(&mut self, sent: Sent, offset_ns: u64) -> HopProbe {
+        self.path.hop_mut(sent.ttl).lose(sent.time);
+        probe(self.key, sent, Outcome::Lost, offset_ns)
+    }
+
+    /// Takes what the application's own packets say.
+    pub(super) fn clue(&mut self, clue: Clue) {
+        self.heard = clue.time;
+        self.path.reply_ttl = Some(clue.reply_ttl);
+        let counted = Traffic {
+            packets: clue.packets,
+            retransmitted: clue.retransmitted,
+        };
+        self.application.take(clue.time, counted);
+        if let Some((tsval, tsecr)) = clue.timestamps {
+            self.one_way.take(Reply {
+                time: clue.time,
+                tsval,
+                tsecr,
+            });
+        }
+    }
+
+    /// Tells of queues and of a change of route, if there is something to tell by now.
+    pub(super) fn watch(&mut self, now: u64, offset_ns: u64, report: Sink<'_>) {
+        while let Some((start, queues)) = self.queues.judge(now) {
+            let end = start + WINDOW_NS;
+            let waited = self.one_way.waited(start, end);
+            for queue in queues {
+                let Some(direction) = direction(queue.added_ns, waited) else {
+                    continue;
+                };
+                let router = |ttl: u8| {
+                    let hop = self.path.hops.get(usize::from(ttl).checked_sub(1)?)?;
+                    hop.usual()
+                };
+                report(Report::Congestion(Congestion {
+                    time: Time(end.wrapping_add(offset_ns)),
+                    window_ns: Nanoseconds(WINDOW_NS),
+                    flow: self.key,
+                    ttl: queue.far,
+                    near: router(queue.near).unwrap_or(self.key.source),
+                    far: router(queue.far),
+                    direction: direction.name(),
+                    queue_ns: Nanoseconds(queue.added_ns),
+                }));
+            }
+        }
+        let Some(change) = self.route.changed(now) else {
+            return;
+        };
+        self.rerouted = change.time;
+        self.path.forget(change.ttl, change.new_length);
+        self.queues.forget(change.ttl);
+        self.one_way.forget();
+        report(Report::RouteChange(RouteChange {
+            time: Time(change.time.wrapping_add(offset_ns)),
+            flow: self.key,
+            change: change.kind.name(),
+            ttl: change.ttl,
+            old: change.old,
+            new: change.new,
+            old_length: change.old_length,
+            new_length: change.new_length,
+        }));
+    }
+
+    /// Tells of every hop, and begins a new interval. Of probes sent before `until` it is known whether they were lost.
+    pub(super) fn summarize(&mut self, time: Time, until: u64, limits: &Limits, report: Sink<'_>) {
+        let mut before_ns = 0;
+        for place in 0..self.path.hops.len() {
+            let is_lossy = self.path.hops[place].interval.lost > 0;
+            let silence = is_lossy
+                .then(|| silence(&self.path.hops, place, &self.application, limits, until))
+                .flatten();
+            let ttl = place as u8 + 1;
+            let hop = &mut self.path.hops[place];
+            let interval = std::mem::take(&mut hop.interval);
+            let median = interval.rtts.quantile(0.5);
+            let excess_ns = median
+                .zip(hop.minimum_ns)
+                .map(|(median, least)| median.saturating_sub(least));
+            let routers_back = hop.routers_back().filter(|routers| routers + 1 != ttl);
+            let marks = interval
+                .marks
+                .with_if(Marks::BALANCED, self.route.is_balanced(ttl))
+                .with_if(Marks::ASYMMETRIC, routers_back.is_some());
+            if interval.known > 0 {
+                report(Report::Hop(HopSummary {
+                    time,
+                    flow: self.key,
+                    ttl,
+                    responder: hop.usual(),
+                    name: None,
+                    as_number: None,
+                    sent: interval.known,
+                    lost: interval.lost,
+                    silence: silence.map(Silence::name),
+                    last_ns: hop.last_ns.map(Nanoseconds),
+                    min_ns: hop.minimum_ns.map(Nanoseconds),
+                    p50_ns: median.map(Nanoseconds),
+                    p99_ns: interval.rtts.quantile(0.99).map(Nanoseconds),
+                    queue_ns: excess_ns.map(|excess| Nanoseconds(excess.saturating_sub(before_ns))),
+                    routers_back,
+                    marks: marks.text(),
+                }));
+            }
+            before_ns = excess_ns.unwrap_or(before_ns);
+        }
+    }
+
+    /// What it has to say about ways to its destination, of answers since `from`.
+    pub(super) fn sighting(&self, from: u64) -> Option<Sighting> {
+        Sighting::new(
+            self.key.destination,
+            self.route.routers(),
+            &self.path.hops,
+            from.max(self.rerouted),
+        )
+    }
+}
+
+/// Time exceeded is an answer; anything else that quotes a probe is a refusal.
+fn outcome(message: &[u8], responder: IpAddr) -> Outcome {
+    let time_exceeded = if responder.is_ipv4() { 11 } else { 3 };
+    if message.first() == Some(&time_exceeded) {
+        Outcome::Answered
+    } else {
+        Outcome::Refused
+    }
+}
+
+/// What the quote shows to have been changed on the way.
+fn changed(answered: &Answered, outcome: Outcome) -> Marks {
+    let is_expired = outcome == Outcome::Answered;
+    let quoted = Quoted::read(&answered.message);
+    quoted.map_or(Marks::default(), |quoted| {
+        quoted.changes(&answered.header.as_sent(), is_expired)
+    })
+}
+
+fn probe(flow: FlowKey, sent: Sent, outcome: Outcome, offset_ns: u64) -> HopProbe {
+    HopProbe {
+        time: Time(sent.time.wrapping_add(offset_ns)),
+        flow,
+        ttl: sent.ttl,
+        outcome,
+        responder: None,
+        rtt_ns: None,
+        answer_time: None,
+        probe: sent.probe,
+        is_idle: sent.is_idle,
+        length: sent.length,
+        is_edited: sent.is_edited,
+        extracted: None,
+        reply_ttl: None,
+        icmp_type_code: None,
+        mpls: None,
+        router_interface: None,
+        changed: None,
+        sequence: None,
+        answer_identification: None,
+        cpu: None,
+    }
+}

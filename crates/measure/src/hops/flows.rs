@@ -1,0 +1,57 @@
+//! The kernel's table of flows, seen by both sides: user space writes plans into it.
+
+use super::schedule::Plan;
+use crate::Error;
+use crate::kernel::{Programs, Table};
+use crate::native::{HOPS_FLOWS, hops_flow};
+
+/// The table.
+pub(super) struct Flows(Table<hops_flow>);
+
+impl Flows {
+    /// Shares the table.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be had.
+    pub(super) fn open(programs: &Programs) -> Result<Self, Error> {
+        Table::open(programs, "hops_flows", HOPS_FLOWS).map(Self)
+    }
+
+    /// When the flow's application last sent something, ns of `CLOCK_MONOTONIC`; `None` if the flow has lost its place.
+    #[expect(unsafe_code, reason = "reads what the kernel writes")]
+    pub(super) fn seen(&self, number: u32) -> Option<u64> {
+        let flow = self.entry(number);
+        // SAFETY: the entry is within the table; the kernel writes whole words.
+        unsafe {
+            let seen = (&raw const (*flow).seen).read_volatile();
+            ((&raw const (*flow).number).read_volatile() == number).then_some(seen)
+        }
+    }
+
+    /// Has the kernel follow a plan, if the flow is still at its place. Its next packet takes the turns that have come.
+    #[expect(unsafe_code, reason = "writes what the kernel reads")]
+    pub(super) fn apply(&self, number: u32, plan: &Plan) {
+        let flow = self.entry(number);
+        // SAFETY: the entry is within the table. The kernel reads and writes other fields meanwhile, and these as whole words, so that
+        // each is seen as it was or as it is.
+        unsafe {
+            if (&raw const (*flow).number).read_volatile() != number {
+                return;
+            }
+            for (index, interval) in plan.intervals_us.iter().enumerate() {
+                let turn = &raw mut (*flow).turns[index];
+                (&raw mut (*turn).interval).write_volatile(*interval);
+                if plan.is_hurried {
+                    (&raw mut (*turn).due).write_volatile(0);
+                }
+            }
+            (&raw mut (*flow).known).write_volatile(plan.known);
+            (&raw mut (*flow).ceiling).write_volatile(plan.ceiling);
+            (&raw mut (*flow).due).write_volatile(0);
+        }
+    }
+
+    fn entry(&self, number: u32) -> *mut hops_flow {
+        self.0.entry((number & (HOPS_FLOWS - 1)) as usize)
+    }
+}

@@ -1,0 +1,373 @@
+//! The programs loaded and attached, and their events handed to the engine.
+
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fathom_record::Time;
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput};
+
+use super::engine::{Engine, Settings};
+use super::event::Event;
+use super::flows::Flows;
+use super::program::UserPrograms;
+use super::record::{HopsCount, Report};
+use super::schedule::{EXPLORING, interval_us};
+use crate::kernel::{
+    Devices, Framing, Group, Interface, Programs, bytes_of, group_root, monotonic_ns, read_prefix,
+    set_attach_type, set_constants, wall_clock_offset,
+};
+use crate::native::{self, hops_budget, hops_config};
+use crate::{Error, Selection};
+
+/// The compiled programs.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hops.bpf.o"));
+
+/// TTLs that are probed of a new TCP flow before anything is known of its path, and of others.
+const FIRST_CEILING: u8 = 4;
+const FIRST_CEILING_UNSAFE: u8 = 1;
+/// Between looks for sockets of processes.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between looks for destinations that are not probed any more.
+const TIDY: Duration = Duration::from_secs(5);
+
+/// Whose sockets' flows are probed: of processes that are all that is named here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Their name, as `ps -o comm` shows it.
+    pub name: Option<String>,
+    /// The process that they descend from, or are.
+    pub ancestor: Option<u32>,
+}
+
+impl Owner {
+    /// Is anything named?
+    fn is_named(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// What to probe, and how.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names of the interfaces that flows leave by.
+    pub interfaces: Vec<String>,
+    /// Which flows.
+    pub selection: Selection,
+    /// Only flows of sockets in this control group or below, a folder of the version 2 hierarchy.
+    pub group: Option<PathBuf>,
+    /// Only flows of these processes' sockets.
+    pub owner: Owner,
+    /// Probes a second, in all.
+    pub budget: u32,
+    /// Probes a second to one destination.
+    pub destination_budget: u32,
+    /// Answers are passed on to the stack too.
+    pub keeps_answers: bool,
+    /// Probes are as long as the application's packets, where a router is known at their TTL.
+    pub is_full_size: bool,
+    /// Functions of the user's own.
+    pub programs: UserPrograms,
+    /// How flows are measured.
+    pub settings: Settings,
+}
+
+/// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
+pub struct Prober {
+    // Dropped in this order: first nothing runs any more, then the maps go.
+    devices: Devices,
+    links: Vec<Link>,
+    look: Option<Link>,
+    flows: Flows,
+    programs: Programs,
+    engine: Engine,
+    looked: u64,
+    tidied: u64,
+}
+
+impl Prober {
+    /// Loads and attaches.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it, [`Error::Kernel`] when the
+    /// kernel refuses a step, or a program of the user's.
+    pub fn start(options: &Options) -> Result<Self, Error> {
+        let interfaces = interfaces(&options.interfaces)?;
+        let object = options.programs.link_into(OBJECT)?;
+        let programs = Programs::load(&object, "hops_events", |object| {
+            prepare(object, options, &interfaces)
+        })
+        .map_err(|error| options.programs.explain(error))?;
+        let now = monotonic_ns();
+        let mut prober = Self {
+            devices: Devices::default(),
+            links: Vec::new(),
+            look: None,
+            flows: Flows::open(&programs)?,
+            programs,
+            engine: Engine::new(options.settings.clone(), now),
+            looked: 0,
+            tidied: now,
+        };
+        if options.owner.is_named() {
+            prober.watch_sockets()?;
+        }
+        for interface in &interfaces {
+            let names = programs_of(interface);
+            prober.devices.attach(&prober.programs, &names, interface)?;
+        }
+        Ok(prober)
+    }
+
+    /// One line an interface: how the programs are attached, for people.
+    pub fn describe(&self) -> impl Iterator<Item = String> {
+        self.devices.describe()
+    }
+
+    /// Waits at most `timeout`, hands on the records that have come, and has silent flows probed.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub fn poll(&mut self, timeout: Duration, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
+        self.programs.wait(timeout)?;
+        self.drain(report)?;
+        let now = monotonic_ns();
+        for (number, plan) in self.engine.tick(now, report) {
+            self.flows.apply(number, &plan);
+        }
+        for number in self.engine.open_flows() {
+            let seen = self.flows.seen(number);
+            if seen.is_some_and(|seen| self.engine.is_silent(seen, now)) {
+                self.probe_silent(number)?;
+            }
+        }
+        if now.saturating_sub(self.looked) >= LOOK.as_nanos() as u64 {
+            self.look_for_sockets()?;
+        }
+        if now.saturating_sub(self.tidied) >= TIDY.as_nanos() as u64 {
+            self.tidied = now;
+            self.tidy_budgets(now)?;
+        }
+        Ok(())
+    }
+
+    /// The end of the measurement: what is still in the ring, and a last summary.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub fn finish(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
+        self.drain(report)?;
+        self.devices.clear();
+        self.engine.finish(monotonic_ns(), report);
+        Ok(())
+    }
+
+    /// What was counted since the start, by name; what did not happen is left out.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the counters cannot be read.
+    pub fn counts(&self, time: Time) -> Result<Vec<HopsCount>, Error> {
+        let mut sums = [0; native::HOPS_COUNTER_COUNT as usize];
+        for cpu in self.programs.of_each_cpu("hops_cpus", 0)? {
+            let (words, _) = cpu.as_chunks::<8>();
+            for (sum, word) in sums.iter_mut().zip(words) {
+                *sum += u64::from_ne_bytes(*word);
+            }
+        }
+        let own = [
+            ("answers that came too late", self.engine.late),
+            (
+                "flows left out of the comparison of paths: too many ended",
+                self.engine.forgotten(),
+            ),
+        ];
+        let names = native::hops_counter_names().iter().copied();
+        Ok(names
+            .zip(sums)
+            .chain(own)
+            .filter(|(_, count)| *count != 0)
+            .map(|(name, count)| HopsCount { time, name, count })
+            .collect())
+    }
+
+    /// Are there probes whose fate is not known yet?
+    pub fn is_waiting(&self) -> bool {
+        self.engine.is_waiting()
+    }
+
+    /// How many flows are probed now.
+    pub fn flows(&self) -> usize {
+        self.engine.len()
+    }
+
+    /// Interfaces that have disappeared since the last call; they are not waited for.
+    pub fn departed(&mut self) -> Vec<&'static str> {
+        self.devices.departed()
+    }
+
+    /// Is there any interface left?
+    pub fn has_interfaces(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    fn drain(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
+        self.engine.offset_ns = wall_clock_offset();
+        let engine = &mut self.engine;
+        self.programs.read(|mut bytes| {
+            while let Some((event, behind)) = Event::read(bytes) {
+                engine.take(&event, report);
+                bytes = behind;
+            }
+        })
+    }
+
+    /// Makes room for new destinations: a budget that was not touched for a second is whole again, as a new one is.
+    fn tidy_budgets(&self, now: u64) -> Result<(), Error> {
+        let budgets = self.programs.map("hops_budgets")?;
+        let destinations: Vec<Vec<u8>> = budgets.keys().collect();
+        for destination in destinations {
+            let bytes = budgets
+                .lookup(&destination, MapFlags::ANY)
+                .map_err(|error| Error::kernel("read the budgets of destinations", error))?;
+            let budget = bytes.as_deref().and_then(read_prefix::<hops_budget>);
+            let is_whole = budget.is_some_and(|(budget, _)| budget.filled + 1_000_000_000 < now);
+            if is_whole {
+                // Failing means that it is gone already.
+                let _ = budgets.delete(&destination);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the turns of a flow that sends nothing itself.
+    fn probe_silent(&self, number: u32) -> Result<(), Error> {
+        let program = self.programs.program("silent_flow")?;
+        let frame = [0; 128];
+        // The start of a struct __sk_buff: its length, its type, its mark; the rest is zero.
+        let mut context = [0; 12];
+        context[8..].copy_from_slice(&number.to_ne_bytes());
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(&frame),
+            ..ProgramInput::default()
+        };
+        program
+            .test_run(input)
+            .map(drop)
+            .map_err(|error| Error::kernel("probe a silent flow", error))
+    }
+
+    /// Learns of sockets as they are made, and of those that are there.
+    fn watch_sockets(&mut self) -> Result<(), Error> {
+        let root = group_root().ok_or_else(|| Error::Unsupported {
+            needs: "selecting processes needs control groups of version 2".to_owned(),
+            found: "none are mounted".to_owned(),
+            remedy: "mount them, or select networks or ports".to_owned(),
+        })?;
+        let attempt = || format!("open {}", root.display());
+        let folder = std::fs::File::open(&root).map_err(|error| Error::kernel(attempt(), error))?;
+        let failed = |error| Error::kernel("watch sockets being made", error);
+        let made = self.programs.program("socket_made")?;
+        self.links
+            .push(made.attach_cgroup(folder.as_raw_fd()).map_err(failed)?);
+        let open = self.programs.program("open_socket")?;
+        self.look = Some(open.attach().map_err(failed)?);
+        self.look_for_sockets()
+    }
+
+    /// Sockets that were there before, or were passed on: nothing tells of those.
+    fn look_for_sockets(&mut self) -> Result<(), Error> {
+        self.looked = monotonic_ns();
+        let Some(link) = &self.look else {
+            return Ok(());
+        };
+        let failed = |error| Error::kernel("look through open files", error);
+        let mut iterator = Iter::new(link).map_err(failed)?;
+        let mut nothing = [0; 64];
+        while std::io::Read::read(&mut iterator, &mut nothing)
+            .map_err(|error| Error::kernel("look through open files", error))?
+            != 0
+        {}
+        Ok(())
+    }
+}
+
+/// Those of these names, each once.
+fn interfaces(names: &[String]) -> Result<Vec<Interface>, Error> {
+    let mut found: Vec<Interface> = Vec::new();
+    for name in names {
+        let interface = Interface::find(name)?;
+        if found.iter().all(|other| other.index != interface.index) {
+            found.push(interface);
+        }
+    }
+    Ok(found)
+}
+
+/// The programs that an interface needs: what takes answers first, or the first ones would be missed.
+fn programs_of(interface: &Interface) -> [&'static str; 2] {
+    match interface.framing {
+        Framing::Ethernet => ["ethernet_ingress", "ethernet_egress"],
+        Framing::Ip => ["ip_ingress", "ip_egress"],
+    }
+}
+
+/// Sets what must be known before the load.
+fn prepare(
+    object: &mut OpenObject,
+    options: &Options,
+    interfaces: &[Interface],
+) -> Result<(), Error> {
+    let configuration = configuration(options)?;
+    let selection = options.selection.to_native()?;
+    set_constants(
+        object,
+        &[
+            (".rodata.hops_config", bytes_of(&configuration)),
+            (".rodata.selection", bytes_of(&selection)),
+        ],
+    )?;
+    for mut program in object.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let is_needed = match name.as_str() {
+            "silent_flow" => true,
+            "socket_made" | "open_socket" => options.owner.is_named(),
+            name => interfaces
+                .iter()
+                .any(|interface| programs_of(interface).contains(&name)),
+        };
+        program.set_autoload(is_needed);
+        set_attach_type(&mut program);
+    }
+    Ok(())
+}
+
+fn configuration(options: &Options) -> Result<hops_config, Error> {
+    let group = match &options.group {
+        Some(folder) => Group::of(folder)?,
+        None => Group::default(),
+    };
+    let rate = &options.settings.rate;
+    let mut configuration = hops_config {
+        cgroup: group.number,
+        cgroup_level: group.level,
+        probes_per_second: options.budget,
+        probes_per_destination: options.destination_budget,
+        interval: interval_us(rate.first.min(EXPLORING)),
+        has_owners: u8::from(options.owner.is_named()),
+        parent: options.owner.ancestor.unwrap_or(0),
+        keeps_answers: u8::from(options.keeps_answers),
+        first_ceiling: FIRST_CEILING.min(options.settings.highest_ttl),
+        first_ceiling_unsafe: FIRST_CEILING_UNSAFE.min(options.settings.highest_ttl),
+        is_full_size: u8::from(options.is_full_size),
+        has_edit: u8::from(options.programs.probe.is_some()),
+        has_extract: u8::from(options.programs.reply.is_some()),
+        ..hops_config::default()
+    };
+    let room = configuration.process.len() - 1;
+    let name = options.owner.name.as_deref().unwrap_or_default();
+    for (place, byte) in configuration.process[..room].iter_mut().zip(name.bytes()) {
+        *place = byte.cast_signed();
+    }
+    Ok(configuration)
+}

@@ -1,0 +1,333 @@
+//! Attaching: tcx links where the kernel has them, filters of a clsact qdisc where not, XDP on request.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+
+use libbpf_rs::{AsRawLibbpf, Link, OpenProgramMut, ProgramAttachType, ProgramMut};
+use libbpf_sys as sys;
+
+use super::interfaces::{Framing, Interface};
+use super::janitor::Janitor;
+use crate::Error;
+use crate::kernel::Programs;
+
+/// The interfaces that programs are attached to; dropped, they are gone from there.
+#[derive(Default)]
+pub(crate) struct Devices {
+    // Dropped in this order: the janitor need not remove what is gone.
+    attached: Vec<Attached>,
+    janitor: Option<Janitor>,
+}
+
+impl Devices {
+    /// Attaches programs by the end of their names: `xdp_ingress` to XDP, `…_ingress` and `…_egress` to traffic control.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the interface cannot have XDP, [`Error::Kernel`] when the kernel refuses.
+    pub(crate) fn attach(
+        &mut self,
+        programs: &Programs,
+        names: &[&str],
+        interface: &Interface,
+    ) -> Result<(), Error> {
+        let attached = Attached::new(programs, names, interface, &mut self.janitor)?;
+        self.attached.push(attached);
+        Ok(())
+    }
+
+    /// One line an interface: how the programs are attached, for people.
+    pub(crate) fn describe(&self) -> impl Iterator<Item = String> {
+        self.attached.iter().map(Attached::describe)
+    }
+
+    /// Interfaces that have disappeared since the last call.
+    pub(crate) fn departed(&mut self) -> Vec<&'static str> {
+        let exists = |attached: &mut Attached| !attached.interface.exists();
+        let gone = self.attached.extract_if(.., exists);
+        gone.map(|attached| attached.interface.name).collect()
+    }
+
+    /// Is there none, or none any more?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.attached.is_empty()
+    }
+
+    /// Detaches all.
+    pub(crate) fn clear(&mut self) {
+        self.attached.clear();
+    }
+}
+
+/// The programs on one interface.
+struct Attached {
+    interface: Interface,
+    hooks: Vec<Hook>,
+}
+
+#[expect(dead_code, reason = "held for what their drop does")]
+enum Hook {
+    Link { way: &'static str, link: Link },
+    Filter { way: &'static str, filter: Filter },
+}
+
+impl Attached {
+    fn new(
+        programs: &Programs,
+        names: &[&str],
+        interface: &Interface,
+        janitor: &mut Option<Janitor>,
+    ) -> Result<Self, Error> {
+        let mut hooks = Vec::new();
+        for name in names {
+            let program = programs.program(name)?;
+            hooks.push(match *name {
+                "xdp_ingress" => attach_xdp(&program, interface)?,
+                name if name.ends_with("_ingress") => {
+                    attach_traffic(&program, interface, Side::Ingress, janitor)?
+                }
+                _ => attach_traffic(&program, interface, Side::Egress, janitor)?,
+            });
+        }
+        Ok(Self {
+            interface: *interface,
+            hooks,
+        })
+    }
+
+    /// How its programs are attached, for people.
+    fn describe(&self) -> String {
+        let ways = self.hooks.iter().map(|hook| match hook {
+            Hook::Link { way, .. } | Hook::Filter { way, .. } => *way,
+        });
+        format!(
+            "{}: {}",
+            self.interface.name,
+            ways.collect::<Vec<_>>().join(", ")
+        )
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Ingress,
+    Egress,
+}
+
+fn attach_xdp(program: &ProgramMut<'_>, interface: &Interface) -> Result<Hook, Error> {
+    if interface.framing == Framing::Ip {
+        return Err(Error::Unsupported {
+            needs: "XDP needs frames with an Ethernet header".to_owned(),
+            found: format!("{} carries bare IP", interface.name),
+            remedy: "leave --xdp out".to_owned(),
+        });
+    }
+    let link = program
+        .attach_xdp(interface.index.cast_signed())
+        .map_err(|error| Error::kernel(format!("attach to XDP of {}", interface.name), error))?;
+    Ok(Hook::Link {
+        way: "XDP ingress",
+        link,
+    })
+}
+
+fn attach_traffic(
+    program: &ProgramMut<'_>,
+    interface: &Interface,
+    side: Side,
+    janitor: &mut Option<Janitor>,
+) -> Result<Hook, Error> {
+    match attach_tcx(program, interface.index) {
+        Ok(link) => {
+            let way = if side == Side::Ingress {
+                "tcx ingress"
+            } else {
+                "tcx egress"
+            };
+            Ok(Hook::Link { way, link })
+        }
+        // No such command or attach type: a kernel before 6.6.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+            let filter = Filter::attach(program, interface, side, janitor)?;
+            let way = if side == Side::Ingress {
+                "clsact ingress"
+            } else {
+                "clsact egress"
+            };
+            Ok(Hook::Filter { way, filter })
+        }
+        Err(error) => Err(Error::kernel(
+            format!("attach to {}", interface.name),
+            error,
+        )),
+    }
+}
+
+#[expect(unsafe_code, reason = "libbpf-rs has no tcx")]
+fn attach_tcx(program: &ProgramMut<'_>, interface: u32) -> Result<Link, std::io::Error> {
+    let options = sys::bpf_tcx_opts {
+        sz: size_of::<sys::bpf_tcx_opts>() as _,
+        ..sys::bpf_tcx_opts::default()
+    };
+    // SAFETY: the program is loaded and outlives the call; the link that comes back is ours alone.
+    unsafe {
+        let program = program.as_libbpf_object().as_ptr();
+        let link =
+            sys::bpf_program__attach_tcx(program, interface.cast_signed(), &raw const options);
+        let link = NonNull::new(link).ok_or_else(std::io::Error::last_os_error)?;
+        Ok(Link::from_ptr(link))
+    }
+}
+
+/// A filter of a clsact qdisc; dropped, it is gone.
+pub(super) struct Filter {
+    place: FilterPlace,
+}
+
+/// Where a filter is. The qdisc is removed with it only if it was made for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FilterPlace {
+    interface: u32,
+    attach_point: u32,
+    handle: u32,
+    priority: u32,
+    has_made_qdisc: u32,
+}
+
+impl FilterPlace {
+    /// Bytes of [`FilterPlace::to_bytes`].
+    pub(super) const SIZE: usize = 20;
+
+    /// For the [`Janitor`], which is another process.
+    pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        let words = [
+            self.interface,
+            self.attach_point,
+            self.handle,
+            self.priority,
+            self.has_made_qdisc,
+        ];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// The reverse of [`FilterPlace::to_bytes`].
+    pub(super) fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+        let (words, _) = bytes.as_chunks::<4>();
+        let word = |index: usize| u32::from_ne_bytes(words[index]);
+        Self {
+            interface: word(0),
+            attach_point: word(1),
+            handle: word(2),
+            priority: word(3),
+            has_made_qdisc: word(4),
+        }
+    }
+
+    fn hook(self) -> sys::bpf_tc_hook {
+        sys::bpf_tc_hook {
+            sz: size_of::<sys::bpf_tc_hook>() as _,
+            ifindex: self.interface.cast_signed(),
+            attach_point: self.attach_point,
+            ..sys::bpf_tc_hook::default()
+        }
+    }
+
+    /// Removes the filter, and the qdisc if it was made for it. A failure means that the interface is gone.
+    #[expect(unsafe_code, reason = "calls libbpf")]
+    pub(super) fn remove(self) {
+        let mut hook = self.hook();
+        let options = sys::bpf_tc_opts {
+            sz: size_of::<sys::bpf_tc_opts>() as _,
+            handle: self.handle,
+            priority: self.priority,
+            ..sys::bpf_tc_opts::default()
+        };
+        // SAFETY: both structs say their size and outlive the calls.
+        unsafe {
+            sys::bpf_tc_detach(&raw const hook, &raw const options);
+            if self.has_made_qdisc != 0 {
+                hook.attach_point = sys::BPF_TC_INGRESS | sys::BPF_TC_EGRESS;
+                sys::bpf_tc_hook_destroy(&raw mut hook);
+            }
+        }
+    }
+}
+
+impl Filter {
+    #[expect(unsafe_code, reason = "calls libbpf")]
+    fn attach(
+        program: &ProgramMut<'_>,
+        interface: &Interface,
+        side: Side,
+        janitor: &mut Option<Janitor>,
+    ) -> Result<Self, Error> {
+        let attempt = || format!("attach a filter to {}", interface.name);
+        let failed = |code: i32| Error::kernel(attempt(), std::io::Error::from_raw_os_error(-code));
+        let mut place = FilterPlace {
+            interface: interface.index,
+            attach_point: if side == Side::Ingress {
+                sys::BPF_TC_INGRESS
+            } else {
+                sys::BPF_TC_EGRESS
+            },
+            handle: 0,
+            priority: 0,
+            has_made_qdisc: 0,
+        };
+        let mut hook = place.hook();
+        // SAFETY: the struct says its size and outlives the call.
+        let created = unsafe { sys::bpf_tc_hook_create(&raw mut hook) };
+        if created != 0 && created != -libc::EEXIST {
+            return Err(failed(created));
+        }
+        place.has_made_qdisc = u32::from(created == 0);
+        // First of all, since a filter before this one may end the classification; this one never does. If that place is taken by another
+        // kind of filter, wherever the kernel puts it. The handle is left to the kernel, so that no other filter is met.
+        let attached = [1, 0].into_iter().find_map(|priority| {
+            let mut options = sys::bpf_tc_opts {
+                sz: size_of::<sys::bpf_tc_opts>() as _,
+                prog_fd: program.as_fd().as_raw_fd(),
+                priority,
+                ..sys::bpf_tc_opts::default()
+            };
+            // SAFETY: as above.
+            let code = unsafe { sys::bpf_tc_attach(&raw const hook, &raw mut options) };
+            (code != -libc::EINVAL).then_some((code, options))
+        });
+        let (attached, options) = attached.unwrap_or((-libc::EINVAL, sys::bpf_tc_opts::default()));
+        place.handle = options.handle;
+        place.priority = options.priority;
+        let filter = Self { place };
+        if attached != 0 {
+            return Err(failed(attached));
+        }
+        if janitor.is_none() {
+            *janitor = Some(Janitor::start().map_err(|error| Error::kernel(attempt(), error))?);
+        }
+        if let Some(janitor) = janitor {
+            janitor
+                .watch(&place)
+                .map_err(|error| Error::kernel(attempt(), error))?;
+        }
+        Ok(filter)
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        self.place.remove();
+    }
+}
+
+/// Tells the kernel before the load where programs will be attached: by the end of their names.
+pub(crate) fn set_attach_type(program: &mut OpenProgramMut<'_>) {
+    let name = program.name().to_string_lossy().into_owned();
+    if name.ends_with("_ingress") && name != "xdp_ingress" {
+        program.set_attach_type(ProgramAttachType::TcxIngress);
+    } else if name.ends_with("_egress") {
+        program.set_attach_type(ProgramAttachType::TcxEgress);
+    }
+}

@@ -1,0 +1,87 @@
+//! Kernels before 6.6 have no links for traffic-control programs: a filter would outlive a killed process. So a second process waits for
+//! the end of this one, whatever ends it, and then removes the filters.
+
+use std::fs::File;
+use std::io::{Error, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::attach::FilterPlace;
+
+/// The process that waits. Dropped after the filters are gone, it ends without doing anything.
+pub(crate) struct Janitor {
+    lifeline: File,
+}
+
+/// What is written before an orderly end; without it the lifeline just breaks.
+const ALL_CLEAN: u8 = 1;
+
+impl Janitor {
+    /// Starts it. The filters need not be attached yet: it is told of them as they come.
+    pub(super) fn start() -> Result<Self, Error> {
+        let mut ends = [0; 2];
+        #[expect(unsafe_code, reason = "std can neither make a bare pipe nor fork")]
+        // SAFETY: the array has room for two descriptors, which are owned once each. The child only reads, detaches and exits; it runs before
+        // this process has a second thread that could hold a lock.
+        unsafe {
+            if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+                return Err(Error::last_os_error());
+            }
+            let reading = File::from(OwnedFd::from_raw_fd(ends[0]));
+            let lifeline = File::from(OwnedFd::from_raw_fd(ends[1]));
+            match libc::fork() {
+                -1 => Err(Error::last_os_error()),
+                0 => {
+                    drop(lifeline);
+                    wait(reading);
+                    libc::_exit(0);
+                }
+                _ => Ok(Self { lifeline }),
+            }
+        }
+    }
+
+    /// Entrusts a filter to it.
+    pub(super) fn watch(&mut self, place: &FilterPlace) -> Result<(), Error> {
+        self.lifeline.write_all(&place.to_bytes())
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        // If it is gone there is nobody to tell.
+        let _ = self.lifeline.write_all(&[ALL_CLEAN]);
+    }
+}
+
+#[expect(unsafe_code, reason = "a descriptor becomes a file")]
+fn standard_input() -> File {
+    // SAFETY: the caller has just put the lifeline there, and nothing else in this process uses it.
+    unsafe { File::from(OwnedFd::from_raw_fd(0)) }
+}
+
+/// The life of the second process.
+fn wait(mut lifeline: File) {
+    #[expect(unsafe_code, reason = "std cannot leave a session nor ignore signals")]
+    // SAFETY: both only change this process. A Ctrl-C at the terminal must not end it before its time.
+    unsafe {
+        libc::setsid();
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGTERM, libc::SIG_IGN);
+        libc::prctl(libc::PR_SET_NAME, c"fathom-janitor".as_ptr());
+        // Whatever the parent has open must end with it: its output, its programs, its maps.
+        libc::dup2(lifeline.as_raw_fd(), 0);
+        libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
+    }
+    std::mem::forget(std::mem::replace(&mut lifeline, standard_input()));
+    let mut told = Vec::new();
+    if lifeline.read_to_end(&mut told).is_err() {
+        return;
+    }
+    let (places, rest) = told.as_chunks::<{ FilterPlace::SIZE }>();
+    if rest != [ALL_CLEAN] {
+        for place in places {
+            FilterPlace::from_bytes(place).remove();
+        }
+    }
+}

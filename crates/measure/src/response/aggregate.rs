@@ -1,0 +1,297 @@
+//! Epochs put together: by server, by service, by network of clients.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::net::IpAddr;
+
+use fathom_record::{Histogram, Nanoseconds, Network, Protocol, Time, record};
+
+use super::{Confidence, ResponseEpoch};
+
+/// What epochs are put together by. Each group is of one interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupBy {
+    /// By the address of the server.
+    Server,
+    /// By the protocol, address and port of the server.
+    Service,
+    /// By the network of the client.
+    Network,
+}
+
+record! {
+    /// What clients waited for responses, over an interval: of a server, a service, or the clients of a network. Each epoch of a flow counts as often as
+    /// it has causal gaps, and so as often as clients waited.
+    #[record = "response_aggregate"]
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ResponseAggregate {
+        /// When the interval ended.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The transport, by service.
+        #[field(bare)]
+        pub protocol: Option<Protocol>,
+        /// The server, by server and by service.
+        #[field(bare)]
+        pub server: Option<IpAddr>,
+        /// Its port, by service.
+        pub port: Option<u16>,
+        /// The network of the clients, by network.
+        #[field(bare)]
+        pub clients: Option<Network>,
+        /// How long the interval was.
+        pub interval_ns: Nanoseconds,
+        /// Flows with an estimate.
+        pub flows: u64,
+        /// Responses that were waited for, a second.
+        pub responses_per_second: f64,
+        /// The median.
+        #[field(label = "p50")]
+        pub p50_ns: Option<Nanoseconds>,
+        /// 90 of 100 are not longer.
+        #[field(label = "p90")]
+        pub p90_ns: Option<Nanoseconds>,
+        /// 99 of 100 are not longer.
+        #[field(label = "p99")]
+        pub p99_ns: Option<Nanoseconds>,
+        /// The average.
+        #[field(label = "mean")]
+        pub mean_ns: Option<Nanoseconds>,
+        /// Of the responses, the part whose epochs are sure: 0 to 1.
+        pub sure: f64,
+        /// Epochs without an estimate.
+        #[field(unless_zero)]
+        pub epochs_without: u64,
+        /// Gaps that were left out: longer than a retransmission timeout.
+        #[field(unless_zero)]
+        pub timeout_gaps: u64,
+        /// The longest that a flow was waiting at the end of an epoch in which it had fallen silent.
+        pub waiting_ns: Option<Nanoseconds>,
+        /// The interface or capture file.
+        #[field(bare)]
+        pub interface: &'static str,
+    }
+}
+
+/// How epochs are put together.
+#[derive(Debug, Clone, Copy)]
+pub struct Grouping {
+    /// By what.
+    pub by: GroupBy,
+    /// Bits of an IPv4 network of clients.
+    pub prefix_v4: u8,
+    /// Bits of an IPv6 network of clients.
+    pub prefix_v6: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    protocol: Option<Protocol>,
+    server: Option<IpAddr>,
+    port: Option<u16>,
+    clients: Option<Network>,
+    interface: &'static str,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    /// By the hash of their ends: a set of flows would take more memory than all else.
+    flows: std::collections::HashSet<u64>,
+    waits: Histogram,
+    sure: u64,
+    without: u64,
+    timeouts: u64,
+    waiting: u64,
+}
+
+/// Puts the epochs of an interval together. It has as many groups as there are servers, services or networks in it.
+#[derive(Debug)]
+pub struct ResponseAggregator {
+    grouping: Grouping,
+    groups: HashMap<Key, Group>,
+    hashing: RandomState,
+}
+
+impl ResponseAggregator {
+    /// Nothing seen yet.
+    pub fn new(grouping: Grouping) -> Self {
+        Self {
+            grouping,
+            groups: HashMap::new(),
+            hashing: RandomState::new(),
+        }
+    }
+
+    fn key(&self, epoch: &ResponseEpoch) -> Key {
+        let flow = &epoch.flow;
+        let none = Key {
+            protocol: None,
+            server: None,
+            port: None,
+            clients: None,
+            interface: epoch.interface,
+        };
+        match self.grouping.by {
+            GroupBy::Server => Key {
+                server: Some(flow.destination),
+                ..none
+            },
+            GroupBy::Service => Key {
+                protocol: Some(flow.protocol),
+                server: Some(flow.destination),
+                port: Some(flow.destination_port),
+                ..none
+            },
+            GroupBy::Network => {
+                let bits = match flow.source {
+                    IpAddr::V4(_) => self.grouping.prefix_v4,
+                    IpAddr::V6(_) => self.grouping.prefix_v6,
+                };
+                Key {
+                    clients: Network::new(flow.source, bits).ok(),
+                    ..none
+                }
+            }
+        }
+    }
+
+    /// Takes an epoch in.
+    pub fn take(&mut self, epoch: &ResponseEpoch) {
+        use std::hash::BuildHasher;
+        let key = self.key(epoch);
+        let flow = self.hashing.hash_one(epoch.flow);
+        let group = self.groups.entry(key).or_default();
+        group.timeouts += u64::from(epoch.timeout_gaps);
+        let waiting = epoch.waiting_ns.unwrap_or_default();
+        group.waiting = group.waiting.max(waiting.0);
+        let Some(latency) = epoch.latency_ns else {
+            group.without += 1;
+            return;
+        };
+        group.flows.insert(flow);
+        group.waits.record_many(latency.0, epoch.causal_gaps.into());
+        if epoch.confidence == Confidence::High {
+            group.sure += u64::from(epoch.causal_gaps);
+        }
+    }
+
+    /// Hands the records of the interval that ends at `time` on, the slowest first, and begins another.
+    pub fn finish_interval(
+        &mut self,
+        time: Time,
+        length: Nanoseconds,
+        mut put: impl FnMut(&ResponseAggregate),
+    ) {
+        let mut groups: Vec<_> = self.groups.drain().collect();
+        groups.sort_by_cached_key(|(_, group)| std::cmp::Reverse(group.waits.quantile(0.99)));
+        for (key, group) in groups {
+            let quantile = |part| group.waits.quantile(part).map(Nanoseconds);
+            let count = group.waits.count();
+            put(&ResponseAggregate {
+                time,
+                protocol: key.protocol,
+                server: key.server,
+                port: key.port,
+                clients: key.clients,
+                interval_ns: length,
+                flows: group.flows.len() as u64,
+                responses_per_second: count as f64 * 1e9 / length.0.max(1) as f64,
+                p50_ns: quantile(0.5),
+                p90_ns: quantile(0.9),
+                p99_ns: quantile(0.99),
+                mean_ns: group.waits.mean().map(Nanoseconds),
+                sure: group.sure as f64 / count.max(1) as f64,
+                epochs_without: group.without,
+                timeout_gaps: group.timeouts,
+                waiting_ns: (group.waiting > 0).then_some(Nanoseconds(group.waiting)),
+                interface: key.interface,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::Estimator;
+    use fathom_record::FlowKey;
+
+    fn epoch(client: u8, server: u8, latency_ms: Option<u64>, causal_gaps: u32) -> ResponseEpoch {
+        ResponseEpoch {
+            time: Time(1),
+            flow: FlowKey {
+                protocol: Protocol::TCP,
+                source: IpAddr::from([10, 0, client, 1]),
+                source_port: 40_000,
+                destination: IpAddr::from([192, 0, 2, server]),
+                destination_port: 443,
+            },
+            epoch_ns: Nanoseconds(500_000_000),
+            latency_ns: latency_ms.map(|ms| Nanoseconds(ms * 1_000_000)),
+            reverse_latency_ns: None,
+            confidence: if latency_ms.is_some() {
+                Confidence::High
+            } else {
+                Confidence::Low
+            },
+            causal_gaps,
+            concurrency: None,
+            timeout_gaps: 0,
+            idle_gaps: 0,
+            repeated: 0,
+            waiting_ns: None,
+            handshake_ns: None,
+            reason: None,
+            estimator: Estimator::Split,
+            vlan: None,
+            inner_vlan: None,
+            tunnel: None,
+            interface: "eth0",
+        }
+    }
+
+    fn aggregate(by: GroupBy, epochs: &[ResponseEpoch]) -> Vec<ResponseAggregate> {
+        let mut aggregator = ResponseAggregator::new(Grouping {
+            by,
+            prefix_v4: 16,
+            prefix_v6: 48,
+        });
+        for epoch in epochs {
+            aggregator.take(epoch);
+        }
+        let mut records = Vec::new();
+        let second = Nanoseconds(1_000_000_000);
+        aggregator.finish_interval(Time(9), second, |record| records.push(*record));
+        aggregator.finish_interval(Time(10), second, |_| panic!("an interval without epochs"));
+        records
+    }
+
+    #[test]
+    fn flows_weigh_as_much_as_they_wait() {
+        let epochs = [
+            epoch(1, 1, Some(10), 99),
+            epoch(2, 1, Some(1000), 1),
+            epoch(3, 1, None, 0),
+            epoch(1, 2, Some(20), 5),
+        ];
+        let records = aggregate(GroupBy::Server, &epochs);
+        assert_eq!(records.len(), 2);
+        // The slowest first: its p99 is 20 ms; that of the other 10 ms, since only one wait in a hundred is longer.
+        let [second, first] = [&records[0], &records[1]];
+        assert_eq!(second.server, Some(IpAddr::from([192, 0, 2, 2])));
+        assert_eq!((first.flows, first.epochs_without), (2, 1));
+        assert!((first.responses_per_second - 100.0).abs() < 1e-9);
+        assert_eq!(first.mean_ns, Some(Nanoseconds(19_900_000)));
+        let p50 = first.p50_ns.unwrap().0;
+        assert!((9_800_000..=10_200_000).contains(&p50), "{p50}");
+    }
+
+    #[test]
+    fn clients_are_put_together_by_their_network() {
+        let epochs = [epoch(1, 1, Some(1), 5), epoch(2, 2, Some(3), 5)];
+        let records = aggregate(GroupBy::Network, &epochs);
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].clients, Some("10.0.0.0/16".parse().unwrap()));
+        assert_eq!(aggregate(GroupBy::Service, &epochs).len(), 2);
+    }
+}

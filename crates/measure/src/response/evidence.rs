@@ -1,0 +1,127 @@
+//! What an epoch of a flow showed, in the units of Rust.
+
+use crate::native::{self, response_epoch, response_mode};
+
+/// What an epoch of a flow showed.
+#[derive(Debug, Clone)]
+pub(super) struct Evidence {
+    /// Did TCP's acknowledgements tell which requests were triggered?
+    pub(super) has_acknowledgements: bool,
+    /// The gaps that count, together, in nanoseconds.
+    pub(super) retained_ns: f64,
+    /// Gaps that ended with a request that a response triggered; of TCP only.
+    pub(super) causal: u32,
+    /// Of these, shorter than a round trip.
+    pub(super) early: u32,
+    /// What was sent before the first answer, when that was seen.
+    pub(super) flight: Option<Flight>,
+    /// Bytes of the requests that came after a gap that counts.
+    pub(super) sent_bytes: f64,
+    /// From the SYN to what answered the SYN-ACK, in nanoseconds, when it was seen.
+    pub(super) handshake_ns: Option<f64>,
+    /// Gaps that do not count: longer than a timeout.
+    pub(super) timeouts: u32,
+    /// Gaps that do not count: the client had its answer, and was silent.
+    pub(super) idle: u32,
+    /// Packets that were sent before.
+    pub(super) repeated: u32,
+    /// What the estimator kept.
+    pub(super) gaps: Gaps,
+}
+
+/// What a client sent before the first answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flight {
+    pub(super) bytes: f64,
+    pub(super) packets: u32,
+}
+
+/// What the estimator kept of the gaps.
+#[derive(Debug, Clone)]
+pub(super) enum Gaps {
+    /// How many there are in each bin; see `split.h`.
+    Bins([u16; native::RESPONSE_BINS as usize]),
+    /// Modes, and gaps for which there was none, with their sum in nanoseconds.
+    Modes { modes: Vec<Mode>, discarded_ns: f64 },
+    /// Samples, and their sum in nanoseconds.
+    Batches { count: u32, sum_ns: f64 },
+}
+
+/// Gaps that are near each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mode {
+    pub(super) count: u32,
+    /// Of these, after a packet that was not full.
+    pub(super) candidates: u32,
+    pub(super) sum_ns: f64,
+}
+
+impl Evidence {
+    /// Reads an epoch that `estimator` kept.
+    pub(super) fn read(epoch: &response_epoch, estimator: super::Estimator) -> Self {
+        let flow = &epoch.flow;
+        Self {
+            has_acknowledgements: epoch.key.protocol() == 6,
+            retained_ns: ns(flow.retained),
+            causal: flow.causal.into(),
+            early: flow.early.into(),
+            flight: (flow.flight != 0).then(|| Flight {
+                bytes: flow.flight.into(),
+                packets: flow.flight_packets.into(),
+            }),
+            sent_bytes: flow.sent.into(),
+            handshake_ns: (flow.handshake != 0).then_some(f64::from(flow.handshake) * 8192.0),
+            timeouts: flow.timeouts.into(),
+            idle: flow.idle.into(),
+            repeated: flow.repeated.into(),
+            gaps: Gaps::read(epoch, estimator),
+        }
+    }
+
+    /// Requests of the epoch that came after a gap that counts.
+    pub(super) fn requests(&self) -> u32 {
+        match &self.gaps {
+            Gaps::Bins(counts) => counts.iter().map(|&count| u32::from(count)).sum(),
+            Gaps::Modes { modes, .. } => modes.iter().map(|mode| mode.count).sum(),
+            Gaps::Batches { count, .. } => *count,
+        }
+    }
+}
+
+impl Gaps {
+    fn read(epoch: &response_epoch, estimator: super::Estimator) -> Self {
+        use super::Estimator::{Acknowledged, Fixed, Modes, Split};
+        match estimator {
+            Acknowledged | Split => Self::Bins(epoch.gaps.bins().counts),
+            Modes => {
+                let modes = epoch.gaps.modes();
+                let used = modes.modes.iter().take_while(|mode| mode.count != 0);
+                Self::Modes {
+                    modes: used.map(Mode::from).collect(),
+                    discarded_ns: ns(modes.discarded_time),
+                }
+            }
+            Fixed => {
+                let batches = epoch.gaps.batches();
+                Self::Batches {
+                    count: batches.count,
+                    sum_ns: ns(batches.sum),
+                }
+            }
+        }
+    }
+}
+
+impl From<&response_mode> for Mode {
+    fn from(mode: &response_mode) -> Self {
+        Self {
+            count: mode.count.into(),
+            candidates: mode.candidates.into(),
+            sum_ns: ns(mode.sum),
+        }
+    }
+}
+
+fn ns(ticks: u32) -> f64 {
+    f64::from(ticks) * f64::from(1 << native::RESPONSE_TICK_SHIFT)
+}

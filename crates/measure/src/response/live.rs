@@ -1,0 +1,294 @@
+//! Measuring on live interfaces: the BPF program loaded and attached, its epochs read.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fathom_record::Nanoseconds;
+use libbpf_rs::{MapCore, OpenObject};
+
+use super::engine::{HANDSHAKES, record};
+use super::{Estimator, ResponseCounts, ResponseEpoch, Settings};
+use crate::Error;
+use crate::kernel::{
+    Devices, Interface, InterfaceNames, Programs, bytes_of, for_each_flow, monotonic_ns,
+    read_prefix, secret, set_attach_type, set_constants, wall_clock_offset,
+};
+use crate::native::{
+    self, Requests, flow_key, response_batches, response_bins, response_config, response_epoch,
+    response_flow, response_modes,
+};
+
+/// A flow without requests for this many nanoseconds is over.
+const IDLE_NS: u64 = 60_000_000_000;
+/// Places of the table that each CPU may hold free for itself, besides those of flows: an LRU map that is just full evicts too early.
+const SPARE_FLOWS: u32 = 256;
+
+/// The compiled programs.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"));
+
+/// Where and how to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names of the interfaces.
+    pub interfaces: Vec<String>,
+    /// Use XDP for packets that arrive: earlier, before receive offload, and cheaper where the driver has it.
+    pub has_xdp: bool,
+    /// What to measure.
+    pub settings: Settings,
+}
+
+/// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
+pub struct Live {
+    // Dropped in this order: first nothing runs any more, then what ran goes.
+    devices: Devices,
+    programs: Programs,
+    names: InterfaceNames,
+    config: response_config,
+    estimator: Estimator,
+    /// Epochs that were ended by a sweep, by when they began: the kernel tells of them again at the next packet.
+    swept: HashMap<flow_key, u64>,
+    /// Epochs that only a sweep has told of.
+    swept_count: u64,
+    /// Flows that user space has deleted.
+    deleted: u64,
+}
+
+impl Live {
+    /// Loads and attaches.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`], [`Error::TooMany`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it,
+    /// [`Error::Kernel`] when the kernel refuses a step.
+    pub fn start(options: &Options) -> Result<Self, Error> {
+        let interfaces = options.interfaces.iter().map(|name| Interface::find(name));
+        let interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
+        let needed: Vec<_> = interfaces
+            .iter()
+            .flat_map(|interface| interface.programs(options.has_xdp))
+            .collect();
+        let (programs, config) = load(&options.settings, |program| needed.contains(&program))?;
+        let mut live = Self {
+            devices: Devices::default(),
+            programs,
+            names: InterfaceNames::default(),
+            config,
+            estimator: options.settings.estimator,
+            swept: HashMap::new(),
+            swept_count: 0,
+            deleted: 0,
+        };
+        for interface in &interfaces {
+            let programs = interface.programs(options.has_xdp);
+            live.devices.attach(&live.programs, &programs, interface)?;
+            live.names.add(interface);
+        }
+        Ok(live)
+    }
+
+    /// One line an interface: how the programs are attached, for people.
+    pub fn describe(&self) -> impl Iterator<Item = String> {
+        self.devices.describe()
+    }
+
+    /// Waits at most `timeout` and hands on what has come.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub fn poll(
+        &mut self,
+        timeout: Duration,
+        report: &mut impl FnMut(ResponseEpoch),
+    ) -> Result<(), Error> {
+        self.programs.wait(timeout)?;
+        self.drain(report)
+    }
+
+    fn drain(&mut self, report: &mut impl FnMut(ResponseEpoch)) -> Result<(), Error> {
+        let offset = wall_clock_offset();
+        let Self {
+            programs,
+            names,
+            swept,
+            swept_count,
+            estimator,
+            ..
+        } = self;
+        programs.read(|mut rest| {
+            while let Some((epoch, behind)) = read_prefix::<response_epoch>(rest) {
+                rest = behind;
+                if swept.remove(&epoch.key) == Some(epoch.begin) {
+                    *swept_count -= 1; // the kernel has counted it now
+                } else {
+                    report(record(&epoch, None, *estimator, names, offset));
+                }
+            }
+        })
+    }
+
+    /// Looks through the flows: ends the epochs of those that are silent, and forgets those that are over. To be called once an epoch.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring or the table cannot be read.
+    pub fn sweep(&mut self, report: &mut impl FnMut(ResponseEpoch)) -> Result<(), Error> {
+        self.end_epochs(false, report)
+    }
+
+    /// The end of the measurement: what is still in the ring, then the epochs that are under way.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring or the table cannot be read.
+    pub fn finish(&mut self, report: &mut impl FnMut(ResponseEpoch)) -> Result<(), Error> {
+        self.devices.clear();
+        self.end_epochs(true, report)
+    }
+
+    fn end_epochs(
+        &mut self,
+        at_once: bool,
+        report: &mut impl FnMut(ResponseEpoch),
+    ) -> Result<(), Error> {
+        self.drain(report)?;
+        let (now, offset) = (monotonic_ns(), wall_clock_offset());
+        let flows = self.programs.map("response_flows")?;
+        let mut over = Vec::new();
+        // Only what is in the table is remembered: the kernel evicts flows without a word.
+        let before = std::mem::take(&mut self.swept);
+        for_each_flow(&flows, |key, value| {
+            let Some(mut requests) = requests_of(value, self.estimator) else {
+                return;
+            };
+            // The kernel may have written to it since.
+            let silence = now.saturating_sub(requests.flow.last);
+            if silence > IDLE_NS {
+                over.push(*key);
+            }
+            let last = requests.flow;
+            let told = before.get(key).copied();
+            if let Some(begin) = told {
+                self.swept.insert(*key, begin);
+            }
+            let ended = requests.end_epoch(key, now.max(last.last), at_once, &self.config);
+            let Some(ended) = ended.filter(|ended| told != Some(ended.begin)) else {
+                return;
+            };
+            self.swept.insert(*key, ended.begin);
+            self.swept_count += 1;
+            let mut epoch = record(&ended, None, self.estimator, &self.names, offset);
+            epoch.waiting_ns = (last.pure_age == 0).then_some(Nanoseconds(silence));
+            report(epoch);
+        })?;
+        for key in over {
+            self.swept.remove(&key);
+            // Failing means that it is gone already.
+            self.deleted += u64::from(flows.delete(bytes_of(&key)).is_ok());
+        }
+        Ok(())
+    }
+
+    /// What was counted since the start. The kernel does not tell which flows it evicted: they are those that were opened, not deleted, and are not
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the counters cannot be read.
+    pub fn counts(&self) -> Result<ResponseCounts, Error> {
+        let mut counts = ResponseCounts::default();
+        for cpu in &self.programs.of_each_cpu("response_cpus", 0)? {
+            let (words, _) = cpu.as_chunks::<8>();
+            let own = counts.verdicts.iter_mut().chain(counts.counters.iter_mut());
+            for (own, word) in own.zip(words) {
+                *own += u64::from_ne_bytes(*word);
+            }
+        }
+        counts.counters[native::RESPONSE_COUNT_EPOCHS as usize] += self.swept_count;
+        counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += self.deleted;
+        // Read after the counters: flows that are opened in between make the number too small, never too large.
+        let mut present = 0;
+        for_each_flow(&self.programs.map("response_flows")?, |_, _| present += 1)?;
+        let opened = counts.counters[native::RESPONSE_COUNT_FLOWS_OPENED as usize];
+        counts.evicted = opened.saturating_sub(self.deleted + present);
+        Ok(counts)
+    }
+
+    /// Interfaces that have disappeared since the last call; they are not waited for.
+    pub fn departed(&mut self) -> Vec<&'static str> {
+        self.devices.departed()
+    }
+
+    /// Is there any interface left?
+    pub fn has_interfaces(&self) -> bool {
+        !self.devices.is_empty()
+    }
+}
+
+/// Bytes that an estimator keeps of a flow.
+fn gaps_size(estimator: Estimator) -> usize {
+    match estimator {
+        Estimator::Acknowledged | Estimator::Split => size_of::<response_bins>(),
+        Estimator::Modes => size_of::<response_modes>(),
+        Estimator::Fixed => size_of::<response_batches>(),
+    }
+}
+
+/// What the table holds of a flow.
+fn requests_of(value: &[u8], estimator: Estimator) -> Option<Requests> {
+    let (flow, rest) = read_prefix::<response_flow>(value)?;
+    Requests::of_bytes(flow, rest.get(..gaps_size(estimator))?)
+}
+
+/// Loads the programs that `is_needed` says yes to: each costs the verifier a good part of a second.
+fn load(
+    settings: &Settings,
+    is_needed: impl Fn(&str) -> bool,
+) -> Result<(Programs, response_config), Error> {
+    let config = settings.to_native(secret(), HANDSHAKES)?;
+    let programs = Programs::load(OBJECT, "response_events", |object| {
+        prepare(object, settings, &config, is_needed)
+    })?;
+    Ok((programs, config))
+}
+
+/// Sets what must be known before the load: constants, sizes of maps, where programs will be attached.
+fn prepare(
+    object: &mut OpenObject,
+    settings: &Settings,
+    config: &response_config,
+    is_needed: impl Fn(&str) -> bool,
+) -> Result<(), Error> {
+    let selection = settings.selection.to_native()?;
+    let value_size = size_of::<response_flow>() + gaps_size(settings.estimator);
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let failed = |error| Error::kernel(format!("set the map {name} up"), error);
+        match name.as_str() {
+            "response_flows" => {
+                let spare = SPARE_FLOWS * libbpf_rs::num_possible_cpus().map_err(failed)? as u32;
+                map.set_value_size(value_size as u32).map_err(failed)?;
+                map.set_max_entries(settings.flows.saturating_add(spare))
+                    .map_err(failed)?;
+            }
+            "response_handshakes" => map.set_max_entries(HANDSHAKES).map_err(failed)?,
+            _ => {}
+        }
+    }
+    set_constants(
+        object,
+        &[
+            (".rodata.response_config", bytes_of(config)),
+            (".rodata.selection", bytes_of(&selection)),
+        ],
+    )?;
+    for mut program in object.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        program.set_autoload(is_needed(&name));
+        set_attach_type(&mut program);
+    }
+    Ok(())
+}
+
+/// Loads the programs without attaching them, to see whether this kernel takes them.
+///
+/// # Errors
+/// As [`Live::start`].
+pub fn probe(settings: &Settings) -> Result<(), Error> {
+    load(settings, |_| true).map(drop)
+}

@@ -1,0 +1,21 @@
+//! Response latency from one direction only: what clients wait, from the gaps between their requests. See `README.md` beside this file.
+
+mod aggregate;
+mod counts;
+mod engine;
+mod estimate;
+mod evidence;
+#[cfg(feature = "live")]
+mod live;
+mod record;
+mod reverse;
+mod settings;
+
+pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator};
+pub use counts::{ResponseCount, ResponseCounts};
+pub use engine::Engine;
+pub use estimate::{Confidence, Reason};
+#[cfg(feature = "live")]
+pub use live::{Live, Options, probe};
+pub use record::ResponseEpoch;
+pub use settings::{Estimator, Settings};

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What happens to a packet. The caller (the BPF program, or the reader of capture files) holds the two tables, of flows and of
+ * handshakes, and the clock; in this order it
+ *   1. looks the flow up; if there is none, calls response_without_flow with an empty one, which it keeps if the flow begins;
+ *   2. else, if response_is_request: if response_is_over, hands the epoch on that response_end_epoch ends, if it was used;
+ *   3. then calls response_on_connection if response_uses_handshake, else response_on_known.
+ */
+#ifndef FATHOM_RESPONSE_PROCESS_H
+#define FATHOM_RESPONSE_PROCESS_H
+
+#include "../../bpf/packet_parse.h"
+#include "requests.h"
+
+/*
+ * What the parser of all measurements has no use for: datagrams of any kind, and ESP, whose flow is its SPI (a security
+ * association goes one way). Echo has nothing to do with requests.
+ */
+static __always_inline enum packet_verdict response_claim(const struct packet_bytes *bytes, struct packet_cursor *at,
+							  enum packet_verdict verdict, struct packet *packet)
+{
+	const struct wire_field32 *spi;
+
+	if (verdict == PACKET_MEASURABLE)
+		return packet->kind == PACKET_KIND_ECHO_REQUEST || packet->kind == PACKET_KIND_ECHO_REPLY
+			       ? PACKET_OTHER_PROTOCOL
+			       : verdict;
+	if (verdict != PACKET_OTHER_PROTOCOL || (at->protocol != IP_PROTOCOL_UDP && at->protocol != IP_PROTOCOL_ESP))
+		return verdict;
+	if (at->protocol == IP_PROTOCOL_ESP) {
+		spi = packet_at(bytes, at->offset, sizeof(*spi));
+		if (!spi)
+			return packet_missing(at->offset);
+		if (at->end < at->offset + 8)
+			return PACKET_MALFORMED;
+		packet->key.tunnel = wire32(spi->value);
+		packet->payload = at->end - at->offset;
+		at->source_port = 0;
+		at->destination_port = 0;
+	}
+	packet->kind = PACKET_KIND_NONE;
+	packet_set_key(packet, at);
+	return PACKET_MEASURABLE;
+}
+
+static __always_inline int response_has_network(const volatile struct selection *servers,
+						const struct flow_address *address)
+{
+	__u32 i;
+
+	if (!servers->network_count)
+		return 1;
+	for (i = 0; i < SELECTION_NETWORKS_MAX && i < servers->network_count; i++)
+		if (selection_contains(&servers->networks[i], address))
+			return 1;
+	return 0;
+}
+
+static __always_inline int response_has_port(const volatile struct selection *servers, __u16 port)
+{
+	__u32 i;
+
+	if (!servers->port_count)
+		return 1;
+	for (i = 0; i < SELECTION_PORTS_MAX && i < servers->port_count; i++)
+		if (servers->ports[i] == port)
+			return 1;
+	return 0;
+}
+
+/*
+ * Which way requests go in a flow that is not known yet. Servers are those that were named; among those, and if none were,
+ * a SYN goes to a server, else the lower port is a server's, else this is the first packet, and so a request.
+ */
+static __always_inline enum response_direction response_find_direction(const struct packet *packet,
+								       const volatile struct selection *servers)
+{
+	const struct flow_key *key = &packet->key;
+	int is_low = response_has_network(servers, &key->low) && response_has_port(servers, key->low_port);
+	int is_high = response_has_network(servers, &key->high) && response_has_port(servers, key->high_port);
+
+	if (!is_low && !is_high)
+		return RESPONSE_DIRECTION_NONE;
+	if (is_low != is_high)
+		return is_low ? RESPONSE_DIRECTION_HIGH_TO_LOW : RESPONSE_DIRECTION_LOW_TO_HIGH;
+	if (response_is_tcp(packet) && packet->tcp_flags & TCP_SYN)
+		return packet->tcp_flags & TCP_ACK ? !packet->direction : packet->direction;
+	if (key->low_port != key->high_port)
+		return key->low_port < key->high_port ? RESPONSE_DIRECTION_HIGH_TO_LOW : RESPONSE_DIRECTION_LOW_TO_HIGH;
+	return packet->direction;
+}
+
+/* Is this packet on the way to the server? */
+static __always_inline int response_is_request(const struct response_flow *flow, const struct packet *packet)
+{
+	return packet->direction == !!(flow->flags & RESPONSE_TO_LOW);
+}
+
+/* Does a packet to a server begin a flow, if it has none? Only requests do: floods of SYNs must not reach the table. */
+static __always_inline int response_is_opening(const struct packet *packet)
+{
+	return packet->payload && !(response_is_tcp(packet) && packet->tcp_flags & (TCP_SYN | TCP_RST));
+}
+
+static __always_inline int response_uses_handshake(const struct response_flow *flow, const struct packet *packet)
+{
+	return response_is_tcp(packet) && (packet->tcp_flags & TCP_SYN || !flow || flow->flags & RESPONSE_IS_NEW);
+}
+
+/*
+ * Handshakes. A SYN leaves its time at the place of its hash; what answers the SYN-ACK puts the round trip there, for the
+ * first request to find. Two connections at one place: the later one wins.
+ */
+static __always_inline void response_on_handshake(struct response_handshake *place, __u64 hash,
+						  const struct packet *packet, __u64 now)
+{
+	__u32 tag = hash >> 32 & ~RESPONSE_HANDSHAKE_IS_OVER;
+	__u32 time = now >> RESPONSE_TICK_SHIFT;
+
+	tag = tag ? tag : 1;
+	if (packet->tcp_flags & TCP_SYN) {
+		/* A repeated SYN: which of them is answered is not known, and the first is not later. */
+		if (!(packet->tcp_flags & TCP_ACK) && place->tag != tag)
+			*place = (struct response_handshake){ .tag = tag, .time = time };
+	} else if (place->tag == tag) {
+		*place = (struct response_handshake){ .tag = tag | RESPONSE_HANDSHAKE_IS_OVER,
+						      .time = time - place->time };
+	}
+}
+
+/* How long the handshake of this flow took, in ticks; 0: it was not seen. Gives its place back. */
+static __always_inline __u32 response_take_handshake(struct response_handshake *place, __u64 hash)
+{
+	__u32 tag = hash >> 32 & ~RESPONSE_HANDSHAKE_IS_OVER;
+	__u32 time = 0;
+
+	tag = tag ? tag : 1;
+	if (place->tag == (tag | RESPONSE_HANDSHAKE_IS_OVER)) {
+		time = place->time ? place->time : 1;
+		place->tag = 0;
+	}
+	return time;
+}
+
+/* Ticks since the epoch began. (`flow->age` is as of `last`; below zero, and so wrapped around, if that was before.) */
+static __always_inline __u32 response_age(const struct response_flow *flow, __u64 now)
+{
+	return flow->age + response_since(flow->last, now);
+}
+
+static __always_inline int response_is_over(const struct response_flow *flow, __u64 now,
+					    const struct response_config *config)
+{
+	return flow->flags & RESPONSE_IS_FULL || response_age(flow, now) >= config->epoch;
+}
+
+/* Hands the epoch on, and begins the next. Epochs follow each other without gaps; those without packets are left out. */
+static __always_inline void response_end_epoch(struct response_flow *flow, union response_gaps *gaps,
+					       const struct flow_key *key, __u64 now,
+					       const struct response_config *config, struct response_epoch *ended)
+{
+	__u32 age = response_age(flow, now);
+	__u32 epoch = config->epoch ? config->epoch : 1;
+	__u32 passed = flow->flags & RESPONSE_IS_FULL ? flow->age : age / epoch * epoch;
+	__u32 length = flow->flags & RESPONSE_IS_FULL ? flow->age : age < epoch ? age : epoch;
+
+	ended->key = *key;
+	ended->begin = flow->last - ((__s64)(__s32)flow->age << RESPONSE_TICK_SHIFT);
+	ended->end = ended->begin + ((__u64)length << RESPONSE_TICK_SHIFT);
+	ended->flow = *flow;
+	flow->age -= passed;
+	flow->retained = 0;
+	flow->sent = 0;
+	flow->causal = 0;
+	flow->early = 0;
+	flow->repeated = 0;
+	flow->timeouts = 0;
+	flow->idle = 0;
+	flow->flags &= ~(RESPONSE_IS_FULL | RESPONSE_IS_USED);
+	if (config->estimator == RESPONSE_BY_MODES) {
+		ended->gaps.modes = gaps->modes;
+		gaps->modes = (struct response_modes){};
+	} else if (config->estimator == RESPONSE_BY_FIXED) {
+		ended->gaps.batches = gaps->batches;
+		gaps->batches.sum = gaps->batches.count = 0;
+	} else {
+		ended->gaps.bins = gaps->bins;
+		gaps->bins = (struct response_bins){};
+	}
+}
+
+/* The first request of a flow that the caller has just made, zeroed, or of a new connection on its ports. */
+static __always_inline void response_open(struct response_flow *flow, struct response_handshake *place, __u64 hash,
+					  const struct packet *packet, __u64 now)
+{
+	__u32 handshake = place ? response_take_handshake(place, hash) : 0;
+	__u32 units = handshake >> RESPONSE_HANDSHAKE_SHIFT;
+
+	flow->last = now;
+	flow->flags = RESPONSE_IS_USED | (packet->direction ? RESPONSE_TO_LOW : 0);
+	flow->handshake = units < 0xffff ? units : 0xffff;
+	if (response_is_tcp(packet)) {
+		flow->next_seq = packet->seq + packet->payload;
+		flow->data_ack = packet->ack;
+	}
+	if (packet->kind == PACKET_KIND_QUIC_INITIAL || packet->kind == PACKET_KIND_QUIC_LONG ||
+	    (packet->kind == PACKET_KIND_QUIC_SHORT &&
+	     (packet->key.low_port == PACKET_PORT_QUIC || packet->key.high_port == PACKET_PORT_QUIC)))
+		flow->flags |= RESPONSE_IS_QUIC;
+	flow->pure_age = 0;
+	if (handshake) {
+		response_begin_flight(flow, packet);
+	} else { /* in the middle of a connection others may be outstanding */
+		flow->flight = 0;
+		flow->flight_packets = 0;
+	}
+	response_note_length(flow, packet->payload);
+}
+
+/* A SYN, or what follows one, on the ports of a flow that is there: another connection, unless somebody plays tricks. */
+static __always_inline void response_on_connection(struct response_flow *flow, struct response_handshake *place,
+						   __u64 hash, const struct packet *packet, __u64 now)
+{
+	if (packet->tcp_flags & TCP_SYN)
+		flow->flags |= RESPONSE_IS_NEW;
+	if (response_is_opening(packet)) {
+		flow->age += response_since(flow->last, now);
+		response_open(flow, place, hash, packet, now);
+	} else if (place) {
+		response_on_handshake(place, hash, packet, now);
+	}
+}
+
+/*
+ * A request, or what goes with it, of a flow that is there. `restrict`, here and in what it calls: or the compiler loads every
+ * field anew after each store to another (10 ns a packet).
+ */
+static __always_inline void response_on_known(struct response_flow *restrict flow, union response_gaps *restrict gaps,
+					      const struct packet *restrict packet, __u64 now,
+					      const struct response_config *config)
+{
+	if (response_is_tcp(packet))
+		response_on_segment(flow, gaps, packet, now, config);
+	else
+		response_on_datagram(flow, gaps, packet, now, config);
+}
+
+/* A packet of a flow that is not there. Returns whether the flow begins: `flow`, zeroed, is the flow now. */
+static __always_inline int response_without_flow(struct response_flow *flow, struct response_handshake *place,
+						 __u64 hash, enum response_direction direction,
+						 const struct packet *packet, __u64 now)
+{
+	if (direction != packet->direction)
+		return 0;
+	if (response_is_opening(packet)) {
+		response_open(flow, place, hash, packet, now);
+		return 1;
+	}
+	if (place)
+		response_on_handshake(place, hash, packet, now);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,61 @@
+//! The record of the measurement.
+
+use fathom_record::{FlowKey, Nanoseconds, Time, record};
+
+use super::{Confidence, Estimator, Reason};
+
+record! {
+    /// What the client of a flow waited for responses, over an epoch.
+    #[record = "response"]
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ResponseEpoch {
+        /// When the epoch ended.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The flow; its destination is the server.
+        pub flow: FlowKey,
+        /// How long the epoch was.
+        pub epoch_ns: Nanoseconds,
+        /// From a request to what its response triggered, on average; absent where a number would be wrong, see `reason`.
+        #[field(label = "latency")]
+        pub latency_ns: Option<Nanoseconds>,
+        /// The same, measured in the packets of the other direction, where a capture has them and it was asked for.
+        #[field(label = "by responses")]
+        pub reverse_latency_ns: Option<Nanoseconds>,
+        /// `high`: it was seen what triggered each request. `medium`: it holds if something holds that was not seen, see `reason`. `low`: fewer than
+        /// three causal gaps, or no estimate.
+        pub confidence: Confidence,
+        /// Gaps between requests that stand for a response each.
+        pub causal_gaps: u32,
+        /// Requests that are outstanding together, on average.
+        pub concurrency: Option<f64>,
+        /// Gaps that were left out: longer than a retransmission timeout.
+        #[field(unless_zero)]
+        pub timeout_gaps: u32,
+        /// Gaps that were left out: the client had its answer and was silent.
+        #[field(unless_zero)]
+        pub idle_gaps: u32,
+        /// Packets that were sent before: retransmissions, and what arrived out of order.
+        #[field(unless_zero)]
+        pub repeated: u32,
+        /// How long the flow has been waiting for the answer to its last request; absent when that was answered.
+        pub waiting_ns: Option<Nanoseconds>,
+        /// From the SYN to what answered the SYN-ACK.
+        pub handshake_ns: Option<Nanoseconds>,
+        /// Why there is no estimate, or no sure one.
+        pub reason: Option<Reason>,
+        /// How gaps became a latency.
+        #[field(absent)]
+        pub estimator: Estimator,
+        /// The VLAN tag, the outer one if there are two.
+        #[field(ipfix = 58)]
+        pub vlan: Option<u16>,
+        /// The inner VLAN tag.
+        pub inner_vlan: Option<u16>,
+        /// The network identifier or key of the tunnel around the flow; of ESP, its SPI.
+        pub tunnel: Option<u32>,
+        /// The interface or capture file.
+        #[field(bare)]
+        pub interface: &'static str,
+    }
+}

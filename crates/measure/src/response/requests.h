@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* From packets to gaps: which packets carry a request, what triggered it, and what of the gap before it was the server's. Pure. */
+#ifndef FATHOM_RESPONSE_REQUESTS_H
+#define FATHOM_RESPONSE_REQUESTS_H
+
+#include "fixed.h"
+#include "modes.h"
+#include "split.h"
+
+/* An acknowledgement that came sooner than this was not delayed (Linux: 40 ms; RFC 9293 allows 500): in ticks. */
+#define RESPONSE_PROMPT (35000000 >> RESPONSE_TICK_SHIFT)
+/* Payloads from here on are as long as the path allows, and more of the same message follows, bytes: IPv6 carries 1220 of TCP at least. */
+#define RESPONSE_FULL_FROM 1200
+/* What a client needs to send its next request, or to be scheduled; more is silence: in ticks. */
+#define RESPONSE_PROCESSING (1000000 >> RESPONSE_TICK_SHIFT)
+/* Of QUIC, bytes: acknowledgements alone are 28 to 37 long, requests 60 and more. */
+#define RESPONSE_QUIC_REQUEST_FROM 50
+/* 8 us in ticks. */
+#define RESPONSE_HANDSHAKE_SHIFT 9
+
+static __always_inline int response_is_after(__u32 sequence, __u32 other)
+{
+	return (__s32)(sequence - other) > 0;
+}
+
+static __always_inline void response_count(__u16 *counter, struct response_flow *flow)
+{
+	if (++*counter == 0xffff)
+		flow->flags |= RESPONSE_IS_FULL;
+}
+
+static __always_inline void response_count_some(__u8 *counter)
+{
+	if (*counter < 0xff)
+		++*counter;
+}
+
+/* Nothing is outstanding: how much is sent before the first answer is seen anew. */
+static __always_inline void response_begin_flight(struct response_flow *flow, const struct packet *packet)
+{
+	flow->flags |= RESPONSE_COUNTS_FLIGHT;
+	flow->flight = packet->payload < 0xffff ? packet->payload : 0xffff;
+	flow->flight_packets = 1;
+}
+
+/*
+ * The flight ends with the first request that was triggered. It was no whole flight if that is much longer than those before
+ * (the stack held some back, and sent them together with it), or if it came sooner than an answer can.
+ */
+static __always_inline void response_follow_flight(struct response_flow *flow, const struct packet *packet,
+						   int is_triggered, int is_early)
+{
+	if (!(flow->flags & RESPONSE_COUNTS_FLIGHT))
+		return;
+	if (!is_triggered) {
+		flow->flight = flow->flight + packet->payload < 0xffff ? flow->flight + packet->payload : 0xffff;
+		if (!(flow->flags & RESPONSE_AFTER_FULL))
+			response_count_some(&flow->flight_packets);
+		return;
+	}
+	flow->flags &= ~RESPONSE_COUNTS_FLIGHT;
+	if (is_early || (__u64)packet->payload * flow->flight_packets * 2 > flow->flight * 3U)
+		flow->flight = 0;
+}
+
+/* A request that a response triggered comes a round trip after another, at least. (That of the handshake may have been a slow one.) */
+static __always_inline int response_is_early(const struct response_flow *flow, __u32 ticks)
+{
+	return (ticks >> RESPONSE_HANDSHAKE_SHIFT) < flow->handshake / 2U;
+}
+
+/* A gap that counts, to the estimator. */
+static __always_inline void response_add_gap(struct response_flow *restrict flow, union response_gaps *restrict gaps,
+					     const struct packet *restrict packet, __u32 ticks,
+					     const struct response_config *config)
+{
+	int is_full = 0;
+
+	flow->retained += ticks;
+	if (config->estimator == RESPONSE_BY_ACKNOWLEDGED && response_is_tcp(packet))
+		is_full = ++gaps->bins.counts[0] == 0xffff; /* how many is all that this estimator asks */
+	else if (config->estimator == RESPONSE_BY_MODES)
+		is_full = response_add_to_modes(&gaps->modes, ticks, !(flow->flags & RESPONSE_AFTER_FULL));
+	else if (config->estimator == RESPONSE_BY_FIXED)
+		response_add_to_batches(&gaps->batches, ticks, config->threshold);
+	else
+		is_full = response_add_to_bins(&gaps->bins, flow->flags & RESPONSE_AFTER_FULL ? 0 : ticks);
+	if (is_full)
+		flow->flags |= RESPONSE_IS_FULL;
+}
+
+/* A gap that does not count. */
+static __always_inline void response_leave_out(union response_gaps *gaps, __u8 *counter,
+					       const struct response_config *config)
+{
+	response_count_some(counter);
+	if (config->estimator == RESPONSE_BY_FIXED)
+		response_restart_batches(&gaps->batches);
+}
+
+/*
+ * What of the gap before a packet was the server's? All of it, unless the client told long before, in a packet without data, that
+ * it had everything which it acknowledges now: from then on it was the client that was silent. Such an acknowledgement may
+ * itself have been delayed; where it is late, and much later than responses are, the gap tells nothing, and this returns 0.
+ */
+static __always_inline __u32 response_of_server(const struct response_flow *flow, const struct packet *packet,
+						__u32 ticks)
+{
+	__u32 silence = ticks - flow->pure_age;
+
+	if (!flow->pure_age || (__u16)packet->ack != flow->pure_ack)
+		return ticks;
+	if (flow->pure_age >= RESPONSE_PROMPT &&
+	    !(flow->causal ? flow->pure_age / 2 < flow->retained / flow->causal : silence < RESPONSE_PROCESSING))
+		return 0;
+	return silence < RESPONSE_PROCESSING || silence < ticks / 3 ? ticks : flow->pure_age;
+}
+
+/* A gap that counts, to a packet with a request, or with more of one; `is_triggered`: a response came since the one before. */
+static __always_inline void response_on_gap(struct response_flow *restrict flow, union response_gaps *restrict gaps,
+					    const struct packet *restrict packet, __u32 ticks, int is_triggered,
+					    const struct response_config *config)
+{
+	int is_early = response_is_early(flow, ticks);
+
+	response_add_gap(flow, gaps, packet, ticks, config);
+	flow->sent += packet->payload;
+	if (is_triggered) {
+		response_count(&flow->causal, flow);
+		if (is_early)
+			response_count(&flow->early, flow);
+	}
+	response_follow_flight(flow, packet, is_triggered, is_early);
+}
+
+static __always_inline void response_on_request(struct response_flow *restrict flow, union response_gaps *restrict gaps,
+						const struct packet *restrict packet, __u64 now, int is_triggered,
+						const struct response_config *config)
+{
+	__u32 gap = response_since(flow->last, now);
+	__u32 ticks = response_is_tcp(packet) ? response_of_server(flow, packet, gap) : gap;
+
+	flow->age += gap;
+	flow->flags |= RESPONSE_IS_USED;
+	if (!ticks)
+		response_leave_out(gaps, &flow->idle, config);
+	else if (ticks > config->timeout)
+		response_leave_out(gaps, &flow->timeouts, config);
+	else
+		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
+	/* After silence for as long as a timeout takes, nothing is outstanding. */
+	if (gap - (ticks < gap ? flow->pure_age : 0) > config->timeout)
+		response_begin_flight(flow, packet);
+}
+
+static __always_inline void response_note_length(struct response_flow *flow, __u32 payload)
+{
+	if (payload >= RESPONSE_FULL_FROM)
+		flow->flags |= RESPONSE_AFTER_FULL;
+	else
+		flow->flags &= ~RESPONSE_AFTER_FULL;
+}
+
+static __always_inline void response_on_segment(struct response_flow *restrict flow, union response_gaps *restrict gaps,
+						const struct packet *restrict packet, __u64 now,
+						const struct response_config *config)
+{
+	__u32 next_seq = packet->seq + packet->payload;
+
+	if (packet->tcp_flags & (TCP_SYN | TCP_RST))
+		return;
+	if (!packet->payload) {
+		/* Of duplicates the first counts. */
+		if (response_is_after(packet->ack, flow->data_ack) &&
+		    (!flow->pure_age || (__u16)packet->ack != flow->pure_ack)) {
+			flow->pure_ack = packet->ack;
+			flow->pure_age = response_since(flow->last, now);
+		}
+		return;
+	}
+	if (!response_is_after(next_seq, flow->next_seq)) {
+		response_count_some(&flow->repeated);
+		return;
+	}
+	response_on_request(flow, gaps, packet, now, response_is_after(packet->ack, flow->data_ack), config);
+	flow->next_seq = next_seq;
+	if (response_is_after(packet->ack, flow->data_ack))
+		flow->data_ack = packet->ack;
+	flow->pure_age = 0;
+	flow->last = now;
+	response_note_length(flow, packet->payload);
+}
+
+static __always_inline void response_on_datagram(struct response_flow *flow, union response_gaps *gaps,
+						 const struct packet *packet, __u64 now,
+						 const struct response_config *config)
+{
+	if (packet->kind == PACKET_KIND_QUIC_INITIAL || packet->kind == PACKET_KIND_QUIC_LONG)
+		flow->flags |= RESPONSE_IS_QUIC;
+	else if (flow->flags & RESPONSE_IS_QUIC && packet->payload < RESPONSE_QUIC_REQUEST_FROM)
+		return;
+	response_on_request(flow, gaps, packet, now, 0, config);
+	flow->last = now;
+	response_note_length(flow, packet->payload);
+}
+
+#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The programs that are attached: one for each hook, and for devices with and without an Ethernet header. */
+#include <linux/pkt_cls.h>
+
+#include "response.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC("tc")
+int ethernet_ingress(struct __sk_buff *skb)
+{
+	response_path_skb(skb, 0);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int ethernet_egress(struct __sk_buff *skb)
+{
+	response_path_skb(skb, 0);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int ip_ingress(struct __sk_buff *skb)
+{
+	response_path_skb(skb, wire16(skb->protocol));
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int ip_egress(struct __sk_buff *skb)
+{
+	response_path_skb(skb, wire16(skb->protocol));
+	return TC_ACT_UNSPEC;
+}
+
+SEC("xdp")
+int xdp_ingress(struct xdp_md *xdp)
+{
+	response_path_xdp(xdp);
+	return XDP_PASS;
+}

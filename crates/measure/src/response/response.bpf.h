@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Response latency in the kernel: the maps, and the glue between them and the algorithm of process.h. */
+#ifndef FATHOM_RESPONSE_BPF_H
+#define FATHOM_RESPONSE_BPF_H
+
+#include "../../bpf/packet_rounds.bpf.h"
+#include "process.h"
+
+/* In sections of their own: user space finds them by name, without knowing the layout of the others. */
+const volatile struct response_config response_config SEC(".rodata.response_config") = {};
+const volatile struct selection selection SEC(".rodata.selection") = {};
+
+/* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
+#define RESPONSE_WAKE_UP 262144
+
+struct response_cpu {
+	__u64 verdicts[PACKET_VERDICT_COUNT];
+	__u64 counters[RESPONSE_COUNTER_COUNT];
+	struct packet packet;
+	struct packet_cursor cursor;
+	struct response_epoch ended;
+	/* A flow that may begin, with the zeroed state of an estimator behind it. */
+	struct {
+		struct response_flow flow;
+		union response_gaps gaps;
+	} fresh;
+};
+
+/*
+ * Flows of requests; written by every packet that counts. When it is full the least recently used goes, which user space
+ * counts as opened minus deleted minus present. The value has room for the estimator's state, so its size and the number of
+ * entries are set at load.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__uint(key_size, sizeof(struct flow_key));
+	__uint(value_size, sizeof(struct response_flow) + sizeof(struct response_bins));
+} response_flows SEC(".maps");
+
+/* Handshakes under way, and what they took, for the first request of their flow; written by SYNs. The later of two at a place wins. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct response_handshake);
+} response_handshakes SEC(".maps");
+
+/* What happened to packets, by name, and room to work on the present one; one entry, written by every packet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct response_cpu);
+} response_cpus SEC(".maps");
+
+/* Epochs on their way to user space. What does not fit is lost and counted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1048576);
+} response_events SEC(".maps");
+
+static __always_inline int packet_has_tunnels(void)
+{
+	return response_config.has_tunnels;
+}
+
+/* Without its volatile, as the algorithm takes it; see rtt_settings. */
+static __always_inline const struct response_config *response_settings(void)
+{
+	const struct response_config *config = (const struct response_config *)&response_config;
+
+	asm volatile("" : "+r"(config));
+	return config;
+}
+
+static __noinline int response_emit(struct response_cpu *cpu)
+{
+	__u64 waiting = bpf_ringbuf_query(&response_events, BPF_RB_AVAIL_DATA);
+	__u64 flags = waiting >= RESPONSE_WAKE_UP ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+
+	return !bpf_ringbuf_output(&response_events, &cpu->ended, sizeof(cpu->ended), flags);
+}
+
+static __noinline int response_make_flow(struct response_cpu *cpu)
+{
+	return !bpf_map_update_elem(&response_flows, &cpu->packet.key, &cpu->fresh, BPF_ANY);
+}
+
+static __always_inline struct response_handshake *response_find_place(__u64 hash)
+{
+	__u32 index = hash & response_config.handshake_mask;
+
+	return bpf_map_lookup_elem(&response_handshakes, &index);
+}
+
+static __always_inline void response_begin(struct response_cpu *cpu, struct response_handshake *place, __u64 hash,
+					   __u32 direction, __u64 now)
+{
+	__builtin_memset(&cpu->fresh.flow, 0, sizeof(cpu->fresh.flow));
+	if (response_without_flow(&cpu->fresh.flow, place, hash, direction, &cpu->packet, now))
+		cpu->counters[response_make_flow(cpu) ? RESPONSE_COUNT_FLOWS_OPENED : RESPONSE_COUNT_FLOWS_REFUSED]++;
+}
+
+/* A packet whose flow has no state: may it have, and does it begin? Apart, since most packets need nothing of it. */
+static __noinline int response_without_state(struct response_cpu *cpu, __u64 now)
+{
+	__u32 direction = response_find_direction(&cpu->packet, &response_config.servers);
+	struct response_handshake *place = 0;
+	__u64 hash;
+
+	if (direction == RESPONSE_DIRECTION_NONE) {
+		cpu->counters[RESPONSE_COUNT_UNDIRECTED]++;
+		return 0;
+	}
+	hash = flow_hash(&cpu->packet.key, response_config.seed);
+	if (response_config.sampled && (__u32)hash >= response_config.sampled) {
+		cpu->counters[RESPONSE_COUNT_NOT_SAMPLED]++;
+		return 0;
+	}
+	if (response_uses_handshake(0, &cpu->packet))
+		place = response_find_place(hash);
+	response_begin(cpu, place, hash, direction, now);
+	return 0;
+}
+
+/* A SYN, or what follows one, of a flow that has state: another connection is on its ports. */
+static __noinline int response_on_new(struct response_cpu *cpu, struct response_flow *flow, __u64 now)
+{
+	__u64 hash = flow_hash(&cpu->packet.key, response_config.seed);
+
+	if (flow)
+		response_on_connection(flow, response_find_place(hash), hash, &cpu->packet, now);
+	return 0;
+}
+
+/* The epoch of this flow is over. */
+static __noinline int response_tell(struct response_cpu *cpu, struct response_flow *flow, __u64 now)
+{
+	int is_told;
+
+	if (!flow)
+		return 0;
+	is_told = flow->flags & RESPONSE_IS_USED;
+	response_end_epoch(flow, (void *)(flow + 1), &cpu->packet.key, now, response_settings(), &cpu->ended);
+	if (is_told)
+		cpu->counters[response_emit(cpu) ? RESPONSE_COUNT_EPOCHS : RESPONSE_COUNT_EPOCHS_LOST]++;
+	return 0;
+}
+
+/* A parsed packet. */
+static __always_inline void response_path(struct response_cpu *cpu)
+{
+	const struct response_config *config = response_settings();
+	struct response_flow *flow = bpf_map_lookup_elem(&response_flows, &cpu->packet.key);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!flow) {
+		response_without_state(cpu, now);
+		return;
+	}
+	if (!response_is_request(flow, &cpu->packet))
+		return;
+	if (response_is_over(flow, now, config))
+		response_tell(cpu, flow, now);
+	if (response_uses_handshake(flow, &cpu->packet))
+		response_on_new(cpu, flow, now);
+	else
+		response_on_known(flow, (void *)(flow + 1), &cpu->packet, now, config);
+}
+
+static __always_inline void response_measure(struct response_cpu *cpu, const struct packet_bytes *bytes, __u32 verdict)
+{
+	verdict = response_claim(bytes, &cpu->cursor, verdict, &cpu->packet);
+	/* Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory access". */
+	asm volatile("" : "+r"(verdict));
+	if (verdict < PACKET_VERDICT_COUNT)
+		cpu->verdicts[verdict]++;
+	if (verdict != PACKET_MEASURABLE)
+		return;
+	if (selection_admits(&selection, &cpu->packet.key))
+		response_path(cpu);
+	else
+		cpu->counters[RESPONSE_COUNT_FILTERED]++;
+}
+
+static __always_inline struct response_cpu *response_this_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&response_cpus, &zero);
+}
+
+static __always_inline void response_path_skb(struct __sk_buff *skb, __u16 ether_type)
+{
+	struct response_cpu *cpu = response_this_cpu();
+	struct packet_bytes bytes;
+	__u32 verdict;
+
+	if (!cpu)
+		return;
+	verdict = packet_parse_whole_skb(skb, ether_type, &cpu->packet, &cpu->cursor);
+	bytes = packet_skb_bytes(skb);
+	response_measure(cpu, &bytes, verdict);
+}
+
+static __always_inline void response_path_xdp(struct xdp_md *xdp)
+{
+	struct response_cpu *cpu = response_this_cpu();
+	struct packet_bytes bytes = packet_xdp_bytes(xdp);
+
+	if (cpu)
+		response_measure(cpu, &bytes, packet_parse_xdp(xdp, &cpu->packet, &cpu->cursor));
+}
+
+#endif

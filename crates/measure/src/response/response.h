@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Response latency from one direction: what a flow of requests remembers between packets, and what is handed on when an epoch
+ * ends. Pure, shared with user space; the rules are in requests.h and process.h, the ways to keep gaps in split.h, modes.h and fixed.h. Time within a flow is held in ticks, so that an epoch of ten seconds fits 32 bits.
+ */
+#ifndef FATHOM_RESPONSE_H
+#define FATHOM_RESPONSE_H
+
+#include "../../bpf/packet.h"
+#include "../../bpf/selection.h"
+
+#define RESPONSE_TICK_SHIFT 4 /* a tick is 16 ns */
+
+/* How the gaps of an epoch become a latency; the texts are what users write. */
+#define RESPONSE_ESTIMATORS(X)                                                                                         \
+	X(ACKNOWLEDGED, "acknowledged")                                                                                \
+	X(SPLIT, "split")                                                                                              \
+	X(MODES, "modes")                                                                                              \
+	X(FIXED, "fixed")
+
+#define X(name, text) RESPONSE_BY_##name,
+enum response_estimator { RESPONSE_ESTIMATORS(X) RESPONSE_ESTIMATOR_COUNT };
+#undef X
+
+/* Which way requests go, by the order of the flow's ends; none: neither is a server that was named. */
+enum response_direction { RESPONSE_DIRECTION_LOW_TO_HIGH, RESPONSE_DIRECTION_HIGH_TO_LOW, RESPONSE_DIRECTION_NONE };
+
+struct response_config {
+	__u64 seed; /* secret: of the hash that samples flows and places handshakes */
+	struct selection servers; /* requests go to these networks and ports; empty: see response_find_direction */
+	__u32 epoch; /* ticks */
+	__u32 timeout; /* ticks: a longer gap is a retransmission timeout, or nobody asked */
+	__u32 threshold; /* ticks: of the estimator `fixed` */
+	__u32 sampled; /* flows whose hash is below are measured; 0: all */
+	__u32 handshake_mask; /* places for handshakes, less one */
+	__u8 estimator; /* enum response_estimator */
+	__u8 has_tunnels; /* look into tunnels */
+	__u8 padding[2];
+};
+
+/* Bins of half octaves: bin 0 is below 2^14 ns, bin 23 from 2^25 ns (33.5 ms) on. */
+#define RESPONSE_BINS 24
+#define RESPONSE_BINS_FROM (14 - RESPONSE_TICK_SHIFT)
+/* Modes of algorithm 2. */
+#define RESPONSE_MODES 10
+
+enum response_flow_flag {
+	RESPONSE_TO_LOW = 1 << 0, /* requests go from high to low */
+	RESPONSE_COUNTS_FLIGHT = 1 << 1, /* nothing has come back since the flow was silent */
+	RESPONSE_IS_FULL = 1 << 2, /* a counter can take no more: the epoch ends */
+	RESPONSE_AFTER_FULL =
+		1 << 3, /* the packet before was as long as the path allows: more of the same message follows */
+	RESPONSE_IS_NEW = 1 << 4, /* a SYN came: its sequence numbers begin with the next request */
+	RESPONSE_IS_USED = 1 << 5, /* the epoch has a packet */
+	RESPONSE_IS_QUIC = 1 << 6, /* short packets may be acknowledgements and nothing else */
+};
+
+/* A flow of requests. The state of the estimator follows it. */
+struct response_flow {
+	__u64 last; /* ns: when the last packet that counts passed */
+	__u32 age; /* ticks from the begin of the epoch to `last` */
+	__u32 retained; /* ticks: the gaps that count, together */
+	__u32 sent; /* bytes of the packets that ended them */
+	__u32 next_seq; /* TCP: behind the last byte that was sent */
+	__u32 data_ack; /* TCP: what the last packet with data acknowledged */
+	__u32 pure_age; /* ticks from `last` to the packet without data that acknowledged `pure_ack`; 0: there was none */
+	__u16 pure_ack; /* the lower half */
+	__u16 handshake; /* 8 us; from the SYN to what answered the SYN-ACK; 0: not seen */
+	__u16 causal; /* gaps that ended with a packet that a response triggered */
+	__u16 early; /* of these, shorter than a round trip */
+	__u16 flight; /* bytes before the first answer after silence; 0: not known */
+	__u8 flight_packets; /* without those that go on with the message before */
+	__u8 repeated; /* packets that were sent before: retransmissions, and what arrived out of order; 255: or more */
+	__u8 timeouts; /* gaps that do not count: longer than config->timeout; 255: or more */
+	__u8 idle; /* gaps that do not count: the client had its answer and was silent; 255: or more */
+	__u8 flags; /* enum response_flow_flag */
+	__u8 padding;
+};
+FATHOM_ASSERT_SIZE(struct response_flow, 48);
+
+/* `acknowledged` and `split`. */
+struct response_bins {
+	__u16 counts[RESPONSE_BINS];
+};
+FATHOM_ASSERT_SIZE(struct response_bins, 48);
+
+struct response_mode {
+	__u32 minimum; /* ticks */
+	__u32 maximum;
+	__u32 sum;
+	__u16 count; /* 0: unused */
+	__u16 candidates; /* of these, gaps after a packet that was not full */
+};
+
+/* `modes`. */
+struct response_modes {
+	struct response_mode modes[RESPONSE_MODES]; /* ascending, the unused ones last */
+	__u32 discarded; /* gaps for which there was no mode */
+	__u32 discarded_time; /* ticks */
+};
+FATHOM_ASSERT_SIZE(struct response_modes, 168);
+
+/* `fixed`. */
+struct response_batches {
+	__u32 age; /* ticks since the last batch began, at the flow's `last` */
+	__u32 sum; /* ticks: all samples */
+	__u32 count;
+	__u32 has_batch; /* `age` is valid */
+};
+FATHOM_ASSERT_SIZE(struct response_batches, 16);
+
+union response_gaps {
+	struct response_bins bins;
+	struct response_modes modes;
+	struct response_batches batches;
+};
+
+/* An epoch that is over. */
+struct response_epoch {
+	struct flow_key key;
+	__u64 begin; /* ns */
+	__u64 end; /* ns */
+	struct response_flow flow;
+	union response_gaps gaps;
+};
+
+/* What is counted besides packets by verdict; the texts are what users see. */
+#define RESPONSE_COUNTERS(X)                                                                                           \
+	X(EPOCHS, "epochs")                                                                                            \
+	X(FILTERED, "filtered out")                                                                                    \
+	X(NOT_SAMPLED, "not among the sampled flows")                                                                  \
+	X(UNDIRECTED, "neither end is a server")                                                                       \
+	X(FLOWS_OPENED, "flows opened")                                                                                \
+	X(FLOWS_DELETED, "flows forgotten: idle")                                                                      \
+	X(FLOWS_REFUSED, "flows not opened: table busy")                                                               \
+	X(EPOCHS_LOST, "epochs lost: ring buffer full")
+
+#define X(name, text) RESPONSE_COUNT_##name,
+enum response_counter { RESPONSE_COUNTERS(X) RESPONSE_COUNTER_COUNT };
+#undef X
+
+/* A handshake on its way, or just over: where flows that begin find how far their server is. */
+struct response_handshake {
+	__u32 tag; /* of the hash; 0: unused */
+	__u32 time; /* ticks: when the SYN passed; once it is over, how long it took */
+};
+
+/* The top bit of a tag: the handshake is over. */
+#define RESPONSE_HANDSHAKE_IS_OVER 0x80000000U
+
+/* In ticks, 34 s at most. Both are cut before they are subtracted, so that gaps add up to the time that they span. */
+static __always_inline __u32 response_since(__u64 earlier, __u64 now)
+{
+	__u64 ticks = (now >> RESPONSE_TICK_SHIFT) - (earlier >> RESPONSE_TICK_SHIFT);
+
+	return ticks > 0x7fffffffU ? 0x7fffffffU : ticks;
+}
+
+static __always_inline int response_is_tcp(const struct packet *packet)
+{
+	return packet->kind == PACKET_KIND_TCP;
+}
+
+#endif

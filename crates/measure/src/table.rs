@@ -1,0 +1,284 @@
+//! The flows of the reader of capture files: what the LRU map is in the kernel.
+
+use hashbrown::HashTable;
+
+use crate::native::flow_key;
+
+/// Flows are stored in pieces of so many, so that growing moves none.
+const CHUNK: usize = 1024;
+/// Entries looked at for one that is over, at each insertion: the whole table is seen twice before it has grown to twice its size.
+const SWEEP: usize = 2;
+/// Steps of the clock's hand for a victim before the next entry is taken as it is.
+const HAND_STEPS_MAX: usize = 64;
+
+/// What is kept of a flow.
+pub(crate) trait State: Default {
+    /// Will it see no more packets, as of `now`, in nanoseconds?
+    fn is_over(&self, now: u64) -> bool;
+}
+
+/// A flow and its place in the table.
+pub(crate) struct Entry<S> {
+    pub(crate) key: flow_key,
+    pub(crate) state: S,
+    hash: u64,
+    /// Seen since the hand passed: gets a second chance.
+    is_referenced: bool,
+    is_used: bool,
+}
+
+/// Why an entry had to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// It was idle for long, or closed.
+    Over,
+    /// The table was full.
+    Evicted,
+}
+
+/// Flows by key, at most so many; the least recently used gives way (by the clock algorithm, which writes nothing but a mark when a flow is
+/// used).
+pub(crate) struct Table<S> {
+    index: HashTable<u32>,
+    chunks: Vec<Vec<Entry<S>>>,
+    free: Vec<u32>,
+    hand: usize,
+    flows_max: usize,
+}
+
+impl<S: State> Table<S> {
+    /// For `flows_max` flows.
+    pub(crate) fn new(flows_max: usize) -> Self {
+        Self {
+            index: HashTable::new(),
+            chunks: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
+            flows_max: flows_max.max(1),
+        }
+    }
+
+    fn places(&self) -> usize {
+        self.chunks
+            .last()
+            .map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
+    /// The flow at this place, which `locate` told.
+    pub(crate) fn entry(&mut self, place: u32) -> &mut Entry<S> {
+        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    }
+
+    /// Where the flow of this key is, if anywhere.
+    pub(crate) fn locate(&self, key: &flow_key, hash: u64) -> Option<u32> {
+        let is_it =
+            |&place: &u32| self.chunks[place as usize / CHUNK][place as usize % CHUNK].key == *key;
+        self.index.find(hash, is_it).copied()
+    }
+
+    /// Marks the flow as used.
+    pub(crate) fn touch(&mut self, place: u32) -> &mut Entry<S> {
+        let entry = self.entry(place);
+        entry.is_referenced = true;
+        entry
+    }
+
+    /// Adds a flow; `departed` hears of every flow that had to go.
+    pub(crate) fn insert(
+        &mut self,
+        key: flow_key,
+        hash: u64,
+        state: S,
+        now: u64,
+        mut departed: impl FnMut(&mut Entry<S>, Departure),
+    ) -> u32 {
+        for _ in 0..SWEEP.min(self.index.len()) {
+            let place = self.advance_hand();
+            let entry = self.entry(place);
+            if entry.is_used && entry.state.is_over(now) {
+                departed(entry, Departure::Over);
+                self.remove(place);
+            }
+        }
+        if self.index.len() >= self.flows_max {
+            let victim = self.victim();
+            departed(self.entry(victim), Departure::Evicted);
+            self.remove(victim);
+        }
+        let place = self.place(Entry {
+            key,
+            state,
+            hash,
+            is_referenced: true,
+            is_used: true,
+        });
+        let chunks = &self.chunks;
+        let hash_of = |&place: &u32| chunks[place as usize / CHUNK][place as usize % CHUNK].hash;
+        self.index.insert_unique(hash, place, hash_of);
+        place
+    }
+
+    fn place(&mut self, entry: Entry<S>) -> u32 {
+        if let Some(place) = self.free.pop() {
+            *self.entry(place) = entry;
+            return place;
+        }
+        if self.chunks.last().is_none_or(|last| last.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let place = self.places() as u32;
+        if let Some(last) = self.chunks.last_mut() {
+            last.push(entry);
+        }
+        place
+    }
+
+    fn advance_hand(&mut self) -> u32 {
+        self.hand = if self.hand + 1 < self.places() {
+            self.hand + 1
+        } else {
+            0
+        };
+        self.hand as u32
+    }
+
+    fn victim(&mut self) -> u32 {
+        for _ in 0..HAND_STEPS_MAX {
+            let place = self.advance_hand();
+            let entry = self.entry(place);
+            if entry.is_used && !std::mem::take(&mut entry.is_referenced) {
+                return place;
+            }
+        }
+        loop {
+            let place = self.advance_hand();
+            if self.entry(place).is_used {
+                return place;
+            }
+        }
+    }
+
+    /// Another flow each time, and all in turn; `None` where the turn is at an empty place.
+    pub(crate) fn next(&mut self) -> Option<&mut Entry<S>> {
+        if self.chunks.is_empty() {
+            return None;
+        }
+        let place = self.advance_hand();
+        Some(self.entry(place)).filter(|entry| entry.is_used)
+    }
+
+    /// Removes the flow at this place.
+    pub(crate) fn remove(&mut self, place: u32) -> S {
+        let entry = self.entry(place);
+        let hash = entry.hash;
+        entry.is_used = false;
+        let state = std::mem::take(&mut entry.state);
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == place) {
+            found.remove();
+        }
+        self.free.push(place);
+        state
+    }
+
+    /// All flows, in no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<S>> {
+        self.chunks.iter().flatten().filter(|entry| entry.is_used)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry<S>> {
+        self.chunks
+            .iter_mut()
+            .flatten()
+            .filter(|entry| entry.is_used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native;
+
+    const IDLE_NS: u64 = 1000;
+
+    /// When it was last seen.
+    #[derive(Default)]
+    struct Seen(u64);
+
+    impl State for Seen {
+        fn is_over(&self, now: u64) -> bool {
+            now - self.0 > IDLE_NS
+        }
+    }
+
+    fn key(number: u32) -> (flow_key, u64) {
+        let key = flow_key {
+            interface: number,
+            ..flow_key::default()
+        };
+        (key, native::hash(&key, 7))
+    }
+
+    #[test]
+    fn finds_what_was_inserted_and_forgets_what_was_removed() {
+        let mut table = Table::new(10_000);
+        for number in 0..5000 {
+            let (key, hash) = key(number);
+            table.insert(key, hash, Seen(0), 0, |_, _| panic!("nothing departs"));
+        }
+        for number in 0..5000 {
+            let (key, hash) = key(number);
+            let place = table.locate(&key, hash).unwrap();
+            assert_eq!(table.touch(place).key, key);
+        }
+        let (gone, hash) = key(17);
+        table.remove(table.locate(&gone, hash).unwrap());
+        assert_eq!(table.locate(&gone, hash), None);
+        assert_eq!(table.iter().count(), 4999);
+    }
+
+    #[test]
+    fn a_full_table_keeps_the_flows_in_use() {
+        let mut table = Table::new(1000);
+        let mut evicted = 0;
+        for number in 0..100_000 {
+            let (active, hash) = key(number % 100);
+            if let Some(place) = table.locate(&active, hash) {
+                table.touch(place);
+            } else {
+                table.insert(active, hash, Seen(0), 0, |_, _| evicted += 1);
+            }
+            let (flood, hash) = key(1_000_000 + number);
+            table.insert(flood, hash, Seen(0), 0, |_, why| {
+                assert_eq!(why, Departure::Evicted);
+                evicted += 1;
+            });
+        }
+        assert_eq!(table.iter().count(), 1000);
+        let present = (0..100).filter(|&number| {
+            let (active, hash) = key(number);
+            table.locate(&active, hash).is_some()
+        });
+        assert!(present.count() >= 95);
+        assert!(evicted > 99_000);
+    }
+
+    #[test]
+    fn idle_flows_leave_by_themselves() {
+        let mut table = Table::new(10_000);
+        for number in 0..1000 {
+            let (key, hash) = key(number);
+            table.insert(key, hash, Seen(0), 0, |_, _| panic!("nothing departs"));
+        }
+        let mut over = 0;
+        let now = IDLE_NS + 1;
+        for number in 1000..3000 {
+            let (key, hash) = key(number);
+            table.insert(key, hash, Seen(now), now, |_, why| {
+                assert_eq!(why, Departure::Over);
+                over += 1;
+            });
+        }
+        assert_eq!(over, 1000);
+    }
+}

@@ -1,0 +1,176 @@
+//! Packets that chance makes: connections of requests and answers with all that can happen to them.
+
+use etherparse::PacketBuilder;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// When the first packet comes, in ns.
+const START_NS: u64 = 1_000_000_000_000;
+const CLIENT: [u8; 4] = [10, 1, 0, 1];
+const SERVER: [u8; 4] = [10, 2, 0, 1];
+
+/// What happens next.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Syn,
+    SynAck,
+    Request(u16),
+    Again,
+    Acknowledge(u16),
+    Answer(u16),
+    Finish,
+    Reset,
+    Datagram(u16),
+    DatagramBack(u16),
+    QuicInitial,
+    Esp(u32),
+}
+
+/// The sequence numbers of both ends of a connection.
+#[derive(Debug, Clone, Copy)]
+struct Connection {
+    sent: u32,
+    received: u32,
+    last: u16,
+}
+
+/// Frames with the times at which they come.
+pub(crate) fn packets() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
+    let size = select(vec![1_u16, 20, 40, 120, 500, 1199, 1200, 1400]);
+    let step = prop_oneof![
+        1 => Just(Step::Syn),
+        1 => Just(Step::SynAck),
+        12 => size.clone().prop_map(Step::Request),
+        2 => Just(Step::Again),
+        8 => select(vec![0_u16, 1, 100, 1400, 60_000]).prop_map(Step::Acknowledge),
+        8 => size.clone().prop_map(Step::Answer),
+        1 => Just(Step::Finish),
+        1 => Just(Step::Reset),
+        4 => size.clone().prop_map(Step::Datagram),
+        2 => size.prop_map(Step::DatagramBack),
+        1 => Just(Step::QuicInitial),
+        1 => (0..3_u32).prop_map(Step::Esp),
+    ];
+    let gap = prop_oneof![
+        6 => 0..100_000_u64,
+        6 => 100_000..5_000_000_u64,
+        3 => 5_000_000..60_000_000_u64,
+        1 => 60_000_000..700_000_000_u64,
+        1 => select(vec![40_000_000_000_u64, 70_000_000_000]),
+    ];
+    vec((gap, 0..3_u16, step), 1..200).prop_map(|steps| {
+        let fresh = Connection {
+            sent: u32::MAX - 500,
+            received: 77,
+            last: 0,
+        };
+        let (mut now, mut connections) = (START_NS, [fresh; 3]);
+        let frames = steps.into_iter().map(|(gap, number, step)| {
+            now += gap;
+            (
+                now,
+                frame(step, number, &mut connections[usize::from(number)]),
+            )
+        });
+        frames.collect()
+    })
+}
+
+fn frame(step: Step, number: u16, connection: &mut Connection) -> Vec<u8> {
+    let client_port = 40_000 + number;
+    let forward = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(CLIENT, SERVER, 64);
+    let back = PacketBuilder::ethernet2([4; 6], [2; 6]).ipv4(SERVER, CLIENT, 64);
+    let (sent, received) = (connection.sent, connection.received);
+    let (builder, length) = match step {
+        Step::Syn => {
+            *connection = Connection {
+                sent: sent.wrapping_add(100_000),
+                ..*connection
+            };
+            let syn = forward.tcp(client_port, 443, connection.sent.wrapping_sub(1), 65_535);
+            return written(syn.syn(), 0);
+        }
+        Step::SynAck => (
+            back.tcp(443, client_port, received.wrapping_sub(1), 65_535)
+                .syn()
+                .ack(sent),
+            0,
+        ),
+        Step::Request(length) => {
+            connection.sent = sent.wrapping_add(length.into());
+            connection.last = length;
+            (
+                forward.tcp(client_port, 443, sent, 65_535).ack(received),
+                length,
+            )
+        }
+        Step::Again => {
+            let before = sent.wrapping_sub(connection.last.into());
+            (
+                forward.tcp(client_port, 443, before, 65_535).ack(received),
+                connection.last,
+            )
+        }
+        Step::Acknowledge(more) => {
+            connection.received = received.wrapping_add(more.into());
+            (
+                forward
+                    .tcp(client_port, 443, sent, 65_535)
+                    .ack(connection.received),
+                0,
+            )
+        }
+        Step::Answer(length) => {
+            connection.received = received.wrapping_add(length.into());
+            (
+                back.tcp(443, client_port, received, 65_535).ack(sent),
+                length,
+            )
+        }
+        Step::Finish => (
+            forward
+                .tcp(client_port, 443, sent, 65_535)
+                .ack(received)
+                .fin(),
+            0,
+        ),
+        Step::Reset => (forward.tcp(client_port, 443, sent, 65_535).rst(), 0),
+        Step::Datagram(length) => return datagram(forward.udp(client_port, 4433), &[0x41], length),
+        Step::DatagramBack(length) => {
+            return datagram(back.udp(4433, client_port), &[0x41], length);
+        }
+        Step::QuicInitial => {
+            return datagram(forward.udp(client_port, 4433), &[0xc3, 0, 0, 0, 1], 1200);
+        }
+        Step::Esp(spi) => {
+            let mut bytes = Vec::new();
+            let payload = [&spi.to_be_bytes()[..], &[0; 60]].concat();
+            forward
+                .write(&mut bytes, etherparse::IpNumber(50), &payload)
+                .unwrap();
+            return bytes;
+        }
+    };
+    written(builder, length)
+}
+
+fn written(builder: etherparse::PacketBuilderStep<etherparse::TcpHeader>, length: u16) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    builder
+        .write(&mut bytes, &vec![0x5a; length.into()])
+        .unwrap();
+    bytes
+}
+
+fn datagram(
+    builder: etherparse::PacketBuilderStep<etherparse::UdpHeader>,
+    start: &[u8],
+    length: u16,
+) -> Vec<u8> {
+    let mut payload = start.to_vec();
+    payload.resize(usize::from(length).max(start.len()), 0);
+    let mut bytes = Vec::new();
+    builder.write(&mut bytes, &payload).unwrap();
+    bytes
+}

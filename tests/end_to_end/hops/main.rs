@@ -1,0 +1,13 @@
+//! `fathom hops` against chains of routers whose record says what was sent, who answered and when.
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+mod accuracy;
+mod analysis;
+mod harm;
+mod lifecycle;
+mod matching;
+mod names;
+mod programs;
+mod queues;
+mod selection;
+mod stage;

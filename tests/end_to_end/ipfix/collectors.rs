@@ -1,0 +1,228 @@
+//! Collectors as child processes in a namespace of their own, and what they say.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fathom_lab::{Namespace, Process, obstacle, wait_until};
+use netgauze_flow_pkt::ipfix::IpfixPacket;
+use netgauze_parse_utils::reader::SliceReader;
+use netgauze_parse_utils::traits::ParseFromWithOneInput as _;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::invented::ENTERPRISE;
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PORT: u16 = 4739;
+
+/// A namespace with an IPv6 loopback too; `None` where it cannot be, or a program is missing.
+pub(crate) fn namespace(programs: &[&str]) -> Option<Namespace> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_installed =
+        |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let missing = programs.iter().find(|program| !is_installed(program));
+    let why = match missing {
+        Some(program) => Some(format!("{program} is not installed")),
+        None => obstacle(),
+    };
+    if let Some(why) = why {
+        println!("skipped: {why}");
+        return None;
+    }
+    Some(Namespace::new("collector").unwrap())
+}
+
+/// Waits until something in the namespace listens at the port.
+pub(crate) fn wait_for_port(namespace: &Namespace, transport: &str) {
+    let listening = || {
+        let sockets = namespace.run(&format!("ss -Hln --{transport}")).unwrap();
+        sockets.contains(&format!(":{PORT} "))
+    };
+    wait_until(PATIENCE, "the collector", listening).unwrap();
+}
+
+/// Waits until the collector has read every datagram that the kernel has for it, and that none was lost for want of room.
+pub(crate) fn wait_until_read(namespace: &Namespace) {
+    let is_read = || {
+        let sockets = namespace.run("ss -Hlun").unwrap();
+        let of_port = sockets
+            .lines()
+            .filter(|line| line.contains(&format!(":{PORT} ")));
+        of_port
+            .map(|line| line.split_whitespace().nth(1).unwrap().to_owned())
+            .all(|waiting| waiting == "0")
+    };
+    wait_until(PATIENCE, "an empty queue", is_read).unwrap();
+}
+
+/// Ends a collector and gives what it has printed.
+pub(crate) fn end(process: Process, signal: Signal) -> (String, String) {
+    process.signal(signal).unwrap();
+    let output = process.output(PATIENCE).unwrap();
+    (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+pub(crate) fn start(namespace: &Namespace, program: &str, arguments: &[&str]) -> Process {
+    let mut command = namespace.command(program);
+    command
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Process::start(&mut command).unwrap()
+}
+
+/// Records what passes on the loopback while `work` runs, until `expected_bytes` of messages are in the file.
+pub(crate) fn captured(namespace: &Namespace, file: &Path, work: impl FnOnce() -> usize) {
+    let path = file.to_str().unwrap();
+    let filter = format!("port {PORT}");
+    let dumpcap = start(
+        namespace,
+        "dumpcap",
+        &["-q", "-P", "-i", "lo", "-f", &filter, "-w", path],
+    );
+    let length = || std::fs::metadata(file).map_or(0, |file| file.len());
+    wait_until(PATIENCE, "a capture file", || length() >= 24).unwrap();
+    let bytes = work() as u64;
+    wait_until(PATIENCE, "the packets in the file", || length() > bytes).unwrap();
+    end(dumpcap, Signal::SIGINT);
+}
+
+/// What tshark says of the file, a line for each message, with the fields asked for.
+pub(crate) fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
+    let mut command = Command::new("tshark");
+    let path = file.to_str().unwrap();
+    command.args(["-r", path, "-Y", filter, "-T", "fields"]);
+    for transport in ["udp", "tcp"] {
+        command.args(["-d", &format!("{transport}.port=={PORT},cflow")]);
+    }
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// All values of a field in the file.
+pub(crate) fn values(file: &Path, field: &str) -> Vec<String> {
+    let lines = tshark(file, "cflow", &[field]);
+    let values = lines.iter().flat_map(|line| line.split(','));
+    values
+        .filter(|value| !value.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What netgauze makes of the messages, as JSON. It cannot read own elements of variable length, which it knows nothing about.
+pub(crate) fn netgauze(datagrams: &[Vec<u8>]) -> Vec<Value> {
+    let mut templates = HashMap::new();
+    let packets = datagrams.iter().map(|datagram| {
+        let mut reader = SliceReader::new(datagram);
+        let packet = IpfixPacket::parse(&mut reader, &mut templates).unwrap();
+        serde_json::to_value(&packet).unwrap()
+    });
+    packets.collect()
+}
+
+/// nfcapd, which takes messages over UDP, and nfdump, which prints them.
+pub(crate) struct Nfcapd {
+    process: Process,
+    directory: TempDir,
+}
+
+impl Nfcapd {
+    pub(crate) fn start(namespace: &Namespace) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (port, folder) = (PORT.to_string(), directory.path().to_str().unwrap());
+        let arguments = ["-b", "127.0.0.1", "-p", &port, "-w", folder, "-t", "3600"];
+        let process = start(namespace, "nfcapd", &arguments);
+        wait_for_port(namespace, "udp");
+        Self { process, directory }
+    }
+
+    /// What came, a line for each flow with the cells of this format, which has commas between them.
+    pub(crate) fn finish(self, format: &str) -> Vec<Vec<String>> {
+        end(self.process, Signal::SIGTERM);
+        let output = Command::new("nfdump")
+            .arg("-R")
+            .arg(self.directory.path())
+            .args(["-q", "-6", "-o", format])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().filter(|line| line.contains(','));
+        lines
+            .map(|line| line.split(',').map(|cell| cell.trim().to_owned()).collect())
+            .collect()
+    }
+}
+
+/// nfacctd, which takes messages over UDP.
+pub(crate) struct Nfacctd {
+    process: Process,
+    printed: PathBuf,
+    _directory: TempDir,
+}
+
+impl Nfacctd {
+    /// With these own elements: name, number, length, and what it calls the type.
+    pub(crate) fn start(namespace: &Namespace, elements: &[(&str, u16, u16, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let lines = elements.iter().map(|(name, element, length, semantics)| {
+            format!(
+                "name={name} field_type={ENTERPRISE}:{element} len={length} semantics={semantics}\n"
+            )
+        });
+        let names: Vec<_> = elements.iter().map(|(name, ..)| *name).collect();
+        let (primitives, printed, configuration) =
+            (file("primitives"), file("printed"), file("configuration"));
+        std::fs::write(&primitives, lines.collect::<String>()).unwrap();
+        // With small buffers it hands records to what prints them at once.
+        let text = format!(
+            "daemonize: false\nnfacctd_ip: 127.0.0.1\nnfacctd_port: {PORT}\nplugins: print\n\
+             aggregate: src_host, dst_host, src_port, dst_port, proto, {}\n\
+             aggregate_primitives: {}\nprint_output: json\nprint_refresh_time: 1\nprint_output_file: {}\n\
+             print_output_file_append: true\nplugin_pipe_size: 1048576\nplugin_buffer_size: 1024\n",
+            names.join(", "),
+            primitives.display(),
+            printed.display(),
+        );
+        std::fs::write(&configuration, text).unwrap();
+        let process = start(
+            namespace,
+            "nfacctd",
+            &["-f", configuration.to_str().unwrap()],
+        );
+        wait_for_port(namespace, "udp");
+        Self {
+            process,
+            printed,
+            _directory: directory,
+        }
+    }
+
+    /// What it has printed so far.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.printed).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// Ends it; what it complains of.
+    pub(crate) fn finish(self) -> String {
+        end(self.process, Signal::SIGINT).1
+    }
+}

@@ -1,0 +1,352 @@
+//! The profiles of real connections: what collectors have of them is what was printed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{TcpListener, UdpSocket};
+
+use fathom_lab::{Namespace, Process};
+use fathom_tests::binary;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::collectors::{
+    Nfacctd, Nfcapd, PORT, captured, end, namespace, netgauze, tshark, values, wait_for_port,
+    wait_until_read,
+};
+use crate::invented::ENTERPRISE;
+use crate::traffic::{Measured, Printed, expected, milliseconds};
+
+/// The values of a printed field, as text.
+fn column(printed: &[Printed], name: &str) -> Vec<String> {
+    let values = printed.iter().filter_map(|(_, profile)| profile.get(name));
+    let mut values: Vec<_> = values
+        .map(|value| value.as_str().map_or(value.to_string(), str::to_owned))
+        .collect();
+    values.sort_unstable();
+    values
+}
+
+#[test]
+fn tshark_decodes_every_message() {
+    let Some(namespace) = namespace(&["dumpcap", "tshark"]) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    for transport in ["udp", "tcp"] {
+        let file = directory.path().join(transport);
+        let mut printed = Vec::new();
+        captured(&namespace, &file, || {
+            let address = format!("127.0.0.1:{PORT}");
+            let listen = || {
+                (
+                    UdpSocket::bind(&address).unwrap(),
+                    TcpListener::bind(&address).unwrap(),
+                )
+            };
+            let (socket, listener) = namespace.enter(listen).unwrap();
+            let url = format!("ipfix+{transport}://{address}");
+            let mut measured = Measured::start(&namespace, &["--export", &url]);
+            let mut bytes = 0;
+            std::thread::scope(|scope| {
+                let reader = (transport == "tcp").then(|| {
+                    scope.spawn(|| {
+                        let mut stream = listener.accept().unwrap().0;
+                        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+                    })
+                });
+                measured.talk();
+                printed = measured.finish();
+                if let Some(reader) = reader {
+                    bytes = usize::try_from(reader.join().unwrap()).unwrap();
+                }
+            });
+            // With the headers in front, and what the file says of each.
+            let datagrams = received(&socket);
+            bytes
+                + datagrams
+                    .iter()
+                    .map(|datagram| datagram.len() + 58)
+                    .sum::<usize>()
+        });
+        let complaints =
+            "cflow && (_ws.malformed || _ws.expert || _ws.short || cflow.no_template_found)";
+        let complaining = tshark(&file, complaints, &["frame.number", "_ws.expert.message"]);
+        assert_eq!(complaining, Vec::<String>::new());
+        let mut ports = values(&file, "cflow.srcport");
+        ports.sort_unstable();
+        assert_eq!(ports, column(&printed, "source_port"));
+        let mut sources = values(&file, "cflow.srcaddr");
+        sources.extend(values(&file, "cflow.srcaddrv6"));
+        sources.sort_unstable();
+        assert_eq!(sources, column(&printed, "source"));
+    }
+}
+
+/// There is no element of IANA's that nfdump reads for payload without headers: its bytes and packets are zero.
+#[test]
+fn nfdump_shows_whose_they_are() {
+    let Some(namespace) = namespace(&["nfcapd", "nfdump"]) else {
+        return;
+    };
+    let nfcapd = Nfcapd::start(&namespace);
+    let url = format!("ipfix+udp://127.0.0.1:{PORT}");
+    let mut measured = Measured::start(&namespace, &["--export", &url]);
+    measured.talk();
+    let printed = measured.finish();
+    wait_until_read(&namespace);
+    let mut found = nfcapd.finish("fmt:%sa,%da,%sp,%dp,%pr,%nh,%byt,%pkt");
+    found.sort_unstable();
+    let mut expected: Vec<Vec<String>> = printed
+        .iter()
+        .map(|(_, profile)| {
+            let names = [
+                "source",
+                "destination",
+                "source_port",
+                "destination_port",
+                "protocol",
+                "next_hop",
+            ];
+            let cells = names.map(|name| match profile.get(name) {
+                Some(Value::String(text)) if name == "protocol" => text.to_uppercase(),
+                Some(Value::String(text)) => text.clone(),
+                Some(number) => number.to_string(),
+                None => "0.0.0.0".to_owned(),
+            });
+            [&cells[..], &["0".to_owned(), "0".to_owned()]].concat()
+        })
+        .collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+/// The own elements that nfacctd is told about: name, number, and what it calls the type.
+const PRIMITIVES: [(&str, u16, u16, &str); 8] = [
+    ("end_state", 101, 32, "str"),
+    ("bytes_sent", 110, 8, "u_int"),
+    ("bytes_acknowledged", 114, 8, "u_int"),
+    ("packets_retransmitted", 118, 8, "u_int"),
+    ("srtt_ns", 121, 8, "u_int"),
+    ("out_of_order_bytes", 135, 8, "u_int"),
+    ("congestion_control", 150, 32, "str"),
+    ("mss_bytes", 152, 8, "u_int"),
+];
+
+/// It cannot read own texts of variable length.
+#[test]
+fn nfacctd_prints_what_was_printed() {
+    let Some(namespace) = namespace(&["nfacctd"]) else {
+        return;
+    };
+    let nfacctd = Nfacctd::start(&namespace, &PRIMITIVES);
+    let url = format!("ipfix+udp://127.0.0.1:{PORT}");
+    let mut measured = Measured::start(&namespace, &["--export", &url, "--text-bytes", "32"]);
+    measured.talk();
+    // It may keep what it got until more comes.
+    let is_there = |line: &Value, printed: &Printed| {
+        let (_, profile) = printed;
+        PRIMITIVES.iter().all(|(name, ..)| {
+            let said = line[*name].as_str().unwrap_or_default();
+            match profile.get(name) {
+                Some(Value::String(text)) => said == text,
+                Some(number) => said.parse().ok() == number.as_u64(),
+                None => true,
+            }
+        }) && line["ip_src"] == profile.text("source")
+            && line["port_src"].as_u64() == profile.number("source_port")
+            && line["ip_dst"] == profile.text("destination")
+            && line["port_dst"].as_u64() == profile.number("destination_port")
+    };
+    let first = measured.printed();
+    let missing = |lines: &[Value]| -> Vec<Printed> {
+        let missing = first.iter().filter(|printed| {
+            printed.0 == "profile" && !lines.iter().any(|line| is_there(line, printed))
+        });
+        missing.cloned().collect()
+    };
+    for _ in 0..10 {
+        if missing(&nfacctd.lines()).is_empty() {
+            break;
+        }
+        measured.talk();
+    }
+    measured.finish();
+    let lines = nfacctd.lines();
+    let missing = missing(&lines);
+    assert!(missing.is_empty(), "{missing:#?}\nin\n{lines:#?}");
+}
+
+/// The messages of a measurement over UDP, and what it printed.
+pub(crate) fn messages(namespace: &Namespace, options: &[&str]) -> (Vec<Vec<u8>>, Vec<Printed>) {
+    let address = format!("127.0.0.1:{PORT}");
+    let socket = namespace
+        .enter(|| UdpSocket::bind(&address).unwrap())
+        .unwrap();
+    let url = format!("ipfix+udp://{address}");
+    let mut measured = Measured::start(namespace, &[&["--export", &url][..], options].concat());
+    measured.talk();
+    let printed = measured.finish();
+    (received(&socket), printed)
+}
+
+/// What the kernel has for a socket.
+fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
+    socket.set_nonblocking(true).unwrap();
+    let mut buffer = vec![0; 1 << 16];
+    let receive = || {
+        let length = socket.recv(&mut buffer).ok()?;
+        Some(buffer[..length].to_vec())
+    };
+    std::iter::from_fn(receive).collect()
+}
+
+/// Seconds from 1900 to 1970: netgauze takes times in the format of NTP (RFC 7011, section 6.1.9) for those of Unix.
+const NTP_SECONDS: u64 = 2_208_988_800;
+
+/// netgauze takes 65535, which stands for a variable length, for the length of an element that it does not know.
+#[test]
+fn netgauze_decodes_every_field() {
+    let Some(namespace) = namespace(&[]) else {
+        return;
+    };
+    let (messages, printed) = messages(&namespace, &["--text-bytes", "64"]);
+    let packets = netgauze(&messages);
+    let names = own_names(&packets);
+    let records = packets.iter().flat_map(data_records);
+    let found: Vec<_> = records.filter(|fields| is_data(fields)).collect();
+    assert_eq!(found.len(), printed.len());
+    for (fields, printed) in found.iter().zip(&printed) {
+        let mut expected = expected(printed);
+        for field in fields {
+            let (name, value) = field.as_object().unwrap().iter().next().unwrap();
+            let Some(mut wanted) = expected.remove(&name_of(name, value, &names)) else {
+                panic!("{name}: {value}");
+            };
+            if name.ends_with("Nanoseconds") {
+                wanted = (wanted.as_u64().unwrap() + NTP_SECONDS * 1000).into();
+            }
+            assert!(is_equal(value, &wanted), "{name}: {value} is not {wanted}");
+        }
+        assert_eq!(expected, BTreeMap::new());
+    }
+}
+
+/// The fields of all data records of a message.
+fn data_records(packet: &Value) -> Vec<Vec<Value>> {
+    let sets = packet["sets"].as_array().unwrap();
+    let records = sets
+        .iter()
+        .filter_map(|set| set["Data"]["records"].as_array())
+        .flatten();
+    let fields = |record: &Value| {
+        let parts = ["scope_fields", "fields"].map(|part| record[part].as_array().cloned());
+        parts.into_iter().flatten().flatten().collect()
+    };
+    records.map(fields).collect()
+}
+
+/// Whether a record is no option about elements.
+fn is_data(fields: &[Value]) -> bool {
+    fields
+        .iter()
+        .all(|field| field.get("informationElementId").is_none())
+}
+
+/// The names of own elements by their numbers, as the exporter tells them.
+fn own_names(packets: &[Value]) -> HashMap<u64, String> {
+    let records = packets.iter().flat_map(data_records);
+    let named = records.filter_map(|fields| {
+        let get = |name: &str| fields.iter().find_map(|field| field.get(name));
+        let name = get("informationElementName")?.as_str()?.to_owned();
+        Some((get("informationElementId")?.as_u64()?, name))
+    });
+    named.collect()
+}
+
+fn name_of(name: &str, value: &Value, names: &HashMap<u64, String>) -> String {
+    if name != "Unknown" {
+        return name.to_owned();
+    }
+    assert_eq!(value["pen"], ENTERPRISE);
+    names[&value["id"].as_u64().unwrap()].clone()
+}
+
+/// Whether netgauze has read this value: of an element it does not know it gives the bytes.
+fn is_equal(found: &Value, wanted: &Value) -> bool {
+    let bytes = found.get("value").and_then(Value::as_array);
+    let Some(bytes) = bytes else {
+        let text = |text: &str| text.trim_end_matches('\0').to_owned();
+        return found == wanted
+            || milliseconds(found).is_some_and(|found| wanted.as_u64() == Some(found))
+            || (found.is_string() && found.as_str().map(text) == wanted.as_str().map(text))
+            || found == "TCP" && wanted == 6
+            || found == "UDP" && wanted == 17;
+    };
+    let bytes: Vec<u8> = bytes
+        .iter()
+        .map(|byte| u8::try_from(byte.as_u64().unwrap()).unwrap())
+        .collect();
+    match wanted {
+        Value::String(text) => String::from_utf8_lossy(&bytes).trim_end_matches('\0') == text,
+        Value::Bool(is_true) => bytes == [if *is_true { 1 } else { 2 }],
+        Value::Number(number) => {
+            let wanted = match number.as_u64() {
+                Some(whole) => whole.to_be_bytes(),
+                None => number.as_f64().unwrap().to_be_bytes(),
+            };
+            bytes == wanted
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn fathom_dumps_what_was_printed() {
+    let Some(namespace) = namespace(&[]) else {
+        return;
+    };
+    for options in [&[][..], &["--text-bytes", "64"]] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("dumped.json");
+        let listen = format!("udp:127.0.0.1:{PORT}");
+        let mut command = namespace.command(binary().unwrap().to_str().unwrap());
+        command
+            .args(["ipfix", "dump", "--format", "json", "--listen", &listen])
+            // More than a pipe holds.
+            .stdout(std::fs::File::create(&file).unwrap())
+            .stderr(std::process::Stdio::piped());
+        let dump = Process::start(&mut command).unwrap();
+        wait_for_port(&namespace, "udp");
+        let url = format!("ipfix+udp://127.0.0.1:{PORT}");
+        let mut measured =
+            Measured::start(&namespace, &[&["--export", &url][..], options].concat());
+        measured.talk();
+        let printed = measured.finish();
+        wait_until_read(&namespace);
+        let (_, errors) = end(dump, Signal::SIGINT);
+        assert!(
+            errors.contains(" 0 records lost, 0 sets without their template, 0 messages malformed"),
+            "{errors}"
+        );
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<BTreeMap<String, Value>> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), printed.len(), "{errors}");
+        for (found, printed) in lines.iter().zip(&printed) {
+            for (name, wanted) in expected(printed) {
+                let found = &found[&name];
+                let is_time = name.starts_with("flow") && name != "flowId";
+                let is_equal = if is_time {
+                    milliseconds(found) == wanted.as_u64()
+                } else {
+                    *found == wanted
+                        || found
+                            .as_f64()
+                            .is_some_and(|found| wanted.as_f64() == Some(found))
+                };
+                assert!(is_equal, "{name}: {found} is not {wanted}");
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! How far response latencies are from what clients waited, for each workload and estimator.
+
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use fathom_tests::responses::{Errors, Judged, cases, judge};
+
+const ESTIMATORS: [&str; 4] = ["acknowledged", "split", "modes", "fixed"];
+
+fn main() -> Result<()> {
+    if let Some(why) = fathom_lab::obstacle() {
+        println!("skipped: {why}");
+        return Ok(());
+    }
+    let mut arguments = std::env::args().skip(1);
+    let (mut only, mut summary) = (Vec::new(), None);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--only" => only.extend(arguments.next()),
+            "--summary" => summary = arguments.next(),
+            _ => bail!("usage: responses [--only PART_OF_A_NAME]... [--summary FILE]"),
+        }
+    }
+    println!(
+        "errors in %: bias, median, 90th percentile; epochs with an estimate, of all; of these, sure ones"
+    );
+    println!(
+        "{:24}{}",
+        "",
+        ESTIMATORS.map(|name| format!("{name:>30}")).concat()
+    );
+    let mut all = ESTIMATORS.map(|_| Vec::new());
+    for case in cases() {
+        if !only.is_empty() && !only.iter().any(|part| case.name.contains(part)) {
+            continue;
+        }
+        let options = ESTIMATORS.map(|estimator| ["--estimator", estimator]);
+        let (loops, finished) = case.run(&options.each_ref().map(|options| &options[..]))?;
+        print!("{:24}", case.name);
+        for (finished, all) in finished.iter().zip(&mut all) {
+            let judged = judge(&finished.epochs(), &loops)?;
+            print!("{:>30}", cell(&judged));
+            all.push(judged);
+        }
+        println!();
+    }
+    for (estimator, workloads) in ESTIMATORS.iter().zip(&all) {
+        let figures = Figures::of(workloads);
+        println!("{estimator}: {figures}");
+        if let (&"acknowledged", Some(path)) = (estimator, &summary) {
+            let mut file = std::fs::File::options()
+                .append(true)
+                .create(true)
+                .open(path)?;
+            write!(file, "{}", figures.rows())?;
+        }
+    }
+    Ok(())
+}
+
+/// How sure estimates were, over all workloads.
+struct Figures {
+    workloads: usize,
+    /// Medians of those that have sure epochs, ascending.
+    medians: Vec<f64>,
+    /// Of these, how many have nine tenths of their epochs within 15 %.
+    tight: usize,
+    sure: usize,
+    wrong: usize,
+}
+
+impl Figures {
+    fn of(workloads: &[Vec<Judged>]) -> Self {
+        let mut figures = Self {
+            workloads: workloads.len(),
+            medians: Vec::new(),
+            tight: 0,
+            sure: 0,
+            wrong: 0,
+        };
+        for judged in workloads {
+            if let Some(errors) = Errors::of(judged, true) {
+                figures.medians.push(errors.median);
+                figures.tight += usize::from(errors.p90 < 0.15);
+            }
+            let sure = judged.iter().filter(|one| one.is_sure());
+            for error in sure.filter_map(Judged::error) {
+                figures.sure += 1;
+                figures.wrong += usize::from(error.abs() > 0.25);
+            }
+        }
+        figures.medians.sort_by(f64::total_cmp);
+        figures
+    }
+
+    fn middle(&self) -> f64 {
+        let middle = self.medians.get(self.medians.len() / 2);
+        middle.map_or(f64::NAN, |median| median * 100.0)
+    }
+
+    fn worst(&self) -> f64 {
+        self.medians
+            .last()
+            .map_or(f64::NAN, |median| median * 100.0)
+    }
+
+    /// Rows of the table of the benchmarks.
+    fn rows(&self) -> String {
+        let row = |what: &str, target: &str, measured: String, is_reached: bool| {
+            let verdict = if is_reached { "reached" } else { "MISSED" };
+            format!("| response latency, {what} | {target} | {measured} | {verdict} |\n")
+        };
+        let (middle, worst) = (self.middle(), self.worst());
+        let wrong = self.wrong as f64 * 100.0 / self.sure.max(1) as f64;
+        [
+            row(
+                "median error over workloads",
+                "at most 0.63 %",
+                format!("{middle:.2} %"),
+                middle <= 0.63,
+            ),
+            row(
+                "worst workload's median error, sure epochs",
+                "at most 5 %",
+                format!("{worst:.2} %"),
+                worst <= 5.0,
+            ),
+            row(
+                "workloads with nine tenths of their sure epochs within 15 %",
+                "at least 28",
+                format!("{} of {}", self.tight, self.workloads),
+                self.tight >= 28,
+            ),
+            row(
+                "sure epochs that are off by more than 25 %",
+                "at most 2 %",
+                format!("{wrong:.1} %"),
+                wrong <= 2.0,
+            ),
+        ]
+        .concat()
+    }
+}
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.medians.is_empty() {
+            return formatter.write_str("no sure estimates");
+        }
+        write!(
+            formatter,
+            "{} of {} workloads with sure epochs: median of medians {:.2} %, worst {:.2} %, p90 below 15 % in {}; {} of {} sure epochs off by more than 25 %",
+            self.medians.len(),
+            self.workloads,
+            self.middle(),
+            self.worst(),
+            self.tight,
+            self.wrong,
+            self.sure,
+        )
+    }
+}
+
+fn cell(judged: &[Judged]) -> String {
+    let sure = judged.iter().filter(|one| one.is_sure()).count();
+    match Errors::of(judged, false) {
+        None => format!("none of {}", judged.len()),
+        Some(errors) => format!(
+            "{:+.1} {:.2} {:.1} {:>3}/{} {sure}",
+            errors.bias * 100.0,
+            errors.median * 100.0,
+            errors.p90 * 100.0,
+            errors.estimated,
+            judged.len(),
+        ),
+    }
+}

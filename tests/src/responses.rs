@@ -1,0 +1,342 @@
+//! Response latencies that `fathom response` finds at a router, against what the clients waited: the workloads, and the comparison.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use fathom_lab::traffic::loops::{Loop, Server, Service, Shape, Turn, Workload};
+use fathom_lab::{Direction, LinkConfig, Namespace, Topology};
+use serde::Deserialize;
+
+use crate::{Fathom, Finished, settle};
+
+const US: Duration = Duration::from_micros(1);
+const MS: Duration = Duration::from_millis(1);
+/// Longer waits are those of retransmission timeouts, which are counted and not estimated.
+const TIMEOUT_NS: u64 = 180_000_000;
+const PORT: u16 = 8080;
+
+/// Traffic whose latency is known, and what happens to it between the client and the capture.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// What is special about it.
+    pub name: &'static str,
+    /// What the clients do.
+    pub workload: Workload,
+    /// The way from the client to the point of measurement; `None` is a wire without any delay.
+    pub lan: Option<LinkConfig>,
+}
+
+/// An epoch of a flow, as printed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Epoch {
+    /// When it ended.
+    pub time: String,
+    /// The client's port.
+    pub source_port: u16,
+    /// How long it was.
+    pub epoch_ns: u64,
+    /// The estimate.
+    pub latency_ns: Option<u64>,
+    /// The same from the other direction.
+    pub reverse_latency_ns: Option<u64>,
+    /// How sure it is.
+    pub confidence: String,
+    /// Gaps that stand for a response.
+    pub causal_gaps: u32,
+    /// Gaps that were too long.
+    pub timeout_gaps: u32,
+    /// Why there is no estimate.
+    pub reason: Option<String>,
+}
+
+/// An estimate and what it should be.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    /// What was printed.
+    pub epoch: Epoch,
+    /// What the client of the flow waited in that time, on average, in ns.
+    pub truth_ns: f64,
+}
+
+impl Judged {
+    /// How far the estimate is from the truth, relative to it; `None` without one.
+    pub fn error(&self) -> Option<f64> {
+        let estimate = self.epoch.latency_ns? as f64;
+        Some((estimate - self.truth_ns) / self.truth_ns)
+    }
+
+    /// Does it say that it is sure?
+    pub fn is_sure(&self) -> bool {
+        self.epoch.confidence == "high"
+    }
+}
+
+fn case(name: &'static str, shape: Shape, service: Service) -> Case {
+    Case {
+        name,
+        workload: Workload::new(shape, service),
+        lan: None,
+    }
+}
+
+impl Case {
+    fn with(mut self, change: impl FnOnce(&mut Workload)) -> Self {
+        change(&mut self.workload);
+        self
+    }
+
+    fn over(self, lan: LinkConfig) -> Self {
+        Self {
+            lan: Some(lan),
+            ..self
+        }
+    }
+}
+
+fn wan() -> LinkConfig {
+    LinkConfig::symmetric(5 * MS)
+}
+
+fn with_forward(forward: Direction) -> LinkConfig {
+    LinkConfig {
+        forward,
+        ..LinkConfig::symmetric(100 * US)
+    }
+}
+
+/// All workloads.
+pub fn cases() -> Vec<Case> {
+    let (one, four) = (Shape::Batch(1), Shape::Batch(4));
+    let exponential = Service::Exponential(2 * MS);
+    let bimodal = Service::Bimodal(MS, 8 * MS, 0.1);
+    let sine = Service::Sine(3 * MS, 2 * MS, 2000 * MS);
+    let big_response = |workload: &mut Workload| workload.response_bytes = 100_000;
+    let big_request = |workload: &mut Workload| workload.request_bytes = 8_000;
+    let pause = |every, length: Duration| {
+        move |workload: &mut Workload| workload.pause = Some((every, length))
+    };
+    let serial = |workload: &mut Workload| workload.is_serial = true;
+    let lossy = || with_forward(Direction::delayed(100 * US).loss(0.01));
+    let reordering = || with_forward(Direction::delayed(100 * US).reordering(0.25, MS));
+    vec![
+        case("k1_const", one, Service::Constant(MS)),
+        case("k1_small", one, Service::Constant(200 * US)),
+        case("k1_uniform", one, Service::Uniform(500 * US, 3 * MS)),
+        case("k1_exp", one, exponential),
+        case("k1_lognormal", one, Service::Lognormal(MS, 1.0)),
+        case("k1_bimodal", one, bimodal),
+        case("k1_sine", one, sine),
+        case("k1_step", one, Service::Step(MS, 4 * MS, 1000 * MS)),
+        case("k1_big_response", one, exponential).with(big_response),
+        case("k1_big_request", one, exponential).with(big_request),
+        case("k1_idle_400", one, exponential).with(pause(50, 400 * MS)),
+        case("k1_idle_50", one, exponential).with(pause(20, 50 * MS)),
+        case("k1_many", one, exponential).with(|workload| workload.connections = 8),
+        case("k4_batch_const", four, Service::Constant(2 * MS)),
+        case("k4_batch_exp", four, exponential),
+        case("k4_batch_serial", four, Service::Constant(MS)).with(serial),
+        case("k4_batch_big_request", four, exponential).with(big_request),
+        case("k16_batch_exp", Shape::Batch(16), exponential),
+        case("k4_tree_exp", Shape::Tree(3), exponential),
+        case("k4_tree_sine", Shape::Tree(3), sine),
+        case("k4_window_exp", Shape::Window(4), exponential),
+        case("k4_window_serial", Shape::Window(4), Service::Constant(MS)).with(serial),
+        case(
+            "k16_window_exp",
+            Shape::Window(16),
+            Service::Exponential(8 * MS),
+        ),
+        case("wan_k1_exp", one, exponential).over(wan()),
+        case("wan_k1_bimodal", one, bimodal).over(wan()),
+        case("wan_k1_big_response", one, exponential)
+            .with(big_response)
+            .over(wan()),
+        case("wan_k1_idle_50", one, exponential)
+            .with(pause(20, 50 * MS))
+            .over(wan()),
+        case("wan_k4_batch_exp", four, exponential).over(wan()),
+        case("wan_k4_tree_exp", Shape::Tree(3), exponential).over(wan()),
+        case("wan_k4_window_exp", Shape::Window(4), exponential).over(wan()),
+        case("loss_k1_exp", one, exponential).over(lossy()),
+        case("loss_k1_big_response", one, exponential)
+            .with(big_response)
+            .over(lossy()),
+        case("loss_k4_batch_const", four, Service::Constant(2 * MS)).over(lossy()),
+        case("loss_k4_tree_exp", Shape::Tree(3), exponential).over(lossy()),
+        case("reordered_k1_exp", one, exponential).over(reordering()),
+        case("reordered_k4_batch_exp", four, exponential).over(reordering()),
+    ]
+}
+
+impl Case {
+    /// Runs it in a lab of its own, with a `fathom response` at the router for each set of options. What the clients did, and what each `fathom` printed.
+    ///
+    /// # Errors
+    /// When the lab, the traffic or the measurement fails.
+    pub fn run(&self, options: &[&[&str]]) -> Result<(Vec<Loop>, Vec<Finished>)> {
+        self.run_beside(options, |_| Ok(()))
+    }
+
+    /// The same beside other traffic, which is started in the client's namespace, and ends when what was returned is dropped.
+    ///
+    /// # Errors
+    /// As [`Case::run`], and when the other traffic cannot be started.
+    pub fn run_beside<T>(
+        &self,
+        options: &[&[&str]],
+        beside: impl FnOnce(&Namespace) -> Result<T>,
+    ) -> Result<(Vec<Loop>, Vec<Finished>)> {
+        match &self.lan {
+            None => {
+                let wires = Wires::new()?;
+                let hosts = [&wires.client, &wires.router, &wires.server];
+                self.measure(hosts, options, beside, || Ok(()))
+            }
+            Some(lan) => {
+                let lab = Topology::builder().lan(lan.clone()).build()?;
+                let hosts = [&lab.client, &lab.router, &lab.server];
+                self.measure(hosts, options, beside, || settle(&lab))
+            }
+        }
+    }
+
+    fn measure<T>(
+        &self,
+        [client, router, server]: [&Namespace; 3],
+        options: &[&[&str]],
+        beside: impl FnOnce(&Namespace) -> Result<T>,
+        settle: impl FnOnce() -> Result<()>,
+    ) -> Result<(Vec<Loop>, Vec<Finished>)> {
+        let address = (Topology::SERVER_V4, PORT).into();
+        let _server = Server::start(server, address)?;
+        let start = |options: &&[&str]| {
+            Fathom::start_command("response", router, &[Topology::LAN_INTERFACE], options)
+        };
+        let fathoms = options.iter().map(start).collect::<Result<Vec<_>>>()?;
+        let others = beside(client)?;
+        let loops = self.workload.run(client, address)?;
+        drop(others);
+        settle()?;
+        let finished = fathoms.into_iter().map(Fathom::finish);
+        Ok((loops, finished.collect::<Result<_>>()?))
+    }
+}
+
+/// The usual lab, with wires that do nothing to packets.
+struct Wires {
+    client: Namespace,
+    router: Namespace,
+    server: Namespace,
+}
+
+impl Wires {
+    fn new() -> Result<Self> {
+        let [client, router, server] = ["client", "router", "server"].map(Namespace::new);
+        let (client, router, server) = (client?, router?, server?);
+        router.enable_forwarding()?;
+        let near = (
+            Topology::CLIENT_V4,
+            Topology::LAN_V4,
+            Topology::LAN_INTERFACE,
+        );
+        let far = (
+            Topology::SERVER_V4,
+            Topology::WAN_V4,
+            Topology::WAN_INTERFACE,
+        );
+        for (host, (own, gateway, interface)) in [(&client, near), (&server, far)] {
+            host.connect(Topology::HOST_INTERFACE, &router, interface)?;
+            host.add_address(Topology::HOST_INTERFACE, &format!("{own}/24"))?;
+            router.add_address(interface, &format!("{gateway}/24"))?;
+            host.add_route("default", &gateway.to_string())?;
+        }
+        Ok(Self {
+            client,
+            router,
+            server,
+        })
+    }
+}
+
+/// Each epoch beside what the client of its flow waited then; those in which nothing ended are left out.
+///
+/// # Errors
+/// When a time cannot be read.
+pub fn judge(epochs: &[Epoch], loops: &[Loop]) -> Result<Vec<Judged>> {
+    let turns: HashMap<u16, &[Turn]> = loops
+        .iter()
+        .map(|own| (own.client.port(), own.turns.as_slice()))
+        .collect();
+    let mut judged = Vec::new();
+    for epoch in epochs {
+        let end = humantime::parse_rfc3339(&epoch.time)?.duration_since(std::time::UNIX_EPOCH)?;
+        let end = u64::try_from(end.as_nanos())?;
+        let begin = end - epoch.epoch_ns;
+        let own = turns.get(&epoch.source_port).copied().unwrap_or_default();
+        let waits = own
+            .iter()
+            .filter(|turn| (begin..end).contains(&turn.ended_ns));
+        let waits: Vec<u64> = waits
+            .map(|turn| turn.latency_ns())
+            .filter(|&wait| wait < TIMEOUT_NS)
+            .collect();
+        if !waits.is_empty() {
+            judged.push(Judged {
+                epoch: epoch.clone(),
+                truth_ns: waits.iter().sum::<u64>() as f64 / waits.len() as f64,
+            });
+        }
+    }
+    Ok(judged)
+}
+
+/// Errors of a workload's epochs, relative to the truth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Errors {
+    /// Epochs.
+    pub epochs: usize,
+    /// Of these, how many have an estimate.
+    pub estimated: usize,
+    /// The median with its sign.
+    pub bias: f64,
+    /// The median of the absolute errors.
+    pub median: f64,
+    /// Their 90th percentile.
+    pub p90: f64,
+    /// Of those with an estimate, the part that is off by more than a quarter.
+    pub wrong: f64,
+}
+
+impl Errors {
+    /// Of all epochs, or of those that are sure; `None` where there is no estimate.
+    pub fn of(judged: &[Judged], is_sure: bool) -> Option<Self> {
+        let chosen: Vec<_> = judged
+            .iter()
+            .filter(|one| one.is_sure() || !is_sure)
+            .collect();
+        let mut errors: Vec<f64> = chosen.iter().filter_map(|one| one.error()).collect();
+        if errors.is_empty() {
+            return None;
+        }
+        let bias = quantile(&mut errors, 0.5);
+        for error in &mut errors {
+            *error = error.abs();
+        }
+        Some(Self {
+            epochs: chosen.len(),
+            estimated: errors.len(),
+            bias,
+            median: quantile(&mut errors, 0.5),
+            p90: quantile(&mut errors, 0.9),
+            wrong: errors.iter().filter(|error| **error > 0.25).count() as f64
+                / errors.len() as f64,
+        })
+    }
+}
+
+#[expect(clippy::cast_sign_loss, reason = "parts are from 0 to 1")]
+fn quantile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * part).round() as usize]
+}
