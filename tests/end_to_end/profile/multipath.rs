@@ -43,10 +43,11 @@ fn agrees(counted: Option<u64>, predicted: u64) -> bool {
 #[test]
 fn two_subflows() {
     for family in Family::BOTH {
-        let Some(paths) = Paths::build(family, &["--port", &PORT.to_string()]) else {
+        let Some((paths, mut client, mut server)) =
+            Paths::open(family, &["--port", &PORT.to_string()])
+        else {
             return;
         };
-        let (mut client, mut server) = paths.open();
         upload(&mut client, &mut server, 10 * SEGMENT);
         close(client, server);
         for (host, role, [sent, received]) in [
@@ -58,7 +59,7 @@ fn two_subflows() {
             let established = ["NEW", "ESTABLISHED", "established"];
             for profiles in [&first, &second] {
                 let finished = ["ESTABLISHED", "FINISHED", "FIN"];
-                assert_eq!(states(profiles), [established, finished]);
+                assert_eq!(states(profiles), [established, finished], "{profiles:#?}");
             }
             assert_eq!(
                 states(&whole),
@@ -143,10 +144,10 @@ fn two_subflows() {
 fn a_subflow_is_selected() {
     for family in Family::BOTH {
         let network = format!("{}/{}", address(family, 2, 0), family.prefix());
-        let Some(paths) = Paths::build(family, &["--net", &network]) else {
+        let Some((paths, mut client, mut server)) = Paths::open(family, &["--net", &network])
+        else {
             return;
         };
-        let (mut client, mut server) = paths.open();
         upload(&mut client, &mut server, 10 * SEGMENT);
         close(client, server);
         for (host, sent) in [(&paths.client, 10_000), (&paths.server, 1)] {
@@ -174,10 +175,9 @@ fn a_subflow_is_selected() {
 fn existing_and_periodic() {
     for family in Family::BOTH {
         let nothing = ["--port", "1"];
-        let Some(mut paths) = Paths::build(family, &nothing) else {
+        let Some((mut paths, mut client, mut server)) = Paths::open(family, &nothing) else {
             return;
         };
-        let (mut client, mut server) = paths.open();
         let options = ["--port", &PORT.to_string(), "--active-timeout", "1s"];
         let fathom = Fathom::profile(&paths.client, &options).unwrap();
         std::mem::replace(&mut paths.fathom, fathom)
@@ -214,10 +214,11 @@ fn existing_and_periodic() {
 #[test]
 fn a_subflow_dies() {
     for family in Family::BOTH {
-        let Some(paths) = Paths::build(family, &["--port", &PORT.to_string()]) else {
+        let Some((paths, mut client, mut server)) =
+            Paths::open(family, &["--port", &PORT.to_string()])
+        else {
             return;
         };
-        let (mut client, mut server) = paths.open();
         upload(&mut client, &mut server, 10 * SEGMENT);
         let lose = Rule::nth(1, PacketKind::Any).times(u64::from(u32::MAX));
         let dead = Direction::delayed(ROUND_TRIP / 2).rule(lose);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, Tc
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use fathom_lab::traffic::tools;
 use fathom_lab::{Link, LinkConfig, LinkEnd, Namespace, obstacle, wait_until};
 use fathom_tests::{Fathom, Profile};
 use nix::errno::Errno;
@@ -28,8 +29,20 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// With a measurement of `options`; `None` where it cannot be.
-    pub(crate) fn build(family: Family, options: &[&str]) -> Option<Self> {
+    /// With a measurement of `options` and a connection with both subflows; `None` where it cannot be.
+    pub(crate) fn open(family: Family, options: &[&str]) -> Option<(Self, TcpStream, TcpStream)> {
+        for _ in 0..5 {
+            let paths = Self::build(family, options)?;
+            let (client, server) = paths.connect();
+            if paths.keeps_both() {
+                return Some((paths, client, server));
+            }
+            println!("the kernel has given the second subflow up, once more");
+        }
+        panic!("the kernel does not keep the second subflow");
+    }
+
+    fn build(family: Family, options: &[&str]) -> Option<Self> {
         if let Some(why) = obstacle() {
             println!("skipped: {why}");
             return None;
@@ -81,7 +94,7 @@ impl Paths {
     }
 
     /// A connection with both subflows.
-    pub(crate) fn open(&self) -> (TcpStream, TcpStream) {
+    fn connect(&self) -> (TcpStream, TcpStream) {
         let address = SocketAddr::new(address(self.family, 1, 2), PORT);
         let listener = || {
             let socket = socket(address)?;
@@ -111,6 +124,14 @@ impl Paths {
             wait_until(PATIENCE, "the second subflow", is_there).unwrap();
         }
         (client, server)
+    }
+
+    /// Whether the client has two subflows also after the server has answered the end of the second handshake: kernels that were kept from their
+    /// work in the middle of it, 6.18 for one, reset the subflow then (RFC 8684, section 3.2: the fourth packet).
+    fn keeps_both(&self) -> bool {
+        let target = address(self.family, 2, 2);
+        tools::ping(&self.client, target, 3, ROUND_TRIP).unwrap();
+        established(&self.client, self.family) == 2
     }
 
     /// The profiles at `host` of the whole connection so far.

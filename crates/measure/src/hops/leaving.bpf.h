@@ -19,18 +19,27 @@ static __always_inline int hops_is_selected(const struct hops_header *header)
 	return selection_admits(&selection, &key);
 }
 
-/* Whether a flow of a socket is to be probed; asked when it may begin. */
-static __always_inline int hops_is_wanted(struct __sk_buff *skb)
+/*
+ * Whether a process that is left out sends this: asked before all else, for on a busy host most packets are of such processes.
+ * Without a socket, such as a reset after the end, a packet may still be of a flow that is probed.
+ */
+static __always_inline int hops_is_of_others(struct __sk_buff *skb)
 {
 	struct bpf_sock *socket;
 
-	if (hops_config.cgroup && bpf_skb_ancestor_cgroup_id(skb, hops_config.cgroup_level) != hops_config.cgroup)
-		return 0;
 	if (!hops_config.has_owners)
-		return 1;
+		return 0;
 	socket = skb->sk;
 	socket = socket ? bpf_sk_fullsock(socket) : 0;
-	return socket && bpf_sk_storage_get(&hops_owned, socket, 0, 0);
+	return socket && !bpf_sk_storage_get(&hops_owned, socket, 0, 0);
+}
+
+/* Whether a flow of a socket is to be probed; asked when it may begin. */
+static __always_inline int hops_is_wanted(struct __sk_buff *skb)
+{
+	if (hops_config.cgroup && bpf_skb_ancestor_cgroup_id(skb, hops_config.cgroup_level) != hops_config.cgroup)
+		return 0;
+	return !hops_config.has_owners || (skb->sk && bpf_sk_fullsock(skb->sk));
 }
 
 /* A multicast group or a broadcast has no path. */
@@ -134,6 +143,8 @@ static __always_inline int hops_on_egress(struct __sk_buff *skb, __u32 network)
 		return TC_ACT_UNSPEC;
 	if (cpu->stage)
 		return cpu->stage == HOPS_STAGE_EDIT ? hops_edit(skb, cpu) : TC_ACT_UNSPEC;
+	if (hops_is_of_others(skb))
+		return TC_ACT_UNSPEC;
 	reading = hops_read_skb(skb, cpu, network);
 	if (reading != HOPS_READ) {
 		cpu->counters[HOPS_COUNT_HEADERS_REFUSED] += reading == HOPS_REFUSED;
