@@ -18,7 +18,7 @@ use crate::{Record, Sample, attached_programs};
 pub const EVERY_PACKET: [&str; 4] = ["--sample-interval", "0", "--per-rtt", "0"];
 
 /// How long the binary may take to load its programs, or to end.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary under test: `FATHOM_BINARY` if set, else the one that was built with the running test or demonstration.
 ///
@@ -121,20 +121,29 @@ impl Fathom {
             arguments.extend(["--interface", interface]);
         }
         arguments.extend(options);
-        let mut fathom = Self::spawn(namespace, &arguments)?;
-        let mut has_ended = false;
+        Self::spawn(namespace, &arguments)?.started(|_| {
+            interfaces.iter().zip(&before).all(|(interface, before)| {
+                // One of each direction.
+                attached_programs(namespace, interface).is_ok_and(|now| now >= before + 2)
+            })
+        })
+    }
+
+    /// Waits until it is at work, as `is_at_work` sees it.
+    ///
+    /// # Errors
+    /// When it ends before, or is not at work in time; then with what it said.
+    pub(crate) fn started(mut self, is_at_work: impl Fn(&Self) -> bool) -> Result<Self> {
         let waited = wait_until(PATIENCE, "fathom to attach its programs", || {
-            has_ended = !matches!(fathom.process.status(), Ok(None));
-            has_ended
-                || interfaces.iter().zip(&before).all(|(interface, before)| {
-                    // One of each direction.
-                    attached_programs(namespace, interface).is_ok_and(|now| now >= before + 2)
-                })
+            let has_ended = !matches!(self.process.status(), Ok(None));
+            // What it said last may not have been read yet.
+            let is_read = self.readers.iter().all(JoinHandle::is_finished);
+            is_at_work(&self) || (has_ended && is_read)
         });
-        if has_ended || waited.is_err() {
-            bail!("fathom does not measure: {}", fathom.lock().errors);
+        if waited.is_err() || !is_at_work(&self) {
+            bail!("fathom does not measure: {}", self.errors());
         }
-        Ok(fathom)
+        Ok(self)
     }
 
     /// Runs over capture files to the end.

@@ -1,17 +1,13 @@
 //! What `fathom hops` prints, and running it.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use anyhow::{Result, bail};
-use fathom_lab::{Namespace, wait_until};
+use anyhow::Result;
+use fathom_lab::Namespace;
 use serde::Deserialize;
 
 use crate::record::time_ns;
 use crate::{Fathom, Finished, Flow, Record};
-
-/// How long the programs may take to load.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
@@ -148,18 +144,9 @@ impl Fathom {
         let mut arguments = vec!["hops", "--format", "json", "--verbose", "--each-probe"];
         arguments.extend(["--interface", interface]);
         arguments.extend(options);
-        let mut fathom = Self::spawn(namespace, &arguments)?;
-        let mut has_ended = false;
         let attached = format!("{interface}: ");
-        let waited = wait_until(PATIENCE, "fathom to attach its programs", || {
-            has_ended = !matches!(fathom.process().status(), Ok(None));
-            // With a command it may be over by now.
-            fathom.errors().contains(&attached) || has_ended
-        });
-        if waited.is_err() || !fathom.errors().contains(&attached) {
-            bail!("fathom does not probe: {}", fathom.errors());
-        }
-        Ok(fathom)
+        // With a command it may be over by now.
+        Self::spawn(namespace, &arguments)?.started(|fathom| fathom.errors().contains(&attached))
     }
 
     /// The probes whose fate was printed so far.

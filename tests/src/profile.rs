@@ -6,17 +6,14 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Result, bail};
-use fathom_lab::{Namespace, wait_until};
+use anyhow::Result;
+use fathom_lab::Namespace;
 use nix::sys::stat::fstat;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::fathom::{Fathom, Finished};
 use crate::record::Record;
-
-/// How long the binary may take to load its programs.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a connection that does nothing and meets nothing has none of; a prediction says what differs.
 const EVENTS: [&str; 22] = [
@@ -136,17 +133,8 @@ impl Fathom {
     pub fn profile(namespace: &Namespace, options: &[&str]) -> Result<Self> {
         let mut arguments = vec!["profile", "--format", "json", "--verbose"];
         arguments.extend(options);
-        let mut fathom = Self::spawn(namespace, &arguments)?;
-        let mut has_ended = false;
         // It names its probes once they are attached.
-        let waited = wait_until(PATIENCE, "fathom to attach its probes", || {
-            has_ended = !matches!(fathom.process().status(), Ok(None));
-            has_ended || fathom.errors().contains("probes: ")
-        });
-        if has_ended || waited.is_err() {
-            bail!("fathom does not profile: {}", fathom.errors());
-        }
-        Ok(fathom)
+        Self::spawn(namespace, &arguments)?.started(|fathom| fathom.errors().contains("probes: "))
     }
 
     /// The profiles of TCP connections and MPTCP subflows printed so far.

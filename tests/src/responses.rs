@@ -187,27 +187,8 @@ impl Case {
         options: &[&[&str]],
         beside: impl FnOnce(&Namespace) -> Result<T>,
     ) -> Result<(Vec<Loop>, Vec<Finished>)> {
-        match &self.lan {
-            None => {
-                let wires = Wires::new()?;
-                let hosts = [&wires.client, &wires.router, &wires.server];
-                self.measure(hosts, options, beside, || Ok(()))
-            }
-            Some(lan) => {
-                let lab = Topology::builder().lan(lan.clone()).build()?;
-                let hosts = [&lab.client, &lab.router, &lab.server];
-                self.measure(hosts, options, beside, || settle(&lab))
-            }
-        }
-    }
-
-    fn measure<T>(
-        &self,
-        [client, router, server]: [&Namespace; 3],
-        options: &[&[&str]],
-        beside: impl FnOnce(&Namespace) -> Result<T>,
-        settle: impl FnOnce() -> Result<()>,
-    ) -> Result<(Vec<Loop>, Vec<Finished>)> {
+        let lab = RouterLab::new(self.lan.as_ref())?;
+        let [client, router, server] = lab.hosts();
         let address = (Topology::SERVER_V4, PORT).into();
         let _server = Server::start(server, address)?;
         let start = |options: &&[&str]| {
@@ -217,9 +198,49 @@ impl Case {
         let others = beside(client)?;
         let loops = self.workload.run(client, address)?;
         drop(others);
-        settle()?;
+        lab.settle()?;
         let finished = fathoms.into_iter().map(Fathom::finish);
         Ok((loops, finished.collect::<Result<_>>()?))
+    }
+}
+
+/// A client, a router and a server.
+pub struct RouterLab(Lines);
+
+enum Lines {
+    Wires(Wires),
+    Links(Box<Topology>),
+}
+
+impl RouterLab {
+    /// With such a link between client and router, or with wires that do nothing to packets.
+    ///
+    /// # Errors
+    /// When the lab cannot be built.
+    pub fn new(lan: Option<&LinkConfig>) -> Result<Self> {
+        Ok(Self(match lan {
+            None => Lines::Wires(Wires::new()?),
+            Some(lan) => Lines::Links(Box::new(Topology::builder().lan(lan.clone()).build()?)),
+        }))
+    }
+
+    /// Client, router and server.
+    pub fn hosts(&self) -> [&Namespace; 3] {
+        match &self.0 {
+            Lines::Wires(wires) => [&wires.client, &wires.router, &wires.server],
+            Lines::Links(lab) => [&lab.client, &lab.router, &lab.server],
+        }
+    }
+
+    /// Waits until the link has nothing on its way.
+    ///
+    /// # Errors
+    /// When it does not come to that.
+    pub fn settle(&self) -> Result<()> {
+        match &self.0 {
+            Lines::Wires(_) => Ok(()),
+            Lines::Links(lab) => settle(lab),
+        }
     }
 }
 

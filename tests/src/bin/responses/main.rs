@@ -1,9 +1,14 @@
 //! How far response latencies are from what clients waited, for each workload and estimator.
 
+mod http3;
+mod programs;
+
 use std::io::Write;
 
 use anyhow::{Result, bail};
 use fathom_tests::responses::{Errors, Judged, cases, judge};
+
+use programs::PROGRAMS;
 
 const ESTIMATORS: [&str; 4] = ["acknowledged", "split", "modes", "fixed"];
 
@@ -21,6 +26,18 @@ fn main() -> Result<()> {
             _ => bail!("usage: responses [--only PART_OF_A_NAME]... [--summary FILE]"),
         }
     }
+    let is_chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
+    compare_estimators(&is_chosen, summary.as_deref())?;
+    compare_programs(&is_chosen, summary.as_deref())
+}
+
+/// Each estimator with each workload.
+fn compare_estimators(is_chosen: &dyn Fn(&str) -> bool, summary: Option<&str>) -> Result<()> {
+    let mut chosen = cases();
+    chosen.retain(|case| is_chosen(case.name));
+    if chosen.is_empty() {
+        return Ok(());
+    }
     println!(
         "errors in %: bias, median, 90th percentile; epochs with an estimate, of all; of these, sure ones"
     );
@@ -30,10 +47,7 @@ fn main() -> Result<()> {
         ESTIMATORS.map(|name| format!("{name:>30}")).concat()
     );
     let mut all = ESTIMATORS.map(|_| Vec::new());
-    for case in cases() {
-        if !only.is_empty() && !only.iter().any(|part| case.name.contains(part)) {
-            continue;
-        }
+    for case in chosen {
         let options = ESTIMATORS.map(|estimator| ["--estimator", estimator]);
         let (loops, finished) = case.run(&options.each_ref().map(|options| &options[..]))?;
         print!("{:24}", case.name);
@@ -47,13 +61,39 @@ fn main() -> Result<()> {
     for (estimator, workloads) in ESTIMATORS.iter().zip(&all) {
         let figures = Figures::of(workloads);
         println!("{estimator}: {figures}");
-        if let (&"acknowledged", Some(path)) = (estimator, &summary) {
-            let mut file = std::fs::File::options()
-                .append(true)
-                .create(true)
-                .open(path)?;
-            write!(file, "{}", figures.rows())?;
+        if *estimator == "acknowledged" {
+            append(summary, &figures.rows())?;
         }
+    }
+    Ok(())
+}
+
+/// The default with real programs.
+fn compare_programs(is_chosen: &dyn Fn(&str) -> bool, summary: Option<&str>) -> Result<()> {
+    let mut chosen = PROGRAMS.to_vec();
+    chosen.retain(|program| is_chosen(program.name));
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    programs::check_installed()?;
+    println!("real programs:");
+    for program in chosen {
+        let compared = program.run()?;
+        println!("{:44} {compared}", program.name);
+        let name = program.name;
+        append(
+            summary,
+            &format!("| response latency, {name} | | {compared} | |\n"),
+        )?;
+    }
+    Ok(())
+}
+
+fn append(summary: Option<&str>, rows: &str) -> Result<()> {
+    if let Some(path) = summary {
+        let mut options = std::fs::File::options();
+        let mut file = options.append(true).create(true).open(path)?;
+        file.write_all(rows.as_bytes())?;
     }
     Ok(())
 }
