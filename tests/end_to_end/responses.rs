@@ -8,9 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use etherparse::PacketBuilder;
+use fathom_lab::traffic::loops::{Service, Shape};
 use fathom_lab::{Namespace, Worker, obstacle};
-use fathom_tests::responses::{Errors, Judged, cases, judge};
-use fathom_tests::watch_stolen_time;
+use fathom_tests::responses::{Case, Errors, Judged, Wait, cases, judge};
+use fathom_tests::{was_away, watch_stolen_time};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
 };
@@ -101,6 +102,39 @@ fn without_acknowledgements_no_estimate_is_sure() {
         let errors = Errors::of(&judged, false).unwrap();
         assert_eq!(errors.median < 0.05, is_right, "{name}: {errors:?}");
     }
+}
+
+/// Each of ten requests takes 300 ms, and epochs ten seconds: it is told of when it has waited for 50 ms, 100 and 200, the look being 12.5 ms late
+/// at most on a machine that has nothing else to do; and after its answer, never.
+#[test]
+fn requests_that_wait_are_told_of_before_the_epoch_ends() {
+    let Some(_turn) = turn() else { return };
+    let service = Service::Constant(Duration::from_millis(300));
+    let case = Case::new("slow", Shape::Batch(1), service);
+    let options = ["--epoch", "10s", "--waiting", "50ms"];
+    let (loops, finished) = case.run(&[&options]).unwrap();
+    let waits = finished[0].waits();
+    let own = &loops[0];
+    assert!(own.turns.len() >= 8, "{}", own.turns.len());
+    for turn in &own.turns {
+        let here = waits.iter().filter(|wait| {
+            wait.source_port == own.client.port()
+                && (turn.began_ns..turn.ended_ns).contains(&wait.time_ns)
+        });
+        let here: Vec<_> = here.collect();
+        for wait in &here {
+            let error_ns = (wait.time_ns - turn.began_ns).abs_diff(wait.waiting_ns);
+            assert!(
+                error_ns < 5_000_000 || was_away([turn.began_ns, wait.time_ns], error_ns),
+                "{wait:?} {turn:?}"
+            );
+            assert!(wait.waiting_ns >= 50_000_000, "{wait:?}");
+        }
+        assert!((1..=3).contains(&here.len()), "{here:?}");
+        let doubles = |pair: &[&Wait]| pair[1].waiting_ns >= 2 * pair[0].waiting_ns;
+        assert!(here.windows(2).all(doubles), "{here:?}");
+    }
+    assert!(waits.len() <= 3 * own.turns.len(), "{waits:?}");
 }
 
 /// Packets of the flood, each of another flow, and how many come at once.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fathom_lab::{Namespace, Process, wait_until};
 use nix::sys::signal::Signal;
 
-use crate::responses::Epoch;
+use crate::responses::{Epoch, Wait};
 use crate::{Record, Sample, attached_programs};
 
 /// The options that measure every packet that can be, not a selection.
@@ -79,6 +79,15 @@ impl Finished {
             _ => None,
         });
         epochs.collect()
+    }
+
+    /// The waits of `fathom response --waiting` among the records.
+    pub fn waits(&self) -> Vec<Wait> {
+        let waits = self.records.iter().filter_map(|record| match record {
+            Record::ResponseWait(wait) => Some(wait.clone()),
+            _ => None,
+        });
+        waits.collect()
     }
 
     /// The last value of the count called `name`; zero when it was never printed.

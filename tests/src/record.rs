@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::responses::Epoch;
+use crate::responses::{Epoch, Wait};
 use crate::{Congestion, Hop, Probe, Profile, RouteChange, Way};
 
 /// One line of `--format json`.
@@ -53,6 +53,9 @@ pub enum Record {
     /// What a client waited for responses, over an epoch.
     #[serde(rename = "response")]
     Response(Epoch),
+    /// A request that has been unanswered for long.
+    #[serde(rename = "response_wait")]
+    ResponseWait(Wait),
     /// Another record.
     #[serde(other)]
     Other,

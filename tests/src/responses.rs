@@ -8,6 +8,7 @@ use fathom_lab::traffic::loops::{Loop, Server, Service, Shape, Turn, Workload};
 use fathom_lab::{Direction, LinkConfig, Namespace, Topology};
 use serde::Deserialize;
 
+use crate::record::time_ns;
 use crate::{Fathom, Finished, settle};
 
 const US: Duration = Duration::from_micros(1);
@@ -50,6 +51,18 @@ pub struct Epoch {
     pub reason: Option<String>,
 }
 
+/// A request that had been unanswered for long, as printed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Wait {
+    /// When it was looked at, in nanoseconds since 1970.
+    #[serde(rename = "time", deserialize_with = "time_ns")]
+    pub time_ns: u64,
+    /// The client's port.
+    pub source_port: u16,
+    /// For how long.
+    pub waiting_ns: u64,
+}
+
 /// An estimate and what it should be.
 #[derive(Debug, Clone)]
 pub struct Judged {
@@ -72,15 +85,16 @@ impl Judged {
     }
 }
 
-fn case(name: &'static str, shape: Shape, service: Service) -> Case {
-    Case {
-        name,
-        workload: Workload::new(shape, service),
-        lan: None,
-    }
-}
-
 impl Case {
+    /// Over wires.
+    pub fn new(name: &'static str, shape: Shape, service: Service) -> Self {
+        Self {
+            name,
+            workload: Workload::new(shape, service),
+            lan: None,
+        }
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Workload)) -> Self {
         change(&mut self.workload);
         self
@@ -119,6 +133,7 @@ pub fn cases() -> Vec<Case> {
     let serial = |workload: &mut Workload| workload.is_serial = true;
     let lossy = || with_forward(Direction::delayed(100 * US).loss(0.01));
     let reordering = || with_forward(Direction::delayed(100 * US).reordering(0.25, MS));
+    let case = Case::new;
     vec![
         case("k1_const", one, Service::Constant(MS)),
         case("k1_small", one, Service::Constant(200 * US)),

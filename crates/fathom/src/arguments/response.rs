@@ -62,6 +62,9 @@ pub(crate) struct Estimation {
     /// A longer gap is taken for a retransmission timeout, or silence: it is counted, and left out.
     #[arg(long, value_name = "TIME", default_value = "180ms", value_parser = positive_duration)]
     pub(crate) timeout: Duration,
+    /// Also tell at once of TCP flows whose last request has been unanswered for so long, and again whenever that has doubled; live only.
+    #[arg(long, value_name = "TIME", value_parser = wait)]
+    pub(crate) waiting: Option<Duration>,
     /// Print beside each latency what the server's packets tell, if the capture has them; files only.
     #[arg(long)]
     pub(crate) compare: bool,
@@ -139,6 +142,14 @@ fn epoch(text: &str) -> Result<Duration, String> {
         time if time < Duration::from_millis(100) || time > Duration::from_secs(10) => {
             Err("it must be from 100ms to 10s".to_owned())
         }
+        time => Ok(time),
+    }
+}
+
+/// Looked for four times in so long.
+fn wait(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_millis(10) => Err("it must be 10ms at least".to_owned()),
         time => Ok(time),
     }
 }

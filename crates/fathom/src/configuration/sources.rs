@@ -22,7 +22,7 @@ pub(super) fn settle(arguments: &mut Arguments, matches: &ArgMatches) -> Result<
             settle_source(
                 files,
                 interfaces,
-                &["xdp", "duration"],
+                &["xdp", "duration", "waiting"],
                 &["compare"],
                 is_typed,
             )

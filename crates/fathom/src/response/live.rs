@@ -6,7 +6,7 @@ use fathom_measure::response::{Live, Options, ResponseCounts};
 
 use super::summary::say_summary;
 use super::view::View;
-use crate::arguments::ResponseArguments;
+use crate::arguments::{Estimation, ResponseArguments};
 use crate::failure::say;
 use crate::signals::Signals;
 
@@ -33,8 +33,7 @@ pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::R
     let end = arguments
         .duration
         .and_then(|length| begin.checked_add(length));
-    let epoch = arguments.estimation.epoch;
-    let measured = measure(&mut live, &mut view, epoch, end, signals);
+    let measured = measure(&mut live, &mut view, &arguments.estimation, end, signals);
     let counts = measured.and_then(|()| finish(&mut live, &mut view));
     // Gives the terminal back before anything is said.
     drop(view);
@@ -45,18 +44,29 @@ pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::R
 fn measure(
     live: &mut Live,
     view: &mut View,
-    epoch: Duration,
+    estimation: &Estimation,
     end: Option<Instant>,
     signals: &Signals,
 ) -> anyhow::Result<()> {
+    let Estimation { epoch, waiting, .. } = *estimation;
     let mut sweep = Instant::now() + epoch;
+    let mut look = Instant::now();
+    let longest = waiting.map_or(POLL, |waiting| POLL.min(waiting / 4));
     while live.has_interfaces() && !signals.should_stop() {
         let now = Instant::now();
         if end.is_some_and(|end| now >= end) {
             break;
         }
-        let wait = end.map_or(POLL, |end| end.saturating_duration_since(now).min(POLL));
+        let wait = end.map_or(longest, |end| {
+            end.saturating_duration_since(now).min(longest)
+        });
         live.poll(wait, &mut |epoch| view.take(&epoch))?;
+        if let Some(waiting) = waiting
+            && Instant::now() >= look
+        {
+            live.look_for_waits(waiting, &mut |wait| view.tell(&wait))?;
+            look = Instant::now() + waiting / 4;
+        }
         if Instant::now() >= sweep {
             live.sweep(&mut |epoch| view.take(&epoch))?;
             sweep = Instant::now() + epoch;

@@ -1,6 +1,6 @@
 //! How a live measurement is shown: as lines, or on a terminal as a table that refreshes.
 
-use fathom_measure::response::{ResponseCounts, ResponseEpoch};
+use fathom_measure::response::{ResponseCounts, ResponseEpoch, ResponseWait};
 use fathom_record::Time;
 
 use super::groups::Lines;
@@ -39,6 +39,14 @@ impl View {
         match self {
             Self::Lines(lines) => lines.take(epoch),
             Self::Table(screen) => screen.shown.take(epoch),
+        }
+    }
+
+    /// A flow that waits; the table shows those anyway.
+    pub(super) fn tell(&mut self, wait: &ResponseWait) {
+        match self {
+            Self::Lines(lines) => lines.output.put(wait),
+            Self::Table(_) => {}
         }
     }
 

@@ -8,7 +8,8 @@ use super::reverse::Responses;
 use super::{Estimator, ResponseCounts, ResponseEpoch, Settings};
 use crate::Error;
 use crate::native::{
-    self, Requests, response_config, response_epoch, response_handshake, selection,
+    self, Requests, flow_key, response_config, response_epoch, response_flow, response_handshake,
+    selection,
 };
 use crate::replay::{Dissected, Dissector, Interfaces, Measurement};
 use crate::rtt::{flow_of, tags};
@@ -231,7 +232,7 @@ impl Flow {
     /// Ends the epoch if it is over, or `at_once`.
     fn end(
         &mut self,
-        key: &native::flow_key,
+        key: &flow_key,
         now: u64,
         at_once: bool,
         config: &response_config,
@@ -244,11 +245,15 @@ impl Flow {
             .as_mut()
             .and_then(|responses| responses.take());
         let mut record = record(&ended, reverse, estimator, interfaces, 0);
-        if ended.flow.pure_age == 0 {
-            record.waiting_ns = Some(Nanoseconds(now.saturating_sub(ended.flow.last)));
-        }
+        record.waiting_ns = waiting(key, &ended.flow, now);
         Some(record)
     }
+}
+
+/// How long the last request of a flow has been unanswered. Only TCP tells: a client acknowledges an answer, be it in a packet without data.
+pub(super) fn waiting(key: &flow_key, flow: &response_flow, now: u64) -> Option<Nanoseconds> {
+    let is_unanswered = key.protocol() == 6 && flow.pure_age == 0;
+    is_unanswered.then(|| Nanoseconds(now.saturating_sub(flow.last)))
 }
 
 /// `time_offset` is added to the times of the epoch to make them count from 1970, in nanoseconds.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fathom_record::Nanoseconds;
 use libbpf_rs::{MapCore, OpenObject};
 
-use super::engine::{HANDSHAKES, record};
-use super::{Estimator, ResponseCounts, ResponseEpoch, Settings};
+use super::engine::{HANDSHAKES, record, waiting};
+use super::waits::Waits;
+use super::{Estimator, ResponseCounts, ResponseEpoch, ResponseWait, Settings};
 use crate::Error;
 use crate::kernel::{
     Devices, Interface, InterfaceNames, Programs, bytes_of, for_each_flow, monotonic_ns,
@@ -49,6 +49,7 @@ pub struct Live {
     swept: HashMap<flow_key, u64>,
     /// Epochs that only a sweep has told of.
     swept_count: u64,
+    waits: Waits,
     /// Flows that user space has deleted.
     deleted: u64,
 }
@@ -75,6 +76,7 @@ impl Live {
             estimator: options.settings.estimator,
             swept: HashMap::new(),
             swept_count: 0,
+            waits: Waits::default(),
             deleted: 0,
         };
         for interface in &interfaces {
@@ -133,6 +135,26 @@ impl Live {
         self.end_epochs(false, report)
     }
 
+    /// Looks through the flows between their epochs, and tells of those whose last request has been unanswered for `limit`, again whenever that has
+    /// doubled.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the table cannot be read.
+    pub fn look_for_waits(
+        &mut self,
+        limit: Duration,
+        report: &mut impl FnMut(ResponseWait),
+    ) -> Result<(), Error> {
+        let (now, offset) = (monotonic_ns(), wall_clock_offset());
+        let flows = self.programs.map("response_flows")?;
+        let mut look = self.waits.look(limit, now, offset);
+        for_each_flow(&flows, |key, value| {
+            if let Some((flow, _)) = read_prefix::<response_flow>(value) {
+                look.at(key, &flow, &self.names, report);
+            }
+        })
+    }
+
     /// The end of the measurement: what is still in the ring, then the epochs that are under way.
     ///
     /// # Errors
@@ -174,7 +196,7 @@ impl Live {
             self.swept.insert(*key, ended.begin);
             self.swept_count += 1;
             let mut epoch = record(&ended, None, self.estimator, &self.names, offset);
-            epoch.waiting_ns = (last.pure_age == 0).then_some(Nanoseconds(silence));
+            epoch.waiting_ns = waiting(key, &last, now);
             report(epoch);
         })?;
         for key in over {

@@ -10,6 +10,8 @@ mod live;
 mod record;
 mod reverse;
 mod settings;
+#[cfg(feature = "live")]
+mod waits;
 
 pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator};
 pub use counts::{ResponseCount, ResponseCounts};
@@ -17,5 +19,5 @@ pub use engine::Engine;
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]
 pub use live::{Live, Options, probe};
-pub use record::ResponseEpoch;
+pub use record::{ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, Settings};

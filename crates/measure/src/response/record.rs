@@ -1,4 +1,4 @@
-//! The record of the measurement.
+//! The records of the measurement.
 
 use fathom_record::{FlowKey, Nanoseconds, Time, record};
 
@@ -55,6 +55,32 @@ record! {
         /// The network identifier or key of the tunnel around the flow; of ESP, its SPI.
         pub tunnel: Option<u32>,
         /// The interface or capture file.
+        #[field(bare)]
+        pub interface: &'static str,
+    }
+}
+
+record! {
+    /// A flow whose last request has been unanswered for long: a sign between epochs. TCP alone tells.
+    #[record = "response_wait"]
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ResponseWait {
+        /// When it was looked at.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The flow; its destination is the server.
+        pub flow: FlowKey,
+        /// How long the request has been unanswered.
+        #[field(label = "waiting")]
+        pub waiting_ns: Nanoseconds,
+        /// The VLAN tag, the outer one if there are two.
+        #[field(ipfix = 58)]
+        pub vlan: Option<u16>,
+        /// The inner VLAN tag.
+        pub inner_vlan: Option<u16>,
+        /// The network identifier or key of the tunnel around the flow.
+        pub tunnel: Option<u32>,
+        /// The interface.
         #[field(bare)]
         pub interface: &'static str,
     }

@@ -167,8 +167,11 @@ static __always_inline void response_on_segment(struct response_flow *restrict f
 {
 	__u32 next_seq = packet->seq + packet->payload;
 
-	if (packet->tcp_flags & (TCP_SYN | TCP_RST))
+	if (packet->tcp_flags & (TCP_SYN | TCP_RST)) {
+		/* After a reset nobody waits any more. */
+		flow->pure_age |= !!(packet->tcp_flags & TCP_RST);
 		return;
+	}
 	if (!packet->payload) {
 		/* Of duplicates the first counts. */
 		if (response_is_after(packet->ack, flow->data_ack) &&

@@ -1,0 +1,132 @@
+//! Early signals between epochs: flows whose last request has been unanswered for long.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fathom_record::Nanoseconds;
+use fathom_record::Time;
+
+use super::ResponseWait;
+use super::engine::waiting;
+use crate::native::{self, flow_key, response_flow};
+use crate::replay::Interfaces;
+use crate::rtt::{flow_of, tags};
+
+/// What has been told.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    told: HashMap<flow_key, Told>,
+}
+
+/// Of a flow.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// When the request passed that is unanswered.
+    since: u64,
+    /// From which wait on it is told of again.
+    next_ns: u64,
+}
+
+/// A look through all flows.
+pub(super) struct Look<'a> {
+    waits: &'a mut Waits,
+    /// What had been told before: only flows that still wait are remembered.
+    before: HashMap<flow_key, Told>,
+    limit_ns: u64,
+    now: u64,
+    offset: u64,
+}
+
+impl Waits {
+    /// Begins one, at `now`; `offset` makes that the time since 1970.
+    pub(super) fn look(&mut self, limit: Duration, now: u64, offset: u64) -> Look<'_> {
+        Look {
+            before: std::mem::take(&mut self.told),
+            waits: self,
+            limit_ns: Nanoseconds::from(limit).0,
+            now,
+            offset,
+        }
+    }
+}
+
+impl Look<'_> {
+    /// A flow, and what is kept of it.
+    pub(super) fn at(
+        &mut self,
+        key: &flow_key,
+        flow: &response_flow,
+        interfaces: &impl Interfaces,
+        report: &mut impl FnMut(ResponseWait),
+    ) {
+        let Some(wait) = waiting(key, flow, self.now).filter(|wait| wait.0 >= self.limit_ns) else {
+            return;
+        };
+        let before = self.before.get(key).copied();
+        let told = before.filter(|told| told.since == flow.last && wait.0 < told.next_ns);
+        if told.is_none() {
+            let to_low = u32::from(flow.flags) & native::RESPONSE_TO_LOW != 0;
+            let (vlan, inner_vlan) = tags(key.vlan());
+            report(ResponseWait {
+                time: Time(self.now.wrapping_add(self.offset)),
+                flow: flow_of(key, u8::from(to_low)),
+                waiting_ns: wait,
+                vlan,
+                inner_vlan,
+                tunnel: (key.tunnel != 0).then_some(key.tunnel),
+                interface: interfaces.name(key.interface),
+            });
+        }
+        let now_told = Told {
+            since: flow.last,
+            next_ns: wait.0 * 2,
+        };
+        self.waits.told.insert(*key, told.unwrap_or(now_told));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Names;
+
+    impl Interfaces for Names {
+        fn name(&self, _: u32) -> &'static str {
+            "eth0"
+        }
+    }
+
+    /// What is told of a flow at these times, in ms, that asked at `last` ms and was answered if `pure_age` is not 0.
+    fn told(waits: &mut Waits, protocol: u32, last: u64, pure_age: u32, times: &[u64]) -> Vec<u64> {
+        let mut key = flow_key::default();
+        key.set_protocol(protocol);
+        let flow = response_flow {
+            last: last * 1_000_000,
+            pure_age,
+            ..response_flow::default()
+        };
+        let mut told = Vec::new();
+        for time in times {
+            let mut look = waits.look(Duration::from_millis(50), time * 1_000_000, 0);
+            look.at(&key, &flow, &Names, &mut |wait| {
+                told.push(wait.waiting_ns.0 / 1_000_000)
+            });
+        }
+        told
+    }
+
+    #[test]
+    fn a_wait_is_told_of_when_it_is_long_and_when_it_has_doubled() {
+        let mut waits = Waits::default();
+        let times = [20, 60, 80, 100, 120, 130, 250];
+        assert_eq!(told(&mut waits, 6, 0, 0, &times), [60, 120, 250]);
+        assert_eq!(told(&mut waits, 6, 300, 0, &[340, 360, 400]), [60]);
+    }
+
+    #[test]
+    fn answered_requests_and_those_without_acknowledgements_are_no_waits() {
+        assert!(told(&mut Waits::default(), 6, 0, 1, &[100, 200]).is_empty());
+        assert!(told(&mut Waits::default(), 17, 0, 0, &[100, 200]).is_empty());
+    }
+}
