@@ -25,7 +25,7 @@ pub(crate) use ipfix::{DumpArguments, DumpFormat, IpfixCommand, ListenAddress};
 pub(crate) use profile::{
     Anonymity, ExportArguments, ProbeSetName, ProfileArguments, TemplateName,
 };
-pub(crate) use response::{Estimation, ResponseArguments, ResponsesBy};
+pub(crate) use response::{ResponseArguments, ResponsesBy};
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]

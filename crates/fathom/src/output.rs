@@ -18,8 +18,8 @@ use crate::signals::Signals;
 use ppviz::PpvizWriter;
 use writer::{Failure, Writer};
 
-/// Written out when there is more than this.
-const FULL_BYTES: usize = 64 << 10;
+/// Written out when there is more than this: waking the thread that writes costs as much as a few records.
+const FULL_BYTES: usize = 256 << 10;
 
 /// How records are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -107,7 +107,7 @@ impl Output {
             path: path.map(Path::to_owned),
             format,
             sink: format.sink(),
-            buffer: Vec::with_capacity(2 * FULL_BYTES),
+            buffer: Vec::new(),
             signals: signals.clone(),
         })
     }
@@ -150,8 +150,7 @@ impl Output {
     /// # Errors
     /// When this, or what was put before, cannot be written; a reader that has gone away is among the causes as a broken pipe.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
-        let written = self.writer.write(&self.buffer);
-        self.buffer.clear();
+        let written = self.writer.write(&mut self.buffer);
         written.map_err(|failure| self.error(failure))
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use fathom_lab::{Namespace, Process, wait_until};
 
-use super::hooks::group_root;
+use super::least::group_root;
 use super::overhead::Load;
 use super::short::{CLIENT_PORTS, SERVER};
 

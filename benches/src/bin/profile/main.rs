@@ -2,8 +2,8 @@
 
 mod bulk;
 mod complete;
-mod hooks;
 mod http;
+mod least;
 mod memory;
 mod overhead;
 mod processor;
@@ -77,12 +77,12 @@ enum Piece {
     HttpExport,
     /// The same, with a selection that takes none of them.
     HttpUnselected,
-    /// The same without fathom, but with empty programs in the places of its own.
-    HttpHooks,
+    /// The same without fathom, but with the least that could be in its place.
+    HttpLeast,
     /// A loop that does nothing but open connections: the least that one can take.
     Short,
-    /// The same with empty programs.
-    ShortHooks,
+    /// The same with the least.
+    ShortLeast,
     /// Flows that send as fast as they can.
     Bulk,
     /// What is kept of connections.
@@ -92,6 +92,9 @@ enum Piece {
 }
 
 fn main() -> anyhow::Result<()> {
+    if std::env::args().nth(1).as_deref() == Some(least::OPTION) {
+        return least::run();
+    }
     let arguments = Arguments::parse();
     if let Some(why) = fathom_lab::obstacle() {
         println!("skipped: {why}");
@@ -129,8 +132,8 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
     let namespace = Namespace::new("host")?;
     // The one that every kernel has, and that sets no timers to pace what it sends.
     namespace.set_congestion_control("reno")?;
-    let subject = if matches!(piece, Piece::HttpHooks | Piece::ShortHooks) {
-        Subject::Hooks
+    let subject = if matches!(piece, Piece::HttpLeast | Piece::ShortLeast) {
+        Subject::Least
     } else {
         Subject::Fathom(invocation)
     };
@@ -141,7 +144,7 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
         window: Duration::from_millis(arguments.window),
     };
     match piece {
-        Piece::Short | Piece::ShortHooks => {
+        Piece::Short | Piece::ShortLeast => {
             let traffic = ShortConnections::start(&namespace, Threads::One)?;
             let overhead = overhead::measure(&traffic, &plan)?;
             traffic.finish()?;
@@ -151,7 +154,7 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
         | Piece::HttpServer
         | Piece::HttpExport
         | Piece::HttpUnselected
-        | Piece::HttpHooks => http(piece, &plan, invocation),
+        | Piece::HttpLeast => http(piece, &plan, invocation),
         Piece::Bulk => {
             let traffic = Bulk::start(&namespace, arguments.flows as usize)?;
             let overhead = overhead::measure(&traffic, &plan)?;
@@ -174,8 +177,8 @@ impl Piece {
             Self::HttpServer => "nginx and wrk, the server's end profiled, JSON",
             Self::HttpExport => "nginx and wrk, both ends profiled, IPFIX",
             Self::HttpUnselected => "nginx and wrk, nothing selected",
-            Self::HttpHooks => "nginx and wrk, empty programs in fathom's places",
-            Self::ShortHooks => "a loop of connections, empty programs in fathom's places",
+            Self::HttpLeast => "nginx and wrk, the least that writes as many records",
+            Self::ShortLeast => "a loop of connections, the least that writes as many records",
             _ => "a loop of connections, both ends profiled, JSON",
         }
     }
@@ -188,7 +191,7 @@ impl Piece {
                 | Self::HttpServer
                 | Self::HttpExport
                 | Self::HttpUnselected
-                | Self::HttpHooks
+                | Self::HttpLeast
         );
         is_http.then(Http::obstacle).flatten()
     }
@@ -218,7 +221,7 @@ fn http(piece: Piece, plan: &Plan<'_>, invocation: &Invocation) -> anyhow::Resul
     let plan = Plan {
         subject: match plan.subject {
             Subject::Fathom(_) => Subject::Fathom(&invocation),
-            Subject::Hooks => Subject::Hooks,
+            Subject::Least => Subject::Least,
         },
         ..*plan
     };

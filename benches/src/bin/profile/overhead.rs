@@ -8,7 +8,7 @@ use anyhow::ensure;
 use fathom_benches::summary::{interval, median};
 use fathom_lab::Namespace;
 
-use super::hooks::Hooks;
+use super::least::Least;
 use super::processor::{Clocks, Used};
 use super::profiling::{Invocation, Profiling};
 use super::programs::{Program, Statistics, empty_run_ns, profilers};
@@ -42,14 +42,14 @@ pub(super) struct Plan<'a> {
 pub(super) enum Subject<'a> {
     /// fathom, run so.
     Fathom(&'a Invocation),
-    /// Empty programs in the places of its own.
-    Hooks,
+    /// The least that could be in its place.
+    Least,
 }
 
 /// The subject, in place; gone when dropped.
 enum Present {
     Fathom(Profiling),
-    Hooks(Hooks),
+    Least(Least),
 }
 
 impl Subject<'_> {
@@ -58,33 +58,25 @@ impl Subject<'_> {
             Self::Fathom(invocation) => {
                 Present::Fathom(invocation.start(namespace, Stdio::null())?)
             }
-            Self::Hooks => Present::Hooks(Hooks::attach()?),
+            Self::Least => Present::Least(Least::start(namespace)?),
         })
     }
 }
 
 impl Present {
-    /// The process of fathom, if it is that.
-    fn process(&self) -> Option<u32> {
-        match self {
-            Self::Fathom(fathom) => Some(fathom.id()),
-            Self::Hooks(_) => None,
-        }
-    }
-
     /// The process that holds the programs.
-    fn owner(&self) -> u32 {
-        self.process().unwrap_or_else(std::process::id)
+    fn process(&self) -> u32 {
+        match self {
+            Self::Fathom(fathom) => fathom.id(),
+            Self::Least(least) => least.id(),
+        }
     }
 
     /// Ends it, and returns what fathom counted.
     fn stop(self) -> anyhow::Result<Vec<(String, u64)>> {
         match self {
             Self::Fathom(fathom) => fathom.stop(),
-            Self::Hooks(hooks) => {
-                drop(hooks);
-                Ok(Vec::new())
-            }
+            Self::Least(_) => Ok(Vec::new()),
         }
     }
 }
@@ -223,7 +215,7 @@ pub(super) fn measure(load: &dyn Load, plan: &Plan<'_>) -> anyhow::Result<Overhe
     while pairs.len() < plan.pairs as usize {
         let mut with = || -> anyhow::Result<Cost> {
             let subject = plan.subject.start(plan.namespace)?;
-            let cost = window(load, subject.process(), plan.window)?;
+            let cost = window(load, Some(&subject), plan.window)?;
             counts.extend(subject.stop()?);
             Ok(cost)
         };
@@ -253,9 +245,11 @@ pub(super) fn measure(load: &dyn Load, plan: &Plan<'_>) -> anyhow::Result<Overhe
     })
 }
 
-fn window(load: &dyn Load, fathom: Option<u32>, length: Duration) -> anyhow::Result<Cost> {
+fn window(load: &dyn Load, subject: Option<&Present>, length: Duration) -> anyhow::Result<Cost> {
     thread::sleep(SETTLING);
-    let is_alone = || profilers() == usize::from(fathom.is_some());
+    let fathom = subject.map(Present::process);
+    let own = usize::from(matches!(subject, Some(Present::Fathom(_))));
+    let is_alone = || profilers() == own;
     let was_alone = is_alone();
     let processes = load.processes();
     let (begin, units) = (Instant::now(), load.done()?);
@@ -276,9 +270,9 @@ fn count_programs(load: &dyn Load, plan: &Plan<'_>) -> anyhow::Result<(Vec<Progr
     let subject = plan.subject.start(plan.namespace)?;
     let statistics = Statistics::enable()?;
     thread::sleep(SETTLING);
-    let (before, units) = (statistics.of(subject.owner())?, load.done()?);
+    let (before, units) = (statistics.of(subject.process())?, load.done()?);
     thread::sleep(plan.window);
-    let after = statistics.of(subject.owner())?;
+    let after = statistics.of(subject.process())?;
     let units = load.done()? - units;
     subject.stop()?;
     Ok((Program::differences(&before, &after), units))

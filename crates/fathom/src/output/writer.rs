@@ -12,6 +12,8 @@ use crate::signals::Signals;
 
 /// A pipe takes so much whole or not at all (`PIPE_BUF` on Linux).
 const WHOLE_IN_PIPE_BYTES: usize = 4096;
+/// Buffers that are kept to be filled again: one is filled while the other is written.
+const SPARE: usize = 2;
 /// How often a wait looks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 /// Once the process is to end, a reader that takes nothing for so long is given up.
@@ -37,13 +39,21 @@ pub(super) struct Failure {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to do, or something was done.
-    changed: Condvar,
+    /// There is something to do. Told only if the thread waits for it: each time costs two calls of the kernel.
+    work: Condvar,
+    /// Something was done. Told only if somebody waits for it.
+    progress: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// Buffers that were written, to be filled again.
+    spare: Vec<Vec<u8>>,
+    /// The thread waits for work.
+    is_idle: bool,
+    /// Somebody waits for progress.
+    is_awaited: bool,
     /// Handed over and not written, also what is being written.
     waiting_bytes: usize,
     /// Since the start, or since the file was changed.
@@ -56,7 +66,7 @@ struct State {
 
 enum Job {
     /// Lines.
-    Write(Box<[u8]>),
+    Write(Vec<u8>),
     /// From now on into this file.
     Change(File),
 }
@@ -84,11 +94,12 @@ impl Writer {
         })
     }
 
-    /// Hands lines over. There is room for any number once the process is to end: what is left then is bounded by what made it.
+    /// Hands lines over, and leaves an empty buffer in their place. There is room for any number once the process is to end: what is left then is
+    /// bounded by what made it.
     ///
     /// # Errors
     /// What went wrong while lines that were handed over before were written; nothing is written after that.
-    pub(super) fn write(&self, lines: &[u8]) -> Result<(), Failure> {
+    pub(super) fn write(&self, lines: &mut Vec<u8>) -> Result<(), Failure> {
         let mut state = self.shared.lock();
         while state.failure.is_none()
             && state.waiting_bytes > 0
@@ -97,22 +108,26 @@ impl Writer {
         {
             state = self.shared.wait(state);
         }
-        state.check().map_err(|failure| Failure {
-            lost_bytes: failure.lost_bytes + lines.len(),
-            ..failure
-        })?;
+        if let Err(failure) = state.check() {
+            let lost_bytes = failure.lost_bytes + lines.len();
+            lines.clear();
+            return Err(Failure {
+                lost_bytes,
+                ..failure
+            });
+        }
         if !lines.is_empty() {
             state.waiting_bytes += lines.len();
-            state.jobs.push_back(Job::Write(lines.into()));
-            self.shared.changed.notify_all();
+            let empty = state.spare.pop().unwrap_or_default();
+            let full = std::mem::replace(lines, empty);
+            self.shared.hand_over(state, Job::Write(full));
         }
         Ok(())
     }
 
     /// What is handed over from now on goes into another file.
     pub(super) fn change(&self, file: File) {
-        self.shared.lock().jobs.push_back(Job::Change(file));
-        self.shared.changed.notify_all();
+        self.shared.hand_over(self.shared.lock(), Job::Change(file));
     }
 
     /// Waits until all is written; once the process is to end, only as long as somebody takes it.
@@ -140,7 +155,7 @@ impl Drop for Writer {
         // After a failure elsewhere there may be lines left. That they cannot be written is the lesser evil.
         let _ = self.finish();
         self.shared.lock().is_closed = true;
-        self.shared.changed.notify_all();
+        self.shared.work.notify_one();
     }
 }
 
@@ -170,10 +185,23 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a change, or long enough that it is time to look for signals.
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, LOOK);
-        waited.unwrap_or_else(PoisonError::into_inner).0
+    /// Gives the thread a job.
+    fn hand_over(&self, mut state: MutexGuard<'_, State>, job: Job) {
+        state.jobs.push_back(job);
+        let is_idle = state.is_idle;
+        drop(state);
+        if is_idle {
+            self.work.notify_one();
+        }
+    }
+
+    /// Waits for progress, or long enough that it is time to look for signals.
+    fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.is_awaited = true;
+        let waited = self.progress.wait_timeout(state, LOOK);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.is_awaited = false;
+        state
     }
 
     /// The thread's work.
@@ -186,7 +214,7 @@ impl Shared {
                     file = other;
                     self.lock().written_bytes = 0;
                 }
-                Job::Write(lines) => {
+                Job::Write(mut lines) => {
                     let bytes_max = if is_pipe {
                         WHOLE_IN_PIPE_BYTES
                     } else {
@@ -196,12 +224,19 @@ impl Shared {
                         pieces(&lines, bytes_max).try_for_each(|piece| self.put(&mut file, piece));
                     if let Err(error) = written {
                         self.lock().failure = Some(error);
-                        self.changed.notify_all();
+                        self.progress.notify_all();
                         return;
+                    }
+                    lines.clear();
+                    let mut state = self.lock();
+                    if state.spare.len() < SPARE {
+                        state.spare.push(lines);
                     }
                 }
             }
-            self.changed.notify_all();
+            if self.lock().is_awaited {
+                self.progress.notify_all();
+            }
         }
     }
 
@@ -214,8 +249,10 @@ impl Shared {
             if state.is_closed {
                 return None;
             }
-            let waited = self.changed.wait(state);
+            state.is_idle = true;
+            let waited = self.work.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
+            state.is_idle = false;
         }
     }
 
@@ -285,7 +322,7 @@ mod tests {
         let line = [vec![b'x'; 999], vec![b'\n']].concat();
         // Nobody reads, and yet nobody waits.
         for _ in 0..MUCH / line.len() {
-            writer.write(&line).unwrap();
+            writer.write(&mut line.clone()).unwrap();
         }
         let taker = thread::spawn(move || {
             let mut taken = Vec::new();
@@ -302,7 +339,7 @@ mod tests {
         let (mut reader, writer, _) = writer(MUCH);
         let lines = vec![b'\n'; MUCH];
         let rest = thread::scope(|scope| {
-            let handing = scope.spawn(|| [writer.write(&lines), writer.write(&lines)]);
+            let handing = scope.spawn(|| [(); 2].map(|()| writer.write(&mut lines.clone())));
             let mut taken = vec![0; MUCH];
             reader.read_exact(&mut taken).unwrap();
             let rest = thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
@@ -317,10 +354,10 @@ mod tests {
     #[test]
     fn a_reader_that_takes_nothing_is_given_up_when_it_is_time_to_end() {
         let (reader, writer, signals) = writer(MUCH);
-        writer.write(&vec![b'\n'; MUCH]).unwrap();
+        writer.write(&mut vec![b'\n'; MUCH]).unwrap();
         let stopped = thread::scope(|scope| {
             // Waits for room, or for the end.
-            let handing = scope.spawn(|| writer.write(&vec![b'\n'; MUCH]));
+            let handing = scope.spawn(|| writer.write(&mut vec![b'\n'; MUCH]));
             signals.stop();
             handing.join().unwrap()
         });
@@ -339,11 +376,11 @@ mod tests {
     fn a_reader_that_is_gone_is_told() {
         let (reader, writer, _) = writer(MUCH);
         drop(reader);
-        writer.write(b"line\n").unwrap();
+        writer.write(&mut b"line\n".to_vec()).unwrap();
         let failure = writer.finish().unwrap_err();
         assert_eq!(failure.cause.kind(), io::ErrorKind::BrokenPipe);
         assert_eq!((failure.written_bytes, failure.lost_bytes), (0, 5));
-        assert!(writer.write(b"line\n").is_err());
+        assert!(writer.write(&mut b"line\n".to_vec()).is_err());
     }
 
     proptest::proptest! {

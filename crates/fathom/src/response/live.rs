@@ -6,7 +6,7 @@ use fathom_measure::response::{Live, Options, ResponseCounts};
 
 use super::summary::say_summary;
 use super::view::View;
-use crate::arguments::{Estimation, ResponseArguments};
+use crate::arguments::ResponseArguments;
 use crate::failure::say;
 use crate::signals::Signals;
 
@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::R
     let end = arguments
         .duration
         .and_then(|length| begin.checked_add(length));
-    let measured = measure(&mut live, &mut view, &arguments.estimation, end, signals);
+    let measured = measure(&mut live, &mut view, arguments, end, signals);
     let counts = measured.and_then(|()| finish(&mut live, &mut view));
     // Gives the terminal back before anything is said.
     drop(view);
@@ -44,11 +44,11 @@ pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::R
 fn measure(
     live: &mut Live,
     view: &mut View,
-    estimation: &Estimation,
+    arguments: &ResponseArguments,
     end: Option<Instant>,
     signals: &Signals,
 ) -> anyhow::Result<()> {
-    let Estimation { epoch, waiting, .. } = *estimation;
+    let (epoch, waiting) = (arguments.estimation.epoch, arguments.estimation.waiting);
     let mut sweep = Instant::now() + epoch;
     let mut look = Instant::now();
     let longest = waiting.map_or(POLL, |waiting| POLL.min(waiting / 4));

@@ -110,7 +110,7 @@ mod tests {
         for time in times {
             let mut look = waits.look(Duration::from_millis(50), time * 1_000_000, 0);
             look.at(&key, &flow, &Names, &mut |wait| {
-                told.push(wait.waiting_ns.0 / 1_000_000)
+                told.push(wait.waiting_ns.0 / 1_000_000);
             });
         }
         told
