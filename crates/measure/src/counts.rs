@@ -40,17 +40,13 @@ impl Counts {
 
     /// All counts that are not zero, by name, but frames and samples.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        let verdicts = native::verdict_names()
-            .iter()
-            .copied()
-            .zip(self.verdicts)
-            .skip(1);
         let counters = native::counter_names().iter().copied().zip(self.counters);
-        let samples = native::counter_names()[native::RTT_COUNT_SAMPLES as usize];
-        verdicts
-            .chain(counters)
-            .chain([("flows evicted: table full", self.evicted)])
-            .filter(move |&(name, count)| count != 0 && name != samples)
+        named(
+            self.verdicts,
+            counters,
+            native::RTT_COUNT_SAMPLES,
+            self.evicted,
+        )
     }
 
     /// The same as records.
@@ -58,6 +54,25 @@ impl Counts {
         self.named()
             .map(move |(name, count)| RttCount { time, name, count })
     }
+}
+
+/// Counts that are not zero by name: packets by verdict without those that were measured, counters without the one that tells of what came out, and
+/// flows that were evicted.
+pub(crate) fn named(
+    verdicts: [u64; PACKET_VERDICT_COUNT as usize],
+    counters: impl Iterator<Item = (&'static str, u64)>,
+    came_out: u32,
+    evicted: u64,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    let verdicts = native::verdict_names().iter().copied().zip(verdicts);
+    let counters = (0..).zip(counters);
+    let counters =
+        counters.filter_map(move |(index, counter)| (index != came_out).then_some(counter));
+    verdicts
+        .skip(1)
+        .chain(counters)
+        .chain([("flows evicted: table full", evicted)])
+        .filter(|&(_, count)| count != 0)
 }
 
 impl std::ops::AddAssign<&Counts> for Counts {

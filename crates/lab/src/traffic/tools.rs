@@ -109,8 +109,11 @@ pub fn dig(namespace: &Namespace, server: SocketAddr, name: &str, is_tcp: bool) 
     ))
 }
 
-/// Starts `command` and waits until a socket matches the `ss` filter.
-fn start_server(
+/// Starts `command` and waits until a socket matches the `ss` filter behind its protocol, as in `tcp sport = :80`.
+///
+/// # Errors
+/// [`Error::Start`] without the program, [`Error::Deadline`] when it does not listen.
+pub fn start_server(
     namespace: &Namespace,
     mut command: std::process::Command,
     filter: &str,

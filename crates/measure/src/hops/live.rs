@@ -168,12 +168,7 @@ impl Prober {
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn counts(&self, time: Time) -> Result<Vec<HopsCount>, Error> {
         let mut sums = [0; native::HOPS_COUNTER_COUNT as usize];
-        for cpu in self.programs.of_each_cpu("hops_cpus", 0)? {
-            let (words, _) = cpu.as_chunks::<8>();
-            for (sum, word) in sums.iter_mut().zip(words) {
-                *sum += u64::from_ne_bytes(*word);
-            }
-        }
+        self.programs.add_counters("hops_cpus", &mut sums)?;
         let own = [
             ("answers that came too late", self.engine.late),
             (

@@ -117,11 +117,30 @@ impl Programs {
         }
     }
 
+    /// Adds the counters that each CPU has at the only place of a table, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when there is no such table or it cannot be read.
+    pub(crate) fn add_counters<'a>(
+        &self,
+        table: &str,
+        counters: impl IntoIterator<Item = &'a mut u64>,
+    ) -> Result<(), Error> {
+        let cpus = self.of_each_cpu(table, 0)?;
+        for (index, counter) in counters.into_iter().enumerate() {
+            let words = cpus
+                .iter()
+                .filter_map(|cpu| cpu.as_chunks::<8>().0.get(index));
+            *counter += words.map(|word| u64::from_ne_bytes(*word)).sum::<u64>();
+        }
+        Ok(())
+    }
+
     /// What each CPU has at this place of a table.
     ///
     /// # Errors
     /// [`Error::Kernel`] when there is no such table or it cannot be read.
-    pub(crate) fn of_each_cpu(&self, table: &str, index: u32) -> Result<Vec<Vec<u8>>, Error> {
+    fn of_each_cpu(&self, table: &str, index: u32) -> Result<Vec<Vec<u8>>, Error> {
         let values = find_map(&self.object, table)?
             .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| Error::kernel("read the counters", error))?;
@@ -152,7 +171,7 @@ impl Programs {
     /// A counter of a table of counters, summed over all CPUs.
     ///
     /// # Errors
-    /// As [`Programs::of_each_cpu`].
+    /// As [`Programs::add_counters`].
     pub(crate) fn counter(&self, table: &str, index: u32) -> Result<u64, Error> {
         let values = self.of_each_cpu(table, index)?;
         let counts = values.iter().filter_map(|value| value.first_chunk());

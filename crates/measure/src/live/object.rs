@@ -59,13 +59,8 @@ impl PacketPath {
 
     fn counters(&self) -> Result<Counts, Error> {
         let mut counts = Counts::default();
-        for cpu in &self.programs.of_each_cpu("rtt_cpus", 0)? {
-            let (words, _) = cpu.as_chunks::<8>();
-            let own = counts.verdicts.iter_mut().chain(counts.counters.iter_mut());
-            for (own, word) in own.zip(words) {
-                *own += u64::from_ne_bytes(*word);
-            }
-        }
+        let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
+        self.programs.add_counters("rtt_cpus", own)?;
         counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize] += self.deleted;
         Ok(counts)
     }

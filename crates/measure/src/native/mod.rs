@@ -18,16 +18,16 @@ pub(crate) use bindings::{
     PACKET_VERDICT_COUNT, RESPONSE_BINS, RESPONSE_COUNT_EPOCHS, RESPONSE_COUNT_FILTERED,
     RESPONSE_COUNT_FLOWS_DELETED, RESPONSE_COUNT_FLOWS_OPENED, RESPONSE_COUNT_NOT_SAMPLED,
     RESPONSE_COUNT_UNDIRECTED, RESPONSE_COUNTER_COUNT, RESPONSE_DIRECTION_NONE,
-    RESPONSE_ESTIMATOR_COUNT, RESPONSE_IS_USED, RESPONSE_TICK_SHIFT, RESPONSE_TO_LOW,
-    RTT_ACTION_CLOSED, RTT_ACTION_FORGET, RTT_ACTION_OPEN, RTT_COUNT_FILTERED,
-    RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED,
-    RTT_COUNT_REQUESTS_DISPLACED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE,
-    RTT_EVENT_OPEN, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT,
-    RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
-    RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet,
-    response_batches, response_bins, response_config, response_epoch, response_flow, response_gaps,
-    response_handshake, response_mode, response_modes, rtt_bucket, rtt_config, rtt_event, rtt_flow,
-    rtt_half, rtt_output, rtt_pending, rtt_traffic, selection, selection_network,
+    RESPONSE_ESTIMATOR_COUNT, RESPONSE_IS_USED, RESPONSE_TICK_SHIFT, RTT_ACTION_CLOSED,
+    RTT_ACTION_FORGET, RTT_ACTION_OPEN, RTT_COUNT_FILTERED, RTT_COUNT_FLOWS_DELETED,
+    RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED, RTT_COUNT_REQUESTS_DISPLACED,
+    RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE, RTT_EVENT_OPEN, RTT_FLOW_IS_CLOSED,
+    RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT, RTT_REASON_END, RTT_REASON_EVICTED,
+    RTT_REASON_REPLACED, RTT_REASON_TIMEOUT, RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED,
+    fathom_reading, flow_address, flow_key, packet, response_batches, response_bins,
+    response_config, response_epoch, response_flow, response_gaps, response_handshake,
+    response_mode, response_modes, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_half,
+    rtt_output, rtt_pending, rtt_traffic, selection, selection_network,
 };
 
 #[cfg(feature = "live")]
@@ -67,17 +67,48 @@ pub(crate) struct Frame<'a> {
     pub(crate) data: &'a [u8],
 }
 
-/// Reads a frame.
-#[expect(unsafe_code, reason = "calls the shared C parser")]
+/// A parser of the C side, for one measurement with its configuration `C`.
+type Parser<C> = unsafe extern "C" fn(
+    *const u8,
+    u32,
+    u32,
+    u32,
+    u32,
+    *const selection,
+    *const C,
+    *mut fathom_reading,
+);
+
+/// Reads a frame for the measurement of round trips.
 pub(crate) fn read(
     frame: &Frame<'_>,
     selection: Option<&selection>,
     config: &rtt_config,
 ) -> fathom_reading {
+    read_by(bindings::fathom_read, frame, selection, config)
+}
+
+/// Reads a frame for the measurement of responses.
+pub(crate) fn read_request(
+    frame: &Frame<'_>,
+    selection: Option<&selection>,
+    config: &response_config,
+) -> fathom_reading {
+    read_by(bindings::fathom_response_read, frame, selection, config)
+}
+
+#[expect(unsafe_code, reason = "calls the shared C parser")]
+#[inline]
+fn read_by<C>(
+    parser: Parser<C>,
+    frame: &Frame<'_>,
+    selection: Option<&selection>,
+    config: &C,
+) -> fathom_reading {
     let mut reading = fathom_reading::default();
-    // SAFETY: the parser reads only within the given length, the other pointers are valid or null, and nothing is kept.
+    // SAFETY: the parsers read only within the given length, the other pointers are valid or null, and nothing is kept.
     unsafe {
-        bindings::fathom_read(
+        parser(
             frame.data.as_ptr(),
             frame.data.len() as u32,
             frame.length,
@@ -91,28 +122,11 @@ pub(crate) fn read(
     reading
 }
 
-/// Reads a frame for the measurement of responses.
-#[expect(unsafe_code, reason = "calls the shared C parser")]
-pub(crate) fn read_request(
-    frame: &Frame<'_>,
-    selection: Option<&selection>,
-    config: &response_config,
-) -> fathom_reading {
-    let mut reading = fathom_reading::default();
-    // SAFETY: as in `read`.
-    unsafe {
-        bindings::fathom_response_read(
-            frame.data.as_ptr(),
-            frame.data.len() as u32,
-            frame.length,
-            frame.link,
-            frame.interface,
-            selection.map_or(std::ptr::null(), std::ptr::from_ref),
-            config,
-            &raw mut reading,
-        );
+impl response_flow {
+    /// Of the packets that carry requests.
+    pub(crate) fn direction(&self) -> u8 {
+        u8::from(u32::from(self.flags) & bindings::RESPONSE_TO_LOW != 0)
     }
-    reading
 }
 
 /// A flow of requests with what the estimator keeps of it.

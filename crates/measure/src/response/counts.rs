@@ -2,6 +2,7 @@
 
 use fathom_record::{Time, record};
 
+use crate::counts::named;
 use crate::native::{self, PACKET_VERDICT_COUNT, RESPONSE_COUNTER_COUNT};
 
 record! {
@@ -41,17 +42,14 @@ impl ResponseCounts {
 
     /// All counts that are not zero, by name, but frames and epochs.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        let verdicts = native::verdict_names().iter().copied().zip(self.verdicts);
-        let counters = native::response_counter_names()
-            .iter()
-            .copied()
-            .zip(self.counters);
-        let epochs = native::response_counter_names()[native::RESPONSE_COUNT_EPOCHS as usize];
-        verdicts
-            .skip(1)
-            .chain(counters)
-            .chain([("flows evicted: table full", self.evicted)])
-            .filter(move |&(name, count)| count != 0 && name != epochs)
+        let names = native::response_counter_names().iter().copied();
+        let counters = names.zip(self.counters);
+        named(
+            self.verdicts,
+            counters,
+            native::RESPONSE_COUNT_EPOCHS,
+            self.evicted,
+        )
     }
 
     /// The same as records.

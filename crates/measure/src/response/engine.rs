@@ -18,7 +18,7 @@ use crate::table::{Departure, State, Table};
 /// Places for handshakes: 128 KiB.
 pub(super) const HANDSHAKES: u32 = 16_384;
 /// A flow without requests for this many nanoseconds is over.
-const IDLE_NS: u64 = 60_000_000_000;
+pub(super) const IDLE_NS: u64 = 60_000_000_000;
 
 /// What is kept of a flow.
 #[derive(Default)]
@@ -99,9 +99,8 @@ impl Engine {
                 .on_packet(&mut self.handshakes, reading, *time, &self.config);
         let responses = entry.state.responses.as_mut();
         let reverse = responses.and_then(|responses| {
-            let to_low = u32::from(entry.state.requests.flow.flags) & native::RESPONSE_TO_LOW != 0;
             let average = ended.as_ref().and_then(|_| responses.take());
-            if reading.packet.direction != u8::from(to_low) {
+            if reading.packet.direction != entry.state.requests.flow.direction() {
                 responses.on_answer(reading, *time);
             } else if entry.state.requests.flow.last != before {
                 responses.on_request(*time);
@@ -266,12 +265,11 @@ pub(super) fn record(
 ) -> ResponseEpoch {
     let evidence = Evidence::read(epoch, estimator);
     let estimate = estimate(&evidence, estimator);
-    let to_low = u32::from(epoch.flow.flags) & native::RESPONSE_TO_LOW != 0;
     let (vlan, inner_vlan) = tags(epoch.key.vlan());
     let length = epoch.end.saturating_sub(epoch.begin);
     ResponseEpoch {
         time: Time(epoch.end.wrapping_add(time_offset)),
-        flow: flow_of(&epoch.key, u8::from(to_low)),
+        flow: flow_of(&epoch.key, epoch.flow.direction()),
         epoch_ns: Nanoseconds(length),
         latency_ns: estimate.latency_ns.map(nanoseconds),
         reverse_latency_ns: reverse_ns.filter(|_| !estimate.slides).map(nanoseconds),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, OpenObject};
 
-use super::engine::{HANDSHAKES, record, waiting};
+use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
 use super::waits::Waits;
 use super::{Estimator, ResponseCounts, ResponseEpoch, ResponseWait, Settings};
 use crate::Error;
@@ -18,8 +18,6 @@ use crate::native::{
     response_flow, response_modes,
 };
 
-/// A flow without requests for this many nanoseconds is over.
-const IDLE_NS: u64 = 60_000_000_000;
 /// Places of the table that each CPU may hold free for itself, besides those of flows: an LRU map that is just full evicts too early.
 const SPARE_FLOWS: u32 = 256;
 
@@ -214,13 +212,8 @@ impl Live {
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn counts(&self) -> Result<ResponseCounts, Error> {
         let mut counts = ResponseCounts::default();
-        for cpu in &self.programs.of_each_cpu("response_cpus", 0)? {
-            let (words, _) = cpu.as_chunks::<8>();
-            let own = counts.verdicts.iter_mut().chain(counts.counters.iter_mut());
-            for (own, word) in own.zip(words) {
-                *own += u64::from_ne_bytes(*word);
-            }
-        }
+        let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
+        self.programs.add_counters("response_cpus", own)?;
         counts.counters[native::RESPONSE_COUNT_EPOCHS as usize] += self.swept_count;
         counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += self.deleted;
         // Read after the counters: flows that are opened in between make the number too small, never too large.

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fathom_record::Nanoseconds;
-use fathom_record::Time;
+use fathom_record::{Nanoseconds, Time};
 
 use super::ResponseWait;
 use super::engine::waiting;
-use crate::native::{self, flow_key, response_flow};
+use crate::native::{flow_key, response_flow};
 use crate::replay::Interfaces;
 use crate::rtt::{flow_of, tags};
 
@@ -65,11 +64,10 @@ impl Look<'_> {
         let before = self.before.get(key).copied();
         let told = before.filter(|told| told.since == flow.last && wait.0 < told.next_ns);
         if told.is_none() {
-            let to_low = u32::from(flow.flags) & native::RESPONSE_TO_LOW != 0;
             let (vlan, inner_vlan) = tags(key.vlan());
             report(ResponseWait {
                 time: Time(self.now.wrapping_add(self.offset)),
-                flow: flow_of(key, u8::from(to_low)),
+                flow: flow_of(key, flow.direction()),
                 waiting_ns: wait,
                 vlan,
                 inner_vlan,

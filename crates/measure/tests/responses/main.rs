@@ -5,6 +5,8 @@
 
 mod kernel;
 mod native;
+#[path = "../common/test_run.rs"]
+mod test_run;
 mod traffic;
 
 use fathom_measure::response::{Estimator, Settings, probe};
@@ -15,7 +17,7 @@ use kernel::Kernel;
 
 #[test]
 fn the_kernel_takes_the_programs_of_every_estimator() {
-    if let Some(obstacle) = kernel::obstacle() {
+    if let Some(obstacle) = test_run::obstacle() {
         println!("skipped: {obstacle}");
         return;
     }
@@ -36,7 +38,7 @@ fn the_kernel_takes_the_programs_of_every_estimator() {
 
 #[test]
 fn the_kernel_tells_of_the_same_epochs() {
-    if let Some(obstacle) = kernel::obstacle() {
+    if let Some(obstacle) = test_run::obstacle() {
         println!("skipped: {obstacle}");
         return;
     }

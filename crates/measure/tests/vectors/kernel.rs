@@ -1,21 +1,13 @@
-//! The BPF path: the programs that are attached, run by the kernel over the same frames (`BPF_PROG_TEST_RUN`), with the same clock.
+//! The BPF path: the programs that are attached, run by the kernel over the same frames, with the same clock.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
-use std::process::Command;
-use std::rc::Rc;
 use std::sync::LazyLock;
 
 use fathom_measure::Selection;
 use fathom_measure::rtt::{Method, Settings};
 use fathom_record::{FlowKey, Network, Protocol};
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, RingBuffer,
-    RingBufferBuilder,
-};
+use libbpf_rs::{MapCore, MapFlags};
 
 use crate::frame::Frame;
 use crate::native::{SEED, START_NS};
@@ -24,6 +16,7 @@ use crate::shared::{
     self, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event,
     rtt_half, rtt_pending, rtt_traffic, selection, selection_network,
 };
+use crate::test_run::{TestRun, compile, fill};
 
 /// As many as the native path has, so that requests displace each other alike.
 const BUCKETS: u32 = 16_384;
@@ -33,41 +26,12 @@ const NO_TIME: u64 = 1;
 const SAFE_SIZE: usize = 64;
 
 /// The object, compiled once for all tests.
-static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(compile);
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| compile("vectors/vector.bpf.c"));
 
 /// A program, loaded for one set of settings.
 pub(crate) struct Kernel {
-    object: Object,
-    program: &'static str,
-    clock: MapHandle,
-    ring: RingBuffer<'static>,
-    events: Rc<RefCell<Vec<Vec<u8>>>>,
+    run: TestRun,
     has_events: bool,
-}
-
-fn compile() -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
-    let object =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vector.{}.bpf.o", std::process::id()));
-    libbpf_cargo::SkeletonBuilder::new()
-        .source(folder.join("vector.bpf.c"))
-        .obj(&object)
-        .clang_args([
-            &format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH),
-            "-mcpu=v3",
-            "-Wno-unused-function",
-        ])
-        .build()
-        .unwrap();
-    let bytes = std::fs::read(&object).unwrap();
-    std::fs::remove_file(&object).unwrap();
-    bytes
-}
-
-/// Why this process cannot load programs, if it cannot.
-pub(crate) fn obstacle() -> Option<&'static str> {
-    let id = Command::new("id").arg("-u").output().unwrap().stdout;
-    (id.trim_ascii() != b"0").then_some("running BPF programs needs root")
 }
 
 /// Programs by their settings: the verifier takes longer than most vectors.
@@ -91,15 +55,15 @@ impl Kernels {
 
 impl Kernel {
     fn load(program: &'static str, settings: &Settings, methods: &[Method]) -> Self {
-        let mut object = ObjectBuilder::default().open_memory(&OBJECT).unwrap();
-        for mut own in object.progs_mut() {
-            let is_wanted = own.name() == OsStr::new(program);
-            own.set_autoload(is_wanted);
-        }
         let slots = settings.slots as usize * 2 * size_of::<rtt_pending>();
         let flow_size = (size_of::<rtt_flow>() + slots) as u32;
-        for mut map in object.maps_mut() {
-            match map.name().to_str().unwrap() {
+        let clock = ".data.vector_now";
+        let run = TestRun::load(
+            &OBJECT,
+            program,
+            clock,
+            "rtt_events",
+            |name, map| match name {
                 "rtt_flows" => {
                     map.set_value_size(flow_size).unwrap();
                     map.set_max_entries(settings.flows).unwrap();
@@ -107,71 +71,40 @@ impl Kernel {
                 "rtt_empty_flow" => map.set_value_size(flow_size).unwrap(),
                 "rtt_requests" => map.set_max_entries(BUCKETS).unwrap(),
                 ".rodata.rtt_config" => {
-                    fill(&mut map, shared::bytes_of(&config(settings, methods)));
+                    fill(map, shared::bytes_of(&config(settings, methods)));
                 }
                 ".rodata.selection" => {
-                    fill(&mut map, shared::bytes_of(&selected(&settings.selection)));
+                    fill(map, shared::bytes_of(&selected(&settings.selection)));
                 }
                 _ => {}
-            }
-        }
-        let object = object.load().unwrap();
-        let events = Rc::new(RefCell::new(Vec::new()));
-        let inbox = Rc::clone(&events);
-        let mut builder = RingBufferBuilder::new();
-        let ring = map(&object, "rtt_events");
-        builder
-            .add(&ring, move |event| {
-                inbox.borrow_mut().push(event.to_vec());
-                0
-            })
-            .unwrap();
-        let ring = builder.build().unwrap();
+            },
+        );
         Self {
-            clock: map(&object, ".data.vector_now"),
-            object,
-            program,
-            ring,
-            events,
+            run,
             has_events: settings.has_events,
         }
     }
 
     /// Would the kernel run the program over this frame? It refuses some that are cut off very early.
     pub(crate) fn takes(&self, frame: &Frame) -> bool {
-        frame.data.len() >= SAFE_SIZE || self.test_run(NO_TIME, frame).is_ok()
-    }
-
-    fn test_run(&self, now_ns: u64, frame: &Frame) -> Result<(), libbpf_rs::Error> {
-        let now = now_ns.to_ne_bytes();
-        self.clock
-            .update(&0_u32.to_ne_bytes(), &now, MapFlags::ANY)?;
-        let mut programs = self.object.progs_mut();
-        let program = programs
-            .find(|own| own.name() == OsStr::new(self.program))
-            .unwrap();
-        let input = ProgramInput {
-            data_in: Some(&frame.data),
-            ..ProgramInput::default()
-        };
-        program.test_run(input).map(drop)
+        frame.data.len() >= SAFE_SIZE || self.run.run(NO_TIME, &frame.data).is_ok()
     }
 
     /// Runs the program over the frames, with nothing seen before.
     pub(crate) fn run(&mut self, frames: &[(u64, Frame)]) -> Run {
         self.forget();
         for (time_ns, frame) in frames {
-            self.test_run(START_NS + time_ns, frame)
+            self.run
+                .run(START_NS + time_ns, &frame.data)
                 .unwrap_or_else(|error| {
                     panic!(
                         "the kernel does not run {} over the frame at {time_ns} ns: {error}",
-                        self.program
+                        self.run.program()
                     )
                 });
         }
-        self.ring.consume().unwrap();
         let mut run = Run::default();
-        for event in self.events.take() {
+        for event in self.run.told() {
             run.outcomes.push(decode(&event));
         }
         let flows = self.flows();
@@ -186,18 +119,15 @@ impl Kernel {
 
     /// Empties all maps.
     fn forget(&self) {
-        self.ring.consume().unwrap();
-        self.events.take();
-        let flows = map(&self.object, "rtt_flows");
-        for key in flows.keys().collect::<Vec<_>>() {
-            flows.delete(&key).unwrap();
-        }
+        self.run.told();
+        self.run.empty("rtt_flows");
         let numbers: Vec<u8> = (0..BUCKETS).flat_map(u32::to_ne_bytes).collect();
         let empty = vec![0; BUCKETS as usize * size_of::<rtt_bucket>()];
-        map(&self.object, "rtt_requests")
+        self.run
+            .map("rtt_requests")
             .update_batch(&numbers, &empty, BUCKETS, MapFlags::ANY, MapFlags::ANY)
             .unwrap();
-        let counts = map(&self.object, "rtt_cpus");
+        let counts = self.run.map("rtt_cpus");
         let zero =
             vec![vec![0; counts.value_size() as usize]; libbpf_rs::num_possible_cpus().unwrap()];
         counts
@@ -206,7 +136,7 @@ impl Kernel {
     }
 
     fn flows(&self) -> Vec<(flow_key, rtt_flow)> {
-        let flows = map(&self.object, "rtt_flows");
+        let flows = self.run.map("rtt_flows");
         flows
             .keys()
             .filter_map(|key| {
@@ -220,7 +150,9 @@ impl Kernel {
 
     /// The counts as the library gives them: no zeros, measurable packets only in the sum.
     fn counts(&self, present: u64) -> BTreeMap<&'static str, u64> {
-        let values = map(&self.object, "rtt_cpus")
+        let values = self
+            .run
+            .map("rtt_cpus")
             .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
             .unwrap()
             .unwrap();
@@ -246,18 +178,6 @@ impl Kernel {
         counts.insert("samples", samples);
         counts
     }
-}
-
-fn map(object: &Object, name: &str) -> MapHandle {
-    let map = object
-        .maps()
-        .find(|map| map.name() == OsStr::new(name))
-        .unwrap();
-    MapHandle::try_from(&map).unwrap()
-}
-
-fn fill(map: &mut libbpf_rs::OpenMapMut<'_>, bytes: &[u8]) {
-    map.initial_value_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
 }
 
 fn config(settings: &Settings, methods: &[Method]) -> rtt_config {

@@ -11,6 +11,8 @@ mod outcome;
 mod random;
 mod scenario;
 mod shared;
+#[path = "../common/test_run.rs"]
+mod test_run;
 mod transport;
 mod words;
 
@@ -114,7 +116,7 @@ fn the_native_path_gives_what_the_vectors_expect() {
 
 #[test]
 fn the_bpf_programs_give_what_the_vectors_expect_and_count_the_same() {
-    if let Some(obstacle) = kernel::obstacle() {
+    if let Some(obstacle) = test_run::obstacle() {
         println!("skipped: {obstacle}");
         return;
     }

@@ -7,7 +7,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fathom_lab::{LinkConfig, Namespace, Process, Topology, wait_until};
+use fathom_lab::traffic::tools;
+use fathom_lab::{LinkConfig, Namespace, Process, Topology};
 use fathom_tests::Fathom;
 use fathom_tests::responses::{Epoch, RouterLab};
 use tempfile::TempDir;
@@ -153,33 +154,24 @@ impl Client {
     /// The server that it asks, until what is returned is dropped.
     fn start_server(self, namespace: &Namespace) -> Result<Option<(Process, TempDir)>> {
         let folder = tempfile::tempdir()?;
-        let (command, port) = match self {
+        let path = folder.path().display();
+        let (mut command, filter) = match self {
             Self::Http3 => return Ok(None),
-            Self::RedisBenchmark(_) => (
-                "redis-server --port 6379 --protected-mode no --save".to_owned(),
-                6379,
-            ),
+            Self::RedisBenchmark(_) => {
+                let mut command = namespace.command("redis-server");
+                command.args(["--port", "6379", "--protected-mode", "no", "--save", ""]);
+                (command, "tcp sport = :6379")
+            }
             Self::Wrk(_) | Self::H2load(_) => {
                 configure_nginx(folder.path())?;
-                let path = folder.path().display();
-                (format!("nginx -c {path}/nginx.conf -e {path}/errors"), 8080)
+                let mut command = namespace.command("nginx");
+                command.args(["-c", &format!("{path}/nginx.conf")]);
+                command.args(["-e", &format!("{path}/errors")]);
+                (command, "tcp sport = :8080")
             }
         };
-        let mut words = command.split(' ');
-        let mut command = namespace.command(words.next().unwrap_or_default());
-        command.args(words);
-        if matches!(self, Self::RedisBenchmark(_)) {
-            command.arg("");
-        }
-        command
-            .current_dir(folder.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let process = Process::start(&mut command)?;
-        wait_until(PATIENCE, "the server to listen", || {
-            let connect = || std::net::TcpStream::connect((Topology::SERVER_V4, port)).is_ok();
-            namespace.enter(connect).unwrap_or(false)
-        })?;
+        command.current_dir(folder.path()).stderr(Stdio::null());
+        let process = tools::start_server(namespace, command, filter)?;
         Ok(Some((process, folder)))
     }
 

@@ -1,0 +1,140 @@
+//! Programs that the kernel runs over frames (`BPF_PROG_TEST_RUN`), with a clock that the test sets.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, ProgramInput, RingBuffer,
+    RingBufferBuilder,
+};
+
+/// Compiles the programs in a file below `tests`.
+pub(crate) fn compile(source: &str) -> Vec<u8> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(source);
+    let name = source.file_stem().unwrap().to_str().unwrap();
+    let object =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}.o", std::process::id()));
+    libbpf_cargo::SkeletonBuilder::new()
+        .source(&source)
+        .obj(&object)
+        .clang_args([
+            &format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH),
+            "-mcpu=v3",
+            "-Wno-unused-function",
+        ])
+        .build()
+        .unwrap();
+    let bytes = std::fs::read(&object).unwrap();
+    std::fs::remove_file(&object).unwrap();
+    bytes
+}
+
+/// Why this process cannot load programs, if it cannot.
+pub(crate) fn obstacle() -> Option<&'static str> {
+    let id = Command::new("id").arg("-u").output().unwrap().stdout;
+    (id.trim_ascii() != b"0").then_some("running BPF programs needs root")
+}
+
+/// One of the programs of an object, loaded.
+pub(crate) struct TestRun {
+    object: Object,
+    program: &'static str,
+    clock: MapHandle,
+    ring: RingBuffer<'static>,
+    events: Rc<RefCell<Vec<Vec<u8>>>>,
+}
+
+impl TestRun {
+    /// Loads `program` of a compiled object. `prepare` sets a map up, by its name, before. The clock is the map of that name, and what is told
+    /// goes through `ring`.
+    pub(crate) fn load(
+        object: &[u8],
+        program: &'static str,
+        clock: &str,
+        ring: &str,
+        prepare: impl Fn(&str, &mut OpenMapMut<'_>),
+    ) -> Self {
+        let mut object = ObjectBuilder::default().open_memory(object).unwrap();
+        for mut own in object.progs_mut() {
+            let is_wanted = own.name() == OsStr::new(program);
+            own.set_autoload(is_wanted);
+        }
+        for mut map in object.maps_mut() {
+            let name = map.name().to_str().unwrap().to_owned();
+            prepare(&name, &mut map);
+        }
+        let object = object.load().unwrap();
+        let events = Rc::new(RefCell::new(Vec::new()));
+        let inbox = Rc::clone(&events);
+        let mut builder = RingBufferBuilder::new();
+        let ring = map(&object, ring);
+        builder
+            .add(&ring, move |event| {
+                inbox.borrow_mut().push(event.to_vec());
+                0
+            })
+            .unwrap();
+        let ring = builder.build().unwrap();
+        Self {
+            clock: map(&object, clock),
+            object,
+            program,
+            ring,
+            events,
+        }
+    }
+
+    /// The name of the program.
+    pub(crate) fn program(&self) -> &'static str {
+        self.program
+    }
+
+    /// A map by its name.
+    pub(crate) fn map(&self, name: &str) -> MapHandle {
+        map(&self.object, name)
+    }
+
+    /// Runs the program over a frame at a time.
+    pub(crate) fn run(&self, now_ns: u64, frame: &[u8]) -> Result<(), libbpf_rs::Error> {
+        self.clock
+            .update(&0_u32.to_ne_bytes(), &now_ns.to_ne_bytes(), MapFlags::ANY)?;
+        let mut programs = self.object.progs_mut();
+        let program = programs
+            .find(|own| own.name() == OsStr::new(self.program))
+            .unwrap();
+        let input = ProgramInput {
+            data_in: Some(frame),
+            ..ProgramInput::default()
+        };
+        program.test_run(input).map(drop)
+    }
+
+    /// What was told since the last call.
+    pub(crate) fn told(&self) -> Vec<Vec<u8>> {
+        self.ring.consume().unwrap();
+        self.events.take()
+    }
+
+    /// Empties a table.
+    pub(crate) fn empty(&self, name: &str) {
+        let table = self.map(name);
+        for key in table.keys().collect::<Vec<_>>() {
+            table.delete(&key).unwrap();
+        }
+    }
+}
+
+/// Sets a section of constants.
+pub(crate) fn fill(map: &mut OpenMapMut<'_>, bytes: &[u8]) {
+    map.initial_value_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
+}
+
+fn map(object: &Object, name: &str) -> MapHandle {
+    let mut maps = object.maps();
+    MapHandle::try_from(&maps.find(|map| map.name() == OsStr::new(name)).unwrap()).unwrap()
+}
