@@ -89,7 +89,8 @@ struct packet {
 	__u8 tcp_flags;
 	__u8 direction; /* 0: key.low to key.high */
 	__u8 ecn; /* RFC 3168: 3 is CE */
-	__u8 padding[3];
+	__u8 content; /* enum response_content, where that is asked for */
+	__u8 padding[2];
 };
 FATHOM_ASSERT_SIZE(struct packet, 48 + 8 * 4 + 4 + 8 + 4);
 

@@ -18,18 +18,21 @@ pub(crate) use bindings::{
     PACKET_VERDICT_COUNT, RESPONSE_BINS, RESPONSE_COUNT_EPOCHS, RESPONSE_COUNT_FILTERED,
     RESPONSE_COUNT_FLOWS_DELETED, RESPONSE_COUNT_FLOWS_OPENED, RESPONSE_COUNT_NOT_SAMPLED,
     RESPONSE_COUNT_UNDIRECTED, RESPONSE_COUNTER_COUNT, RESPONSE_DIRECTION_NONE,
-    RESPONSE_ESTIMATOR_COUNT, RESPONSE_IS_USED, RESPONSE_TICK_SHIFT, RTT_ACTION_CLOSED,
-    RTT_ACTION_FORGET, RTT_ACTION_OPEN, RTT_COUNT_FILTERED, RTT_COUNT_FLOWS_DELETED,
-    RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED, RTT_COUNT_REQUESTS_DISPLACED,
-    RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE, RTT_EVENT_OPEN, RTT_FLOW_IS_CLOSED,
-    RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT, RTT_REASON_END, RTT_REASON_EVICTED,
-    RTT_REASON_REPLACED, RTT_REASON_TIMEOUT, RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED,
-    fathom_reading, flow_address, flow_key, packet, response_batches, response_bins,
-    response_config, response_epoch, response_flow, response_gaps, response_handshake,
-    response_mode, response_modes, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_half,
-    rtt_output, rtt_pending, rtt_traffic, selection, selection_network,
+    RESPONSE_ESTIMATOR_COUNT, RESPONSE_HAS_SHORT, RESPONSE_IS_SEALED, RESPONSE_IS_USED,
+    RESPONSE_TICK_SHIFT, RTT_ACTION_CLOSED, RTT_ACTION_FORGET, RTT_ACTION_OPEN, RTT_COUNT_FILTERED,
+    RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_PENDING_EXPIRED,
+    RTT_COUNT_REQUESTS_DISPLACED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT, RTT_EVENT_CLOSE,
+    RTT_EVENT_OPEN, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT,
+    RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
+    RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet,
+    response_batches, response_bins, response_config, response_epoch, response_flow, response_gaps,
+    response_handshake, response_mode, response_modes, response_sizes, response_tcp, rtt_bucket,
+    rtt_config, rtt_event, rtt_flow, rtt_half, rtt_output, rtt_pending, rtt_traffic, selection,
+    selection_network,
 };
 
+#[cfg(test)]
+pub(crate) use bindings::response_state;
 #[cfg(feature = "live")]
 pub(crate) use bindings::{
     DNS_ANSWER, DNS_COUNT_EVENTS_LOST, DNS_COUNTER_COUNT, DNS_QUERY, LOOKUP_COUNTER_COUNT,
@@ -126,6 +129,20 @@ impl response_flow {
     /// Of the packets that carry requests.
     pub(crate) fn direction(&self) -> u8 {
         u8::from(u32::from(self.flags) & bindings::RESPONSE_TO_LOW != 0)
+    }
+
+    /// What a flow of segments remembers; of others it means nothing.
+    #[expect(unsafe_code, reason = "reads a union of plain numbers")]
+    pub(crate) fn tcp(&self) -> response_tcp {
+        // SAFETY: all members are plain numbers, and any bytes are valid ones.
+        unsafe { self.state.tcp }
+    }
+
+    /// What a flow of datagrams remembers; of segments it means nothing.
+    #[expect(unsafe_code, reason = "reads a union of plain numbers")]
+    pub(crate) fn sizes(&self) -> response_sizes {
+        // SAFETY: as above.
+        unsafe { self.state.sizes }
     }
 }
 

@@ -83,6 +83,7 @@ void fathom_response_read(const __u8 *data, __u32 captured, __u32 length, __u32 
 	reading->verdict = response_claim(&bytes, &at, reading->verdict, packet);
 	if (reading->verdict != PACKET_MEASURABLE)
 		return;
+	packet->content = response_read_content(packet, response_first_bytes(&bytes, &at, packet));
 	reading->is_selected = !selection || selection_admits(selection, &packet->key);
 	reading->direction = response_find_direction(packet, &config->servers);
 	reading->hash = flow_hash(&packet->key, config->seed);

@@ -251,7 +251,7 @@ impl Flow {
 
 /// How long the last request of a flow has been unanswered. Only TCP tells: a client acknowledges an answer, be it in a packet without data.
 pub(super) fn waiting(key: &flow_key, flow: &response_flow, now: u64) -> Option<Nanoseconds> {
-    let is_unanswered = key.protocol() == 6 && flow.pure_age == 0;
+    let is_unanswered = key.protocol() == 6 && flow.tcp().pure_age == 0;
     is_unanswered.then(|| Nanoseconds(now.saturating_sub(flow.last)))
 }
 

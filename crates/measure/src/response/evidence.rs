@@ -1,6 +1,6 @@
 //! What an epoch of a flow showed, in the units of Rust.
 
-use crate::native::{self, response_epoch, response_mode};
+use crate::native::{self, response_epoch, response_flow, response_mode, response_tcp};
 
 /// What an epoch of a flow showed.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub(super) struct Evidence {
     pub(super) idle: u32,
     /// Packets that were sent before.
     pub(super) repeated: u32,
+    /// What hid requests among messages that are none.
+    pub(super) seal: Seal,
     /// What the estimator kept.
     pub(super) gaps: Gaps,
 }
@@ -34,6 +36,19 @@ pub(super) struct Evidence {
 pub(super) struct Flight {
     pub(super) bytes: f64,
     pub(super) packets: u32,
+}
+
+/// How requests were told from what else clients send, acknowledgements and control frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seal {
+    /// There was nothing to tell apart, or it was readable.
+    None,
+    /// Encrypted, and all that was sent in this epoch are requests.
+    Transparent,
+    /// By their length.
+    Sizes,
+    /// Encrypted, and lengths do not tell.
+    Opaque,
 }
 
 /// What the estimator kept of the gaps.
@@ -60,20 +75,27 @@ impl Evidence {
     /// Reads an epoch that `estimator` kept.
     pub(super) fn read(epoch: &response_epoch, estimator: super::Estimator) -> Self {
         let flow = &epoch.flow;
+        let is_tcp = epoch.key.protocol() == 6;
+        let tcp = if is_tcp {
+            flow.tcp()
+        } else {
+            response_tcp::default()
+        };
         Self {
-            has_acknowledgements: epoch.key.protocol() == 6,
+            has_acknowledgements: is_tcp,
             retained_ns: ns(flow.retained),
-            causal: flow.causal.into(),
-            early: flow.early.into(),
+            causal: tcp.causal.into(),
+            early: tcp.early.into(),
             flight: (flow.flight != 0).then(|| Flight {
                 bytes: flow.flight.into(),
                 packets: flow.flight_packets.into(),
             }),
             sent_bytes: flow.sent.into(),
-            handshake_ns: (flow.handshake != 0).then_some(f64::from(flow.handshake) * 8192.0),
+            handshake_ns: (tcp.handshake != 0).then_some(f64::from(tcp.handshake) * 8192.0),
             timeouts: flow.timeouts.into(),
             idle: flow.idle.into(),
             repeated: flow.repeated.into(),
+            seal: Seal::read(flow, is_tcp),
             gaps: Gaps::read(epoch, estimator),
         }
     }
@@ -84,6 +106,29 @@ impl Evidence {
             Gaps::Bins(counts) => counts.iter().map(|&count| u32::from(count)).sum(),
             Gaps::Modes { modes, .. } => modes.iter().map(|mode| mode.count).sum(),
             Gaps::Batches { count, .. } => *count,
+        }
+    }
+}
+
+impl Seal {
+    fn read(flow: &response_flow, is_tcp: bool) -> Self {
+        let has = |flag| u32::from(flow.flags) & flag != 0;
+        if !has(native::RESPONSE_IS_SEALED) {
+            return Self::None;
+        }
+        let sizes = flow.sizes();
+        if is_tcp {
+            return if has(native::RESPONSE_HAS_SHORT) {
+                Self::Sizes
+            } else {
+                Self::Transparent
+            };
+        }
+        let used = |counts: &[u16]| counts.iter().filter(|&&count| count != 0).count();
+        match (sizes.bound, used(&sizes.counts)) {
+            (0, ..=1) => Self::Transparent,
+            (0, _) => Self::Opaque,
+            _ => Self::Sizes,
         }
     }
 }

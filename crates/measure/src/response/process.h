@@ -10,6 +10,7 @@
 #define FATHOM_RESPONSE_PROCESS_H
 
 #include "../../bpf/packet_parse.h"
+#include "content.h"
 #include "requests.h"
 
 /*
@@ -41,6 +42,29 @@ static __always_inline enum packet_verdict response_claim(const struct packet_by
 	packet->kind = PACKET_KIND_NONE;
 	packet_set_key(packet, at);
 	return PACKET_MEASURABLE;
+}
+
+/* The first RESPONSE_CONTENT_BYTES of the payload; none where it is shorter, or not at hand. */
+static __always_inline const __u8 *response_first_bytes(const struct packet_bytes *bytes,
+							const struct packet_cursor *at, const struct packet *packet)
+{
+	if (packet->payload < RESPONSE_CONTENT_BYTES)
+		return 0;
+	return packet_at(bytes, at->end - packet->payload, RESPONSE_CONTENT_BYTES);
+}
+
+/*
+ * What the first bytes of the payload tell; `first` are RESPONSE_CONTENT_BYTES of them, or none.
+ */
+static __always_inline enum response_content response_read_content(const struct packet *packet, const __u8 *first)
+{
+	if (packet->key.protocol == IP_PROTOCOL_ESP)
+		return RESPONSE_CONTENT_SEALED;
+	if (!first)
+		return RESPONSE_CONTENT_CLEAR;
+	if (response_is_tcp(packet))
+		return response_read_segment(first, packet->payload);
+	return response_read_datagram(first, packet);
 }
 
 static __always_inline int response_has_network(const volatile struct selection *servers,
@@ -154,6 +178,20 @@ static __always_inline int response_is_over(const struct response_flow *flow, __
 	return flow->flags & RESPONSE_IS_FULL || response_age(flow, now) >= config->epoch;
 }
 
+/* What a flow has learnt stays, what it has counted goes. */
+static __always_inline void response_end_transport(struct response_flow *flow, const struct flow_key *key)
+{
+	if (key->protocol == IP_PROTOCOL_TCP) {
+		flow->state.tcp.causal = 0;
+		flow->state.tcp.early = 0;
+	} else if (flow->flags & RESPONSE_IS_SEALED) {
+		flow->state.sizes = (struct response_sizes){ .bound = response_learn_bound(&flow->state.sizes) };
+	}
+	if (!(flow->flags & RESPONSE_HAS_LONGER))
+		flow->flags &= ~RESPONSE_IGNORES_SHORT;
+	flow->flags &= ~(RESPONSE_IS_FULL | RESPONSE_IS_USED | RESPONSE_HAS_LONGER | RESPONSE_HAS_SHORT);
+}
+
 /* Hands the epoch on, and begins the next. Epochs follow each other without gaps; those without packets are left out. */
 static __always_inline void response_end_epoch(struct response_flow *flow, union response_gaps *gaps,
 					       const struct flow_key *key, __u64 now,
@@ -171,12 +209,10 @@ static __always_inline void response_end_epoch(struct response_flow *flow, union
 	flow->age -= passed;
 	flow->retained = 0;
 	flow->sent = 0;
-	flow->causal = 0;
-	flow->early = 0;
 	flow->repeated = 0;
 	flow->timeouts = 0;
 	flow->idle = 0;
-	flow->flags &= ~(RESPONSE_IS_FULL | RESPONSE_IS_USED);
+	response_end_transport(flow, key);
 	if (config->estimator == RESPONSE_BY_MODES) {
 		ended->gaps.modes = gaps->modes;
 		gaps->modes = (struct response_modes){};
@@ -198,16 +234,17 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 
 	flow->last = now;
 	flow->flags = RESPONSE_IS_USED | (packet->direction ? RESPONSE_TO_LOW : 0);
-	flow->handshake = units < 0xffff ? units : 0xffff;
 	if (response_is_tcp(packet)) {
-		flow->next_seq = packet->seq + packet->payload;
-		flow->data_ack = packet->ack;
+		flow->state.tcp = (struct response_tcp){
+			.next_seq = packet->seq + packet->payload,
+			.data_ack = packet->ack,
+			.handshake = units < 0xffff ? units : 0xffff,
+		};
+	} else {
+		response_note_sealed(flow, packet);
 	}
-	if (packet->kind == PACKET_KIND_QUIC_INITIAL || packet->kind == PACKET_KIND_QUIC_LONG ||
-	    (packet->kind == PACKET_KIND_QUIC_SHORT &&
-	     (packet->key.low_port == PACKET_PORT_QUIC || packet->key.high_port == PACKET_PORT_QUIC)))
-		flow->flags |= RESPONSE_IS_QUIC;
-	flow->pure_age = 0;
+	if (packet->content == RESPONSE_CONTENT_GREETING || response_is_quic_handshake(packet))
+		flow->flags |= RESPONSE_GREETS | RESPONSE_IS_SEALED;
 	if (handshake) {
 		response_begin_flight(flow, packet);
 	} else { /* in the middle of a connection others may be outstanding */

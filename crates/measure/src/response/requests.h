@@ -5,6 +5,7 @@
 
 #include "fixed.h"
 #include "modes.h"
+#include "sizes.h"
 #include "split.h"
 
 /* An acknowledgement that came sooner than this was not delayed (Linux: 40 ms; RFC 9293 allows 500): in ticks. */
@@ -13,8 +14,8 @@
 #define RESPONSE_FULL_FROM 1200
 /* What a client needs to send its next request, or to be scheduled; more is silence: in ticks. */
 #define RESPONSE_PROCESSING (1000000 >> RESPONSE_TICK_SHIFT)
-/* Of QUIC, bytes: acknowledgements alone are 28 to 37 long, requests 60 and more. */
-#define RESPONSE_QUIC_REQUEST_FROM 50
+/* Of QUIC, bytes, until the flow has shown better: acknowledgements alone are 28 to 37 long, requests 60 and more. */
+#define RESPONSE_QUIC_REQUEST_FROM 48
 /* 8 us in ticks. */
 #define RESPONSE_HANDSHAKE_SHIFT 9
 
@@ -66,7 +67,7 @@ static __always_inline void response_follow_flight(struct response_flow *flow, c
 /* A request that a response triggered comes a round trip after another, at least. (That of the handshake may have been a slow one.) */
 static __always_inline int response_is_early(const struct response_flow *flow, __u32 ticks)
 {
-	return (ticks >> RESPONSE_HANDSHAKE_SHIFT) < flow->handshake / 2U;
+	return (ticks >> RESPONSE_HANDSHAKE_SHIFT) < flow->state.tcp.handshake / 2U;
 }
 
 /* A gap that counts, to the estimator. */
@@ -106,14 +107,15 @@ static __always_inline void response_leave_out(union response_gaps *gaps, __u8 *
 static __always_inline __u32 response_of_server(const struct response_flow *flow, const struct packet *packet,
 						__u32 ticks)
 {
-	__u32 silence = ticks - flow->pure_age;
+	__u32 silence = ticks - flow->state.tcp.pure_age;
 
-	if (!flow->pure_age || (__u16)packet->ack != flow->pure_ack)
+	if (!flow->state.tcp.pure_age || (__u16)packet->ack != flow->state.tcp.pure_ack)
 		return ticks;
-	if (flow->pure_age >= RESPONSE_PROMPT &&
-	    !(flow->causal ? flow->pure_age / 2 < flow->retained / flow->causal : silence < RESPONSE_PROCESSING))
+	if (flow->state.tcp.pure_age >= RESPONSE_PROMPT &&
+	    !(flow->state.tcp.causal ? flow->state.tcp.pure_age / 2 < flow->retained / flow->state.tcp.causal
+				     : silence < RESPONSE_PROCESSING))
 		return 0;
-	return silence < RESPONSE_PROCESSING || silence < ticks / 3 ? ticks : flow->pure_age;
+	return silence < RESPONSE_PROCESSING || silence < ticks / 3 ? ticks : flow->state.tcp.pure_age;
 }
 
 /* A gap that counts, to a packet with a request, or with more of one; `is_triggered`: a response came since the one before. */
@@ -126,9 +128,9 @@ static __always_inline void response_on_gap(struct response_flow *restrict flow,
 	response_add_gap(flow, gaps, packet, ticks, config);
 	flow->sent += packet->payload;
 	if (is_triggered) {
-		response_count(&flow->causal, flow);
+		response_count(&flow->state.tcp.causal, flow);
 		if (is_early)
-			response_count(&flow->early, flow);
+			response_count(&flow->state.tcp.early, flow);
 	}
 	response_follow_flight(flow, packet, is_triggered, is_early);
 }
@@ -142,6 +144,11 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 
 	flow->age += gap;
 	flow->flags |= RESPONSE_IS_USED;
+	if (flow->flags & RESPONSE_GREETS) {
+		flow->flags &= ~RESPONSE_GREETS;
+		response_begin_flight(flow, packet);
+		return;
+	}
 	if (!ticks)
 		response_leave_out(gaps, &flow->idle, config);
 	else if (ticks > config->timeout)
@@ -149,7 +156,7 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 	else
 		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
 	/* After silence for as long as a timeout takes, nothing is outstanding. */
-	if (gap - (ticks < gap ? flow->pure_age : 0) > config->timeout)
+	if (gap - (ticks < gap ? flow->state.tcp.pure_age : 0) > config->timeout)
 		response_begin_flight(flow, packet);
 }
 
@@ -161,6 +168,62 @@ static __always_inline void response_note_length(struct response_flow *flow, __u
 		flow->flags &= ~RESPONSE_AFTER_FULL;
 }
 
+/* The handshake of a connection goes on: what follows is not its answer. */
+static __always_inline void response_on_greeting(struct response_flow *flow, __u64 now)
+{
+	flow->age += response_since(flow->last, now);
+	flow->last = now;
+	flow->flags |= RESPONSE_GREETS | RESPONSE_IS_SEALED;
+}
+
+/* TLS hides whether a record is a control frame of HTTP/2. As long as others are longer, those of its length are none that ask. */
+static __always_inline int response_asks(struct response_flow *flow, const struct packet *packet)
+{
+	if (packet->content == RESPONSE_CONTENT_CLEAR)
+		return 1;
+	if (packet->content == RESPONSE_CONTENT_CONTROL)
+		return 0;
+	if (packet->content == RESPONSE_CONTENT_SEALED) {
+		flow->flags |= RESPONSE_IS_SEALED | RESPONSE_HAS_LONGER | RESPONSE_IGNORES_SHORT;
+		return 1;
+	}
+	flow->flags |= RESPONSE_IS_SEALED | RESPONSE_HAS_SHORT;
+	return !(flow->flags & RESPONSE_IGNORES_SHORT);
+}
+
+/* A segment that asks for nothing may tell that the client has its answer. Of duplicates the first counts. */
+static __always_inline void response_on_acknowledgement(struct response_flow *flow, const struct packet *packet,
+							__u64 now)
+{
+	if (response_is_after(packet->ack, flow->state.tcp.data_ack) &&
+	    (!flow->state.tcp.pure_age || (__u16)packet->ack != flow->state.tcp.pure_ack)) {
+		flow->state.tcp.pure_ack = packet->ack;
+		flow->state.tcp.pure_age = response_since(flow->last, now);
+	}
+}
+
+/* A segment with data that was not sent before. */
+static __always_inline void response_on_data(struct response_flow *restrict flow, union response_gaps *restrict gaps,
+					     const struct packet *restrict packet, __u64 now,
+					     const struct response_config *config)
+{
+	int is_triggered = response_is_after(packet->ack, flow->state.tcp.data_ack);
+
+	if (packet->content == RESPONSE_CONTENT_GREETING) {
+		response_on_greeting(flow, now);
+	} else if (response_asks(flow, packet)) {
+		response_on_request(flow, gaps, packet, now, is_triggered, config);
+		flow->last = now;
+	} else {
+		response_on_acknowledgement(flow, packet, now);
+		return;
+	}
+	if (is_triggered)
+		flow->state.tcp.data_ack = packet->ack;
+	flow->state.tcp.pure_age = 0;
+	response_note_length(flow, packet->payload);
+}
+
 static __always_inline void response_on_segment(struct response_flow *restrict flow, union response_gaps *restrict gaps,
 						const struct packet *restrict packet, __u64 now,
 						const struct response_config *config)
@@ -169,39 +232,53 @@ static __always_inline void response_on_segment(struct response_flow *restrict f
 
 	if (packet->tcp_flags & (TCP_SYN | TCP_RST)) {
 		/* After a reset nobody waits any more. */
-		flow->pure_age |= !!(packet->tcp_flags & TCP_RST);
-		return;
-	}
-	if (!packet->payload) {
-		/* Of duplicates the first counts. */
-		if (response_is_after(packet->ack, flow->data_ack) &&
-		    (!flow->pure_age || (__u16)packet->ack != flow->pure_ack)) {
-			flow->pure_ack = packet->ack;
-			flow->pure_age = response_since(flow->last, now);
-		}
-		return;
-	}
-	if (!response_is_after(next_seq, flow->next_seq)) {
+		flow->state.tcp.pure_age |= !!(packet->tcp_flags & TCP_RST);
+	} else if (!packet->payload) {
+		response_on_acknowledgement(flow, packet, now);
+	} else if (!response_is_after(next_seq, flow->state.tcp.next_seq)) {
 		response_count_some(&flow->repeated);
-		return;
+	} else {
+		flow->state.tcp.next_seq = next_seq;
+		response_on_data(flow, gaps, packet, now, config);
 	}
-	response_on_request(flow, gaps, packet, now, response_is_after(packet->ack, flow->data_ack), config);
-	flow->next_seq = next_seq;
-	if (response_is_after(packet->ack, flow->data_ack))
-		flow->data_ack = packet->ack;
-	flow->pure_age = 0;
-	flow->last = now;
-	response_note_length(flow, packet->payload);
+}
+
+static __always_inline int response_is_quic_handshake(const struct packet *packet)
+{
+	return packet->kind == PACKET_KIND_QUIC_INITIAL || packet->kind == PACKET_KIND_QUIC_LONG;
+}
+
+/* What datagrams can be besides requests is known of QUIC from the beginning, of other tunnels it is learnt. */
+static __always_inline void response_note_sealed(struct response_flow *flow, const struct packet *packet)
+{
+	if (flow->flags & RESPONSE_IS_SEALED)
+		return;
+	if (response_is_quic_handshake(packet) ||
+	    (packet->kind == PACKET_KIND_QUIC_SHORT &&
+	     (packet->key.low_port == PACKET_PORT_QUIC || packet->key.high_port == PACKET_PORT_QUIC)))
+		flow->state.sizes.bound = RESPONSE_QUIC_REQUEST_FROM;
+	else if (packet->content != RESPONSE_CONTENT_SEALED)
+		return;
+	flow->flags |= RESPONSE_IS_SEALED;
 }
 
 static __always_inline void response_on_datagram(struct response_flow *flow, union response_gaps *gaps,
 						 const struct packet *packet, __u64 now,
 						 const struct response_config *config)
 {
-	if (packet->kind == PACKET_KIND_QUIC_INITIAL || packet->kind == PACKET_KIND_QUIC_LONG)
-		flow->flags |= RESPONSE_IS_QUIC;
-	else if (flow->flags & RESPONSE_IS_QUIC && packet->payload < RESPONSE_QUIC_REQUEST_FROM)
+	if (packet->content == RESPONSE_CONTENT_CONTROL)
 		return;
+	response_note_sealed(flow, packet);
+	if (response_is_quic_handshake(packet)) {
+		response_on_greeting(flow, now);
+		return;
+	}
+	if (flow->flags & RESPONSE_IS_SEALED) {
+		if (response_add_size(&flow->state.sizes, packet->payload))
+			flow->flags |= RESPONSE_IS_FULL;
+		if (packet->payload < flow->state.sizes.bound)
+			return;
+	}
 	response_on_request(flow, gaps, packet, now, 0, config);
 	flow->last = now;
 	response_note_length(flow, packet->payload);

@@ -19,6 +19,7 @@ struct response_cpu {
 	struct packet packet;
 	struct packet_cursor cursor;
 	struct response_epoch ended;
+	__u8 first[16]; /* bytes of a payload that lies in pages */
 	/* A flow that may begin, with the zeroed state of an estimator behind it. */
 	struct {
 		struct response_flow flow;
@@ -169,15 +170,15 @@ static __always_inline void response_path(struct response_cpu *cpu)
 		response_on_known(flow, (void *)(flow + 1), &cpu->packet, now, config);
 }
 
-static __always_inline void response_measure(struct response_cpu *cpu, const struct packet_bytes *bytes, __u32 verdict)
+static __always_inline void response_measure(struct response_cpu *cpu, __u32 verdict, const __u8 *first)
 {
-	verdict = response_claim(bytes, &cpu->cursor, verdict, &cpu->packet);
 	/* Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory access". */
 	asm volatile("" : "+r"(verdict));
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
 		return;
+	cpu->packet.content = response_read_content(&cpu->packet, first);
 	if (selection_admits(&selection, &cpu->packet.key))
 		response_path(cpu);
 	else
@@ -191,26 +192,49 @@ static __always_inline struct response_cpu *response_this_cpu(void)
 	return bpf_map_lookup_elem(&response_cpus, &zero);
 }
 
+/* What a host sends itself has its payload in pages, where a program cannot point at. */
+static __noinline const __u8 *response_load_first(struct __sk_buff *skb, struct response_cpu *cpu)
+{
+	__u32 offset = cpu->cursor.end - cpu->packet.payload;
+
+	return bpf_skb_load_bytes(skb, offset, cpu->first, RESPONSE_CONTENT_BYTES) ? 0 : cpu->first;
+}
+
 static __always_inline void response_path_skb(struct __sk_buff *skb, __u16 ether_type)
 {
 	struct response_cpu *cpu = response_this_cpu();
 	struct packet_bytes bytes;
+	const __u8 *first = 0;
 	__u32 verdict;
 
 	if (!cpu)
 		return;
 	verdict = packet_parse_whole_skb(skb, ether_type, &cpu->packet, &cpu->cursor);
 	bytes = packet_skb_bytes(skb);
-	response_measure(cpu, &bytes, verdict);
+	verdict = response_claim(&bytes, &cpu->cursor, verdict, &cpu->packet);
+	if (verdict == PACKET_MEASURABLE) {
+		first = response_first_bytes(&bytes, &cpu->cursor, &cpu->packet);
+		if (!first && cpu->packet.payload >= RESPONSE_CONTENT_BYTES)
+			first = response_load_first(skb, cpu);
+	}
+	response_measure(cpu, verdict, first);
 }
 
 static __always_inline void response_path_xdp(struct xdp_md *xdp)
 {
 	struct response_cpu *cpu = response_this_cpu();
 	struct packet_bytes bytes = packet_xdp_bytes(xdp);
+	const __u8 *first = 0;
 
-	if (cpu)
-		response_measure(cpu, &bytes, packet_parse_xdp(xdp, &cpu->packet, &cpu->cursor));
+	__u32 verdict;
+
+	if (!cpu)
+		return;
+	verdict = packet_parse_xdp(xdp, &cpu->packet, &cpu->cursor);
+	verdict = response_claim(&bytes, &cpu->cursor, verdict, &cpu->packet);
+	if (verdict == PACKET_MEASURABLE)
+		first = response_first_bytes(&bytes, &cpu->cursor, &cpu->packet);
+	response_measure(cpu, verdict, first);
 }
 
 #endif

@@ -52,7 +52,49 @@ enum response_flow_flag {
 		1 << 3, /* the packet before was as long as the path allows: more of the same message follows */
 	RESPONSE_IS_NEW = 1 << 4, /* a SYN came: its sequence numbers begin with the next request */
 	RESPONSE_IS_USED = 1 << 5, /* the epoch has a packet */
-	RESPONSE_IS_QUIC = 1 << 6, /* short packets may be acknowledgements and nothing else */
+	RESPONSE_IS_SEALED = 1 << 6, /* carries messages that are no requests, and cannot be read: TLS, QUIC, tunnels */
+	RESPONSE_GREETS =
+		1 << 7, /* the handshake of TLS, or what HTTP/2 begins with, came last: requests follow unasked */
+	RESPONSE_HAS_LONGER = 1 << 8, /* TLS: the epoch has records that are longer than control frames */
+	RESPONSE_HAS_SHORT = 1 << 9, /* TLS: the epoch has records that are as long as control frames */
+	RESPONSE_IGNORES_SHORT = 1 << 10, /* TLS: these are no requests, since others are */
+};
+
+/* What the first bytes of a packet tell; see content.h. */
+enum response_content {
+	RESPONSE_CONTENT_CLEAR, /* nothing is known against a request */
+	RESPONSE_CONTENT_GREETING, /* the handshake of TLS or QUIC, or what HTTP/2 begins with */
+	RESPONSE_CONTENT_CONTROL, /* no request */
+	RESPONSE_CONTENT_SEALED, /* encrypted */
+	RESPONSE_CONTENT_SEALED_SHORT, /* encrypted, and as long as control frames of HTTP/2 */
+};
+
+/* What a flow of segments remembers. */
+struct response_tcp {
+	__u32 next_seq; /* behind the last byte that was sent */
+	__u32 data_ack; /* what the last packet with data acknowledged */
+	__u32 pure_age; /* ticks from `last` to the packet without data that acknowledged `pure_ack`; 0: there was none */
+	__u16 pure_ack; /* the lower half */
+	__u16 handshake; /* 8 us; from the SYN to what answered the SYN-ACK; 0: not seen */
+	__u16 causal; /* gaps that ended with a packet that a response triggered */
+	__u16 early; /* of these, shorter than a round trip */
+};
+
+/* Payloads in steps of 16 bytes: the first below 48, the last from 144 on. */
+#define RESPONSE_SIZES 8
+#define RESPONSE_SIZES_FROM 32
+#define RESPONSE_SIZE_SHIFT 4
+
+/* What a flow of datagrams that cannot be read remembers. */
+struct response_sizes {
+	__u16 counts[RESPONSE_SIZES]; /* of the epoch's payloads */
+	__u16 bound; /* bytes: shorter payloads are no requests */
+	__u16 padding;
+};
+
+union response_state {
+	struct response_tcp tcp;
+	struct response_sizes sizes; /* of all else */
 };
 
 /* A flow of requests. The state of the estimator follows it. */
@@ -61,20 +103,13 @@ struct response_flow {
 	__u32 age; /* ticks from the begin of the epoch to `last` */
 	__u32 retained; /* ticks: the gaps that count, together */
 	__u32 sent; /* bytes of the packets that ended them */
-	__u32 next_seq; /* TCP: behind the last byte that was sent */
-	__u32 data_ack; /* TCP: what the last packet with data acknowledged */
-	__u32 pure_age; /* ticks from `last` to the packet without data that acknowledged `pure_ack`; 0: there was none */
-	__u16 pure_ack; /* the lower half */
-	__u16 handshake; /* 8 us; from the SYN to what answered the SYN-ACK; 0: not seen */
-	__u16 causal; /* gaps that ended with a packet that a response triggered */
-	__u16 early; /* of these, shorter than a round trip */
+	union response_state state;
 	__u16 flight; /* bytes before the first answer after silence; 0: not known */
 	__u8 flight_packets; /* without those that go on with the message before */
 	__u8 repeated; /* packets that were sent before: retransmissions, and what arrived out of order; 255: or more */
 	__u8 timeouts; /* gaps that do not count: longer than config->timeout; 255: or more */
 	__u8 idle; /* gaps that do not count: the client had its answer and was silent; 255: or more */
-	__u8 flags; /* enum response_flow_flag */
-	__u8 padding;
+	__u16 flags; /* enum response_flow_flag */
 };
 FATHOM_ASSERT_SIZE(struct response_flow, 48);
 

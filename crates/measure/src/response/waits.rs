@@ -86,6 +86,7 @@ impl Look<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::{response_state, response_tcp};
 
     struct Names;
 
@@ -101,7 +102,12 @@ mod tests {
         key.set_protocol(protocol);
         let flow = response_flow {
             last: last * 1_000_000,
-            pure_age,
+            state: response_state {
+                tcp: response_tcp {
+                    pure_age,
+                    ..response_tcp::default()
+                },
+            },
             ..response_flow::default()
         };
         let mut told = Vec::new();

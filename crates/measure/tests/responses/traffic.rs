@@ -16,6 +16,8 @@ enum Step {
     Syn,
     SynAck,
     Request(u16),
+    /// That begins with these bytes.
+    Message(&'static [u8], u16),
     Again,
     Acknowledge(u16),
     Answer(u16),
@@ -24,8 +26,23 @@ enum Step {
     Datagram(u16),
     DatagramBack(u16),
     QuicInitial,
-    Esp(u32),
+    WireGuard(u8, u16),
+    Esp(u32, usize),
 }
+
+/// What messages begin with: records of TLS (handshake, data) and frames of HTTP/2 (the preface, WINDOW_UPDATE, an acknowledgement of SETTINGS,
+/// SETTINGS of a stream, which there are none of).
+const MESSAGES: [(&[u8], u16); 9] = [
+    (&[22, 3, 1, 2, 0], 517),
+    (&[20, 3, 3, 0, 1, 1], 80),
+    (&[23, 3, 3, 0, 0], 35),
+    (&[23, 3, 3, 0, 0], 70),
+    (&[23, 3, 3, 0, 0], 120),
+    (b"PRI * HTTP/2.0\r\n", 60),
+    (&[0, 0, 4, 8, 0, 0, 0, 0, 1], 26),
+    (&[0, 0, 0, 4, 1, 0, 0, 0, 0], 9),
+    (&[0, 0, 6, 4, 0, 0, 0, 0, 1], 15),
+];
 
 /// The sequence numbers of both ends of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +59,7 @@ pub(crate) fn packets() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
         1 => Just(Step::Syn),
         1 => Just(Step::SynAck),
         12 => size.clone().prop_map(Step::Request),
+        6 => select(MESSAGES.to_vec()).prop_map(|(start, length)| Step::Message(start, length)),
         2 => Just(Step::Again),
         8 => select(vec![0_u16, 1, 100, 1400, 60_000]).prop_map(Step::Acknowledge),
         8 => size.clone().prop_map(Step::Answer),
@@ -50,7 +68,8 @@ pub(crate) fn packets() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
         4 => size.clone().prop_map(Step::Datagram),
         2 => size.prop_map(Step::DatagramBack),
         1 => Just(Step::QuicInitial),
-        1 => (0..3_u32).prop_map(Step::Esp),
+        4 => (1..5_u8, select(vec![32_u16, 64, 92, 96, 148, 160])).prop_map(|(kind, length)| Step::WireGuard(kind, length)),
+        4 => (0..3_u32, select(vec![4_usize, 60, 64, 100, 300])).prop_map(|(spi, length)| Step::Esp(spi, length)),
     ];
     let gap = prop_oneof![
         6 => 0..100_000_u64,
@@ -105,6 +124,16 @@ fn frame(step: Step, number: u16, connection: &mut Connection) -> Vec<u8> {
                 length,
             )
         }
+        Step::Message(start, length) => {
+            connection.sent = sent.wrapping_add(length.into());
+            connection.last = length;
+            let mut payload = start.to_vec();
+            payload.resize(length.into(), 0);
+            let mut bytes = Vec::new();
+            let segment = forward.tcp(client_port, 443, sent, 65_535).ack(received);
+            segment.write(&mut bytes, &payload).unwrap();
+            return bytes;
+        }
         Step::Again => {
             let before = sent.wrapping_sub(connection.last.into());
             (
@@ -143,9 +172,12 @@ fn frame(step: Step, number: u16, connection: &mut Connection) -> Vec<u8> {
         Step::QuicInitial => {
             return datagram(forward.udp(client_port, 4433), &[0xc3, 0, 0, 0, 1], 1200);
         }
-        Step::Esp(spi) => {
+        Step::WireGuard(kind, length) => {
+            return datagram(forward.udp(client_port, 51_820), &[kind, 0, 0, 0], length);
+        }
+        Step::Esp(spi, length) => {
             let mut bytes = Vec::new();
-            let payload = [&spi.to_be_bytes()[..], &[0; 60]].concat();
+            let payload = [&spi.to_be_bytes()[..], &vec![0; length]].concat();
             forward
                 .write(&mut bytes, etherparse::IpNumber(50), &payload)
                 .unwrap();

@@ -79,7 +79,7 @@ fn compare_programs(is_chosen: &dyn Fn(&str) -> bool, summary: Option<&str>) -> 
     println!("real programs:");
     for program in chosen {
         let compared = program.run()?;
-        println!("{:44} {compared}", program.name);
+        println!("{:58} {compared}", program.name);
         let name = program.name;
         append(
             summary,

@@ -45,7 +45,7 @@ const fn program(name: &'static str, client: Client) -> Program {
     Program { name, client }
 }
 
-pub(crate) const PROGRAMS: [Program; 9] = [
+pub(crate) const PROGRAMS: [Program; 11] = [
     program("nginx, wrk, HTTP/1.1", Client::Wrk("http://SERVER:8080/")),
     program("nginx, wrk, HTTPS/1.1", Client::Wrk("https://SERVER:8443/")),
     program(
@@ -63,6 +63,14 @@ pub(crate) const PROGRAMS: [Program; 9] = [
     program(
         "nginx, h2load, HTTP/2 over TLS, four streams",
         Client::H2load("-m 4 https://SERVER:8443/"),
+    ),
+    program(
+        "nginx, h2load, HTTP/2, 100 KB, windows of 64 KiB",
+        Client::H2load("-m 1 -w 16 -W 16 http://SERVER:8081/large"),
+    ),
+    program(
+        "nginx, h2load, HTTP/2 over TLS, 100 KB, windows of 64 KiB",
+        Client::H2load("-m 1 -w 16 -W 16 https://SERVER:8443/large"),
     ),
     program(
         "redis, one request at a time",
@@ -214,7 +222,7 @@ fn configure_nginx(folder: &Path) -> Result<()> {
         let wait = SERVICE.as_secs_f64();
         writeln!(
             text,
-            "server {{ listen {listen}; location / {{ echo_sleep {wait}; echo hello; }} }}"
+            "server {{ listen {listen}; location / {{ echo_sleep {wait}; echo hello; }} location /large {{ echo_sleep {wait}; echo_duplicate 100000 x; }} }}"
         )?;
     }
     text.push_str("}\n");

@@ -79,7 +79,7 @@ fn one_by_one(evidence: &Evidence, overlaps: bool) -> Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::evidence::{Flight, Gaps};
+    use crate::response::evidence::{Flight, Gaps, Seal};
 
     /// A second of so many requests of 100 bytes, of which so many were triggered.
     fn evidence(requests: u16, causal: u32, flight: Option<(f64, u32)>) -> Evidence {
@@ -99,6 +99,7 @@ mod tests {
             timeouts: 0,
             idle: 0,
             repeated: 0,
+            seal: Seal::None,
             gaps: Gaps::Bins(counts),
         }
     }

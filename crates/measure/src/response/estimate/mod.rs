@@ -8,7 +8,7 @@ mod split;
 use fathom_record::{AsValue, Type, Value};
 
 use super::Estimator;
-use super::evidence::{Evidence, Gaps};
+use super::evidence::{Evidence, Gaps, Seal};
 
 /// Causal gaps from which on an average says something.
 const FEW: u32 = 3;
@@ -62,6 +62,10 @@ pub enum Reason {
     NoBursts,
     /// Bursts and pauses are told apart by their length alone; responses that trigger requests one by one look the same.
     NotAcknowledged,
+    /// Encrypted: requests were told from acknowledgements or control frames by their length.
+    Sizes,
+    /// Encrypted: requests cannot be told from acknowledgements by their length.
+    Sealed,
     /// There are fewer than three causal gaps.
     Few,
 }
@@ -78,6 +82,8 @@ impl Reason {
             Self::WindowUnknown => "requests outstanding not seen, one assumed",
             Self::NoBursts => "no bursts, one request at a time assumed",
             Self::NotAcknowledged => "by the length of pauses alone",
+            Self::Sizes => "requests told from other messages by their length",
+            Self::Sealed => "requests not told from acknowledgements",
             Self::Few => "few causal gaps",
         }
     }
@@ -142,6 +148,18 @@ impl Estimate {
         }
     }
 
+    /// What can be known under encryption; how many requests of a window were outstanding cannot, since they share records.
+    fn under(self, seal: Seal) -> Self {
+        match seal {
+            Seal::Opaque => self.at_most(Confidence::Low, Reason::Sealed),
+            Seal::Sizes => self.at_most(Confidence::Medium, Reason::Sizes),
+            Seal::Transparent if self.slides => {
+                self.at_most(Confidence::Medium, Reason::WindowUnknown)
+            }
+            Seal::Transparent | Seal::None => self,
+        }
+    }
+
     fn unless_few(self) -> Self {
         if self.latency_ns.is_some() && self.causal < FEW {
             self.at_most(Confidence::Low, Reason::Few)
@@ -173,5 +191,6 @@ pub(super) fn estimate(evidence: &Evidence, estimator: Estimator) -> Estimate {
         } => modes::estimate(modes, *discarded_ns),
         Gaps::Batches { count, sum_ns } => fixed::estimate(*count, *sum_ns),
     }
+    .under(evidence.seal)
     .unless_few()
 }
