@@ -39,7 +39,7 @@ mod worker;
 pub use chain::{Branch, Chain, ChainBuilder, Family};
 pub use error::{Error, Result};
 pub use link::{
-    Action, Direction, Fate, Layer, Link, LinkBuilder, LinkConfig, LinkEnd, PacketFate,
+    Action, Device, Direction, Fate, Layer, Link, LinkBuilder, LinkConfig, LinkEnd, PacketFate,
     PacketHeader, PacketKind, Quote, Rule, Schedule, TcpFlags, Totals, Transport, Way,
 };
 pub use namespace::{Namespace, obstacle};

@@ -37,7 +37,7 @@ impl Layer {
 
 /// A device that exists as long as this value does.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub struct Device {
     file: File,
     namespace: Namespace,
     interface: String,
@@ -45,7 +45,10 @@ pub(crate) struct Device {
 
 impl Device {
     /// Creates `interface` in `namespace` and sets it up with `mtu_bytes`.
-    pub(crate) fn create(
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn create(
         namespace: &Namespace,
         interface: &str,
         layer: Layer,
@@ -69,7 +72,10 @@ impl Device {
     }
 
     /// Takes the next packet out of the kernel; `None` when there is none now.
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    ///
+    /// # Errors
+    /// When the device is gone.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match (&self.file).read(buffer) {
             Ok(length) => Ok(Some(length)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -94,7 +100,10 @@ impl Device {
     }
 
     /// Hands a packet to the kernel as received by the device.
-    pub(crate) fn write(&self, packet: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When the kernel takes it for no packet.
+    pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         (&self.file).write(packet).map(drop)
     }
 }

@@ -30,8 +30,7 @@ use self::held::Held;
 use self::truth::Ledger;
 use crate::{Error, Namespace, Result};
 
-pub(crate) use self::device::Device;
-pub use self::device::Layer;
+pub use self::device::{Device, Layer};
 pub use self::direction::{Direction, LinkConfig};
 pub(crate) use self::forwarder::precede_ordinary_threads;
 pub(crate) use self::header::{ICMP_ERRORS, ICMPV6_ERRORS_END};

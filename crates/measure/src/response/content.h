@@ -80,7 +80,7 @@ static __always_inline enum response_content response_read_wireguard(__u32 type,
 					       : 64)
 			       ? RESPONSE_CONTENT_CONTROL
 			       : RESPONSE_CONTENT_CLEAR;
-	if (type != WIREGUARD_DATA || payload % 16 || payload < WIREGUARD_KEEP_ALIVE)
+	if (type != WIREGUARD_DATA || payload < WIREGUARD_KEEP_ALIVE)
 		return RESPONSE_CONTENT_CLEAR;
 	return payload == WIREGUARD_KEEP_ALIVE ? RESPONSE_CONTENT_CONTROL : RESPONSE_CONTENT_SEALED;
 }

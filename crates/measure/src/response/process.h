@@ -185,7 +185,11 @@ static __always_inline void response_end_transport(struct response_flow *flow, c
 		flow->state.tcp.causal = 0;
 		flow->state.tcp.early = 0;
 	} else if (flow->flags & RESPONSE_IS_SEALED) {
-		flow->state.sizes = (struct response_sizes){ .bound = response_learn_bound(&flow->state.sizes) };
+		__u32 bound = response_learn_bound(&flow->state.sizes);
+
+		if (bound != flow->state.sizes.bound)
+			flow->flags |= RESPONSE_STARTS_OVER;
+		flow->state.sizes = (struct response_sizes){ .bound = bound };
 	}
 	if (!(flow->flags & RESPONSE_HAS_LONGER))
 		flow->flags &= ~RESPONSE_IGNORES_SHORT;
@@ -244,7 +248,7 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 		response_note_sealed(flow, packet);
 	}
 	if (packet->content == RESPONSE_CONTENT_GREETING || response_is_quic_handshake(packet))
-		flow->flags |= RESPONSE_GREETS | RESPONSE_IS_SEALED;
+		flow->flags |= RESPONSE_STARTS_OVER | RESPONSE_IS_SEALED;
 	if (handshake) {
 		response_begin_flight(flow, packet);
 	} else { /* in the middle of a connection others may be outstanding */

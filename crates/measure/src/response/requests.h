@@ -144,8 +144,8 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 
 	flow->age += gap;
 	flow->flags |= RESPONSE_IS_USED;
-	if (flow->flags & RESPONSE_GREETS) {
-		flow->flags &= ~RESPONSE_GREETS;
+	if (flow->flags & RESPONSE_STARTS_OVER) {
+		flow->flags &= ~RESPONSE_STARTS_OVER;
 		response_begin_flight(flow, packet);
 		return;
 	}
@@ -173,7 +173,7 @@ static __always_inline void response_on_greeting(struct response_flow *flow, __u
 {
 	flow->age += response_since(flow->last, now);
 	flow->last = now;
-	flow->flags |= RESPONSE_GREETS | RESPONSE_IS_SEALED;
+	flow->flags |= RESPONSE_STARTS_OVER | RESPONSE_IS_SEALED;
 }
 
 /* TLS hides whether a record is a control frame of HTTP/2. As long as others are longer, those of its length are none that ask. */

@@ -53,7 +53,7 @@ enum response_flow_flag {
 	RESPONSE_IS_NEW = 1 << 4, /* a SYN came: its sequence numbers begin with the next request */
 	RESPONSE_IS_USED = 1 << 5, /* the epoch has a packet */
 	RESPONSE_IS_SEALED = 1 << 6, /* carries messages that are no requests, and cannot be read: TLS, QUIC, tunnels */
-	RESPONSE_GREETS =
+	RESPONSE_STARTS_OVER =
 		1 << 7, /* the handshake of TLS, or what HTTP/2 begins with, came last: requests follow unasked */
 	RESPONSE_HAS_LONGER = 1 << 8, /* TLS: the epoch has records that are longer than control frames */
 	RESPONSE_HAS_SHORT = 1 << 9, /* TLS: the epoch has records that are as long as control frames */

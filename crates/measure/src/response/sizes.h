@@ -42,7 +42,7 @@ static __always_inline __u32 response_learn_bound(const struct response_sizes *s
 		return sizes->bound;
 	for (i = 0; i < RESPONSE_SIZES; i++) {
 		/* A few stragglers do not fill a step. */
-		int is_used = sizes->counts[i] > total >> 6;
+		int is_used = sizes->counts[i] > total >> 8;
 
 		if (is_used && bound)
 			break;
@@ -53,8 +53,8 @@ static __always_inline __u32 response_learn_bound(const struct response_sizes *s
 		if (!bound)
 			below += sizes->counts[i];
 	}
-	/* Nothing longer, or hardly anything shorter or longer: no two classes. */
-	if (i == RESPONSE_SIZES || below < total >> 4 || below > total - (total >> 4))
+	/* Nothing longer, or hardly anything shorter: no two classes. (Of a long answer there are many acknowledgements.) */
+	if (i == RESPONSE_SIZES || below < total >> 4)
 		return sizes->bound;
 	if (sizes->bound && RESPONSE_SIZES_FROM + (begin << RESPONSE_SIZE_SHIFT) >= sizes->bound)
 		return sizes->bound;

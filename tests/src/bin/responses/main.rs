@@ -2,6 +2,7 @@
 
 mod http3;
 mod programs;
+mod wireguard;
 
 use std::io::Write;
 
@@ -75,7 +76,10 @@ fn compare_programs(is_chosen: &dyn Fn(&str) -> bool, summary: Option<&str>) -> 
     if chosen.is_empty() {
         return Ok(());
     }
-    programs::check_installed()?;
+    if let Some(why) = programs::obstacle() {
+        println!("skipped: {why}");
+        return Ok(());
+    }
     println!("real programs:");
     for program in chosen {
         let compared = program.run()?;

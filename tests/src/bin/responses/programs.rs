@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fathom_lab::traffic::tools;
 use fathom_lab::{LinkConfig, Namespace, Process, Topology};
 use fathom_tests::Fathom;
@@ -14,6 +15,7 @@ use fathom_tests::responses::{Epoch, RouterLab};
 use tempfile::TempDir;
 
 use crate::http3;
+use crate::wireguard::{self, Tunnel};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of the network between client and server, for the server that answers at once.
@@ -26,6 +28,8 @@ const SERVICE: Duration = Duration::from_millis(3);
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     client: Client,
+    /// In a tunnel of `WireGuard`, whose packets are all that is measured.
+    is_tunnelled: bool,
 }
 
 /// Which client, and what it is asked to do.
@@ -42,12 +46,29 @@ enum Client {
 }
 
 const fn program(name: &'static str, client: Client) -> Program {
-    Program { name, client }
+    Program {
+        name,
+        client,
+        is_tunnelled: false,
+    }
 }
 
-pub(crate) const PROGRAMS: [Program; 11] = [
-    program("nginx, wrk, HTTP/1.1", Client::Wrk("http://SERVER:8080/")),
-    program("nginx, wrk, HTTPS/1.1", Client::Wrk("https://SERVER:8443/")),
+const fn tunnelled(name: &'static str, client: Client) -> Program {
+    Program {
+        is_tunnelled: true,
+        ..program(name, client)
+    }
+}
+
+pub(crate) const PROGRAMS: [Program; 14] = [
+    program(
+        "nginx, wrk, HTTP/1.1",
+        Client::Wrk("-c 4 http://SERVER:8080/"),
+    ),
+    program(
+        "nginx, wrk, HTTPS/1.1",
+        Client::Wrk("-c 4 https://SERVER:8443/"),
+    ),
     program(
         "nginx, h2load, HTTP/1.1",
         Client::H2load("--h1 http://SERVER:8080/"),
@@ -74,13 +95,25 @@ pub(crate) const PROGRAMS: [Program; 11] = [
     ),
     program(
         "redis, one request at a time",
-        Client::RedisBenchmark("-P 1"),
+        Client::RedisBenchmark("-c 4 -n 20000 -P 1"),
     ),
     program(
         "redis, eight requests at a time",
-        Client::RedisBenchmark("-P 8"),
+        Client::RedisBenchmark("-c 4 -n 20000 -P 8"),
     ),
     program("HTTP/3, quinn", Client::Http3),
+    tunnelled(
+        "WireGuard: nginx, wrk, HTTP/1.1",
+        Client::Wrk("-c 1 http://SERVER:8080/"),
+    ),
+    tunnelled(
+        "WireGuard: nginx, wrk, HTTP/1.1, 100 KB",
+        Client::Wrk("-c 1 http://SERVER:8080/large"),
+    ),
+    tunnelled(
+        "WireGuard: redis, one request at a time",
+        Client::RedisBenchmark("-c 1 -n 2000 -P 1"),
+    ),
 ];
 
 /// What both say.
@@ -151,9 +184,15 @@ impl Program {
         let lab = RouterLab::new(link.as_ref())?;
         let [client, router, server] = lab.hosts();
         let _server = self.client.start_server(server)?;
+        let tunnel = self.is_tunnelled.then(|| Tunnel::start(client, server));
+        let tunnel = tunnel.transpose()?;
         let fathom = Fathom::start_command("response", router, &[Topology::LAN_INTERFACE], &[])?;
-        let client_ms = self.client.run(client, server)?;
+        let address = tunnel
+            .as_ref()
+            .map_or(Topology::SERVER_V4, |_| wireguard::SERVER);
+        let client_ms = self.client.run(client, server, address)?;
         lab.settle()?;
+        tunnel.map_or(Ok(()), Tunnel::finish)?;
         Ok(Compared::new(client_ms, &fathom.finish()?.epochs()))
     }
 }
@@ -184,17 +223,17 @@ impl Client {
     }
 
     /// What it waited for an answer, on average, in ms.
-    fn run(self, client: &Namespace, server: &Namespace) -> Result<f64> {
+    fn run(self, client: &Namespace, server: &Namespace, address: IpAddr) -> Result<f64> {
         let (command, find): (_, fn(&str) -> Option<f64>) = match self {
             Self::Http3 => return http3::run(client, server, SERVICE),
-            Self::Wrk(target) => (format!("wrk -t 1 -c 4 -d 5 {target}"), mean_of_wrk),
+            Self::Wrk(target) => (format!("wrk -t 1 -d 5 {target}"), mean_of_wrk),
             Self::H2load(options) => (format!("h2load -t 1 -c 4 -D 5 {options}"), mean_of_h2load),
             Self::RedisBenchmark(options) => (
-                format!("redis-benchmark -h SERVER -c 4 -n 20000 -t get --csv {options}"),
+                format!("redis-benchmark -h SERVER -t get --csv {options}"),
                 mean_of_redis,
             ),
         };
-        let command = command.replace("SERVER", &Topology::SERVER_V4.to_string());
+        let command = command.replace("SERVER", &address.to_string());
         let mut words = command.split(' ');
         let mut run = client.command(words.next().unwrap_or_default());
         let output = Process::start(run.args(words).stdout(Stdio::piped()))?.output(PATIENCE)?;
@@ -264,17 +303,16 @@ fn milliseconds(text: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * factor)
 }
 
-/// What is not installed, if anything.
-pub(crate) fn check_installed() -> Result<()> {
-    for program in ["nginx", "wrk", "h2load", "redis-server", "redis-benchmark"] {
-        let is_there = std::env::var_os("PATH").is_some_and(|path| {
-            std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-        });
-        if !is_there {
-            bail!("{program} is not installed: `make setup` installs it");
-        }
-    }
-    Ok(())
+/// Why these cannot run here, if they cannot.
+pub(crate) fn obstacle() -> Option<String> {
+    let programs = ["nginx", "wrk", "h2load", "redis-server", "redis-benchmark"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        |program: &&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let missing = programs.iter().find(|program| !is_there(program))?;
+    Some(format!(
+        "{missing} is not installed: `make setup` installs it"
+    ))
 }
 
 #[cfg(test)]

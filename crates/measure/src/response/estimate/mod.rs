@@ -151,8 +151,11 @@ impl Estimate {
     /// What can be known under encryption; how many requests of a window were outstanding cannot, since they share records.
     fn under(self, seal: Seal) -> Self {
         match seal {
-            Seal::Opaque => self.at_most(Confidence::Low, Reason::Sealed),
-            Seal::Sizes => self.at_most(Confidence::Medium, Reason::Sizes),
+            Seal::Opaque => Self::none(Reason::Sealed),
+            Seal::Sizes => Self {
+                reason: Some(Reason::Sizes),
+                ..self.at_most(Confidence::Medium, Reason::Sizes)
+            },
             Seal::Transparent if self.slides => {
                 self.at_most(Confidence::Medium, Reason::WindowUnknown)
             }
