@@ -27,6 +27,11 @@ impl Sequence {
         value
     }
 
+    /// From 0 to below 1.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let value = self.next().to_le_bytes();

@@ -1,6 +1,7 @@
 //! Traffic for the lab: real tools, and generators that say exactly what they did.
 
 pub mod dns;
+pub mod farm;
 pub mod loops;
 pub mod probe;
 pub mod quic;

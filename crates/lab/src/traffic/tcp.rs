@@ -15,7 +15,7 @@ use crate::{Error, Namespace, Result, Stop, Worker};
 const HEADER_BYTES: usize = 12;
 const CHUNK: [u8; 16_384] = [0x5a; 16_384];
 /// Connections one server serves at a time; more wait to be accepted.
-const MAXIMUM_CONNECTIONS: usize = 64;
+const MAXIMUM_CONNECTIONS: usize = 1_024;
 
 /// A server that answers requests as they ask for; it ends when dropped.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Server {
 pub(super) fn serve_connections(
     listener: &TcpListener,
     stop: &Stop,
-    serve: impl Fn(TcpStream, &Stop) -> io::Result<()> + Send + Copy + 'static,
+    serve: impl Fn(TcpStream, &Stop) -> io::Result<()> + Send + Clone + 'static,
 ) {
     let mut connections: Vec<Worker<()>> = Vec::new();
     while !stop.is_set() {
@@ -57,6 +57,7 @@ pub(super) fn serve_connections(
             continue;
         };
         // A connection that fails ends for its client too, which reports it.
+        let serve = serve.clone();
         let worker = Worker::start("tcp connection", move |stop| {
             let _ = prepare(&stream).and_then(|()| serve(stream, stop));
         });

@@ -109,7 +109,7 @@ impl Turn {
 }
 
 /// The timers of this thread end within a microsecond of their time, not within fifty.
-fn sharpen_timers() {
+pub(super) fn sharpen_timers() {
     // Refused, they are less exact.
     let _ = nix::sys::prctl::set_timerslack(1_000);
 }

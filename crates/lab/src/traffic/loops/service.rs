@@ -39,27 +39,22 @@ impl Draw {
         }
     }
 
-    /// From 0 to below 1.
-    fn uniform(&mut self) -> f64 {
-        (self.random.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
     /// The next one, so long after the start.
     pub(super) fn next(&mut self, since_start: Duration) -> Duration {
         let seconds = match self.service {
             Service::Constant(time) => time.as_secs_f64(),
             Service::Uniform(least, most) => {
                 let width = most.as_secs_f64() - least.as_secs_f64();
-                least.as_secs_f64() + width * self.uniform()
+                least.as_secs_f64() + width * self.random.uniform()
             }
-            Service::Exponential(mean) => -mean.as_secs_f64() * (1.0 - self.uniform()).ln(),
+            Service::Exponential(mean) => -mean.as_secs_f64() * (1.0 - self.random.uniform()).ln(),
             Service::Lognormal(median, deviation) => {
-                let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-                let normal = radius * (TAU * self.uniform()).cos();
+                let radius = (-2.0 * (1.0 - self.random.uniform()).ln()).sqrt();
+                let normal = radius * (TAU * self.random.uniform()).cos();
                 median.as_secs_f64() * (deviation * normal).exp()
             }
             Service::Bimodal(first, second, probability) => {
-                let is_second = self.uniform() < probability;
+                let is_second = self.random.uniform() < probability;
                 (if is_second { second } else { first }).as_secs_f64()
             }
             Service::Sine(mean, amplitude, period) => {
