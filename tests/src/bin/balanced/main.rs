@@ -1,0 +1,157 @@
+//! What clients wait behind `fathom balance`, by policy: the same arrivals, the same servers that get slow and recover, run after run in turns.
+
+mod rack;
+mod statistics;
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fathom_lab::traffic::farm::Arrivals;
+
+use rack::{MEAN, Run, SERVERS, Scenario, WORKERS};
+use statistics::{Interval, Sequence};
+
+/// Requests of a client, one after the other.
+const REQUESTS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(20);
+const POLICIES: [&str; 3] = ["static", "latency", "watermark"];
+
+/// What is asked for on the command line.
+struct Options {
+    pairs: usize,
+    loads: Vec<f64>,
+    seconds: u64,
+    policies: Vec<String>,
+    summary: Option<String>,
+}
+
+fn main() -> Result<()> {
+    if let Some(why) = fathom_lab::obstacle() {
+        println!("skipped: {why}");
+        return Ok(());
+    }
+    let options = Options::read(std::env::args().skip(1))?;
+    let mut improvements = Vec::new();
+    for &load in &options.loads {
+        let change = compare(&options, load)?;
+        improvements.push((load, change));
+    }
+    if improvements.is_empty() {
+        return Ok(());
+    }
+    let average = improvements.iter().map(|(_, change)| change.mean).sum::<f64>() / improvements.len() as f64;
+    println!("p99 of latency over static, on average over loads: {:+.1} %", average * 100.0);
+    let mut rows = verdict("on average over loads", "at least 37 % lower", format!("{:+.1} %", average * 100.0), average <= -0.37);
+    for (load, change) in &improvements {
+        rows += &verdict(&format!("load {load}"), "not 5 % higher", change.to_string(), change.mean < 0.05);
+    }
+    if let Some(path) = &options.summary {
+        let mut file = std::fs::File::options().append(true).create(true).open(path)?;
+        file.write_all(rows.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn verdict(what: &str, target: &str, measured: String, is_reached: bool) -> String {
+    let reached = if is_reached { "reached" } else { "MISSED" };
+    format!("| balance, p99 that clients wait, latency over static, {what} | {target} | {measured} | {reached} |\n")
+}
+
+impl Options {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut options = Self {
+            pairs: 10,
+            loads: vec![0.3, 0.5, 0.7],
+            seconds: 20,
+            policies: POLICIES.map(str::to_owned).to_vec(),
+            summary: None,
+        };
+        let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        while let Some(argument) = arguments.next() {
+            let value = arguments.next().context("each option takes a value")?;
+            match argument.as_str() {
+                "--pairs" => options.pairs = value.parse()?,
+                "--seconds" => options.seconds = value.parse()?,
+                "--loads" => {
+                    options.loads = list(&value).iter().map(|load| load.parse()).collect::<Result<_, _>>()?;
+                }
+                "--policies" => options.policies = list(&value),
+                "--summary" => options.summary = Some(value),
+                _ => bail!("usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--summary FILE]"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// All policies at this load, in turns. Returns by how much the p99 of `latency` differs from that of `static`.
+fn compare(options: &Options, load: f64) -> Result<Interval> {
+    let mut quantiles: Vec<Vec<f64>> = vec![Vec::new(); options.policies.len()];
+    for pair in 0..options.pairs {
+        let scenario = changing(load, Duration::from_secs(options.seconds), pair as u64 + 1);
+        let mut order = (0..options.policies.len()).collect::<Vec<_>>();
+        if pair % 2 == 1 {
+            order.reverse();
+        }
+        for policy in order {
+            let run = scenario.run(&options.policies[policy])?;
+            println!("load {load} pair {pair} {:10} {}", options.policies[policy], told(&run));
+            quantiles[policy].push(run.outcome.quantile(0.99).as_secs_f64());
+        }
+    }
+    let of = |name: &str| options.policies.iter().position(|policy| policy == name).map(|at| &quantiles[at]);
+    let mut change = Interval::default();
+    for (other, name) in quantiles.iter().zip(&options.policies) {
+        for base in ["static", "watermark"] {
+            if let Some(base_quantiles) = of(base).filter(|_| name != base && name == "latency") {
+                let interval = Interval::of_ratios(other, base_quantiles);
+                println!("load {load}: p99 of {name} over {base}: {interval}");
+                if base == "static" {
+                    change = interval;
+                }
+            }
+        }
+    }
+    Ok(change)
+}
+
+fn told(run: &Run) -> String {
+    let [median, p90, p99] = [0.5, 0.9, 0.99].map(|part| run.outcome.quantile(part).as_secs_f64() * 1e3);
+    let last = run.taken.last().copied().unwrap_or_default();
+    let total = last.iter().sum::<u64>().max(1) as f64;
+    let shares = last.map(|taken| format!("{:.0}", taken as f64 * 100.0 / total)).join(" ");
+    format!(
+        "p50 {median:7.1} p90 {p90:7.1} p99 {p99:7.1} ms, {} requests, {} failures, shares {shares} %",
+        run.outcome.requests.len(),
+        run.outcome.failures.len()
+    )
+}
+
+/// Every three seconds another server takes four times as long, for two to four seconds.
+fn changing(load: f64, duration: Duration, seed: u64) -> Scenario {
+    let mut random = Sequence::new(seed);
+    let mut slowdowns = vec![Vec::new(); SERVERS];
+    let mut at = 1.0 + 2.0 * random.uniform();
+    while at < duration.as_secs_f64() {
+        #[expect(clippy::cast_sign_loss, reason = "from 0 to below 1")]
+        let server = (random.uniform() * SERVERS as f64) as usize;
+        let length = 2.0 + 2.0 * random.uniform();
+        slowdowns[server].push((Duration::from_secs_f64(at), 4.0));
+        slowdowns[server].push((Duration::from_secs_f64(at + length), 1.0));
+        at += length.max(3.0);
+    }
+    let capacity = (SERVERS * WORKERS) as f64 / MEAN.as_secs_f64();
+    Scenario {
+        slowdowns,
+        arrivals: Arrivals {
+            per_second: load * capacity / f64::from(REQUESTS),
+            requests: REQUESTS,
+            pause: PAUSE,
+            duration,
+            patience: Duration::from_secs(30),
+            seed,
+        },
+        seed,
+    }
+}
