@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-record", &[]),
     ("fathom-capture", &[]),
     ("fathom-measure", &["fathom-record", "fathom-capture"]),
+    ("fathom-balance", &["fathom-measure", "fathom-record"]),
     ("fathom-ipfix", &["fathom-record"]),
     ("fathom-bindings", &[]),
     (
