@@ -4,3 +4,4 @@
 pub mod config;
 pub mod controller;
 pub mod maglev;
+pub mod native;
