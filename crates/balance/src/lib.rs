@@ -3,5 +3,6 @@
 
 pub mod config;
 pub mod controller;
+pub mod health;
 pub mod maglev;
 pub mod native;
