@@ -3,6 +3,13 @@
 
 pub mod config;
 pub mod controller;
+mod error;
+pub mod fleet;
 pub mod health;
+#[cfg(feature = "live")]
+pub mod live;
 pub mod maglev;
 pub mod native;
+pub mod record;
+
+pub use error::Error;

@@ -13,7 +13,7 @@ use crate::maglev::is_prime;
 pub(super) const DEFAULT_RING: u32 = 65_537;
 
 /// Servers, and services, at most: what the tables of the data plane have room for.
-pub(super) const MOST: usize = 4096;
+pub(crate) const MOST: usize = 4096;
 
 /// A line of the file.
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +97,21 @@ pub(super) fn check_server(
     let twin = |other: &&Server| server.quic_id.is_some() && other.quic_id == server.quic_id;
     require(!before.iter().any(|other| twin(&other)), place, || {
         format!("server \"{name}\" has the same quic-id as another: each is of one server")
+    })?;
+    let length = |server: &Server| {
+        server
+            .quic_id
+            .as_ref()
+            .map(|id| (id.config, id.bytes.len()))
+    };
+    let differs = |other: &Server| match (length(other), length(server)) {
+        (Some(other), Some(own)) => other.0 == own.0 && other.1 != own.1,
+        _ => false,
+    };
+    require(!before.iter().any(differs), place, || {
+        format!(
+            "server \"{name}\" has a quic-id of another length than others with the same quic-config"
+        )
     })
 }
 

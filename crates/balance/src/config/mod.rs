@@ -10,6 +10,8 @@ use std::time::Duration;
 use fathom_record::Network;
 
 use crate::controller::{Bounds, Policy};
+#[cfg(feature = "live")]
+pub(crate) use check::MOST;
 
 /// A commented file that equals the defaults; its services and servers are examples, commented out.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -19,6 +21,8 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 pub struct Config {
     /// Where packets of clients arrive.
     pub interfaces: Vec<String>,
+    /// How XDP is attached.
+    pub mode: Mode,
     /// A directory on a BPF file system, for programs and maps to outlive the process.
     pub pins: PathBuf,
     /// Where a running balancer is spoken to.
@@ -33,6 +37,17 @@ pub struct Config {
     pub services: Vec<Service>,
     /// To whom.
     pub servers: Vec<Server>,
+}
+
+/// Where XDP runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// In the driver if it can, else in the kernel's stack.
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the kernel's stack, slower.
+    Generic,
 }
 
 /// What clients talk to.
@@ -96,10 +111,19 @@ pub struct Server {
     pub weight: f64,
     /// How packets get there.
     pub encapsulation: Encapsulation,
-    /// The QUIC-LB server id, if it has one.
-    pub quic_id: Option<u32>,
+    /// Its QUIC-LB server id, if it has one.
+    pub quic_id: Option<QuicId>,
     /// How it is seen whether it is there.
     pub health: Health,
+}
+
+/// What stands for a server in connection ids of QUIC (draft-ietf-quic-load-balancers, in the clear).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct QuicId {
+    /// The configuration id: the top three bits of the connection id.
+    pub config: u8,
+    /// 1 to 8 bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// How packets get to a server.
@@ -185,9 +209,10 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             interfaces: Vec::new(),
+            mode: Mode::Auto,
             pins: PathBuf::from("/sys/fs/bpf/fathom-balance"),
             socket: PathBuf::from("/run/fathom-balance.sock"),
-            connections: 1 << 20,
+            connections: 1 << 18,
             epoch: Duration::from_millis(500),
             timeout: Duration::from_millis(180),
             services: Vec::new(),

@@ -11,7 +11,9 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::check::{Place, check_health, check_server, check_service, check_whole};
-use super::{Check, Config, Encapsulation, Health, Request, Server, Service, Transport};
+use super::{
+    Check, Config, Encapsulation, Health, Mode, QuicId, Request, Server, Service, Transport,
+};
 use crate::controller::{Bounds, Policy};
 
 #[derive(Deserialize)]
@@ -19,6 +21,7 @@ use crate::controller::{Bounds, Policy};
 struct File {
     #[serde(default)]
     interfaces: Vec<String>,
+    xdp: Option<ModeWord>,
     pins: Option<PathBuf>,
     socket: Option<PathBuf>,
     connections: Option<u32>,
@@ -62,7 +65,8 @@ struct ServerWords {
     #[serde(default)]
     encapsulation: EncapsulationWord,
     gue_port: Option<u16>,
-    quic_id: Option<u32>,
+    quic_id: Option<String>,
+    quic_config: Option<u8>,
     #[serde(default)]
     health: HealthWords,
 }
@@ -97,6 +101,14 @@ struct ControlWords {
     quiet: Option<u32>,
     gain: Option<f64>,
     cap: Option<f64>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum ModeWord {
+    Auto,
+    Native,
+    Generic,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
@@ -174,6 +186,13 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     let file: File = toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
     let place = |span: Range<usize>| Place::of(text, &span);
     let mut config = Config::default();
+    if let Some(xdp) = file.xdp {
+        config.mode = match xdp {
+            ModeWord::Auto => Mode::Auto,
+            ModeWord::Native => Mode::Native,
+            ModeWord::Generic => Mode::Generic,
+        };
+    }
     let File {
         interfaces,
         pins,
@@ -192,7 +211,8 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     let mut names = HashMap::new();
     for words in file.server {
         let place = place(words.span());
-        let server = words.into_inner().server(&file.health)?;
+        let server = words.into_inner().server(&file.health);
+        let server = server.map_err(|problem| format!("{place}: {problem}"))?;
         check_server(&server, &config.servers, &place)?;
         check_health(&server.health, &place)?;
         names.insert(server.name.clone(), config.servers.len());
@@ -222,12 +242,21 @@ impl ServerWords {
                 encapsulation.name()
             ));
         }
+        let quic_id = match &self.quic_id {
+            Some(text) => Some(quic_id(text, self.quic_config).ok_or_else(|| {
+                format!(
+                    "server \"{}\" has the quic-id \"{text}\": write 1 to 8 bytes in hexadecimal, as \"00a1\"; its quic-config is from 0 to 6",
+                    self.name
+                )
+            })?),
+            None => None,
+        };
         Ok(Server {
             name: self.name,
             address: self.address.to_canonical(),
             weight: self.weight.unwrap_or(1.0),
             encapsulation,
-            quic_id: self.quic_id,
+            quic_id,
             health: self.health.over(health).health(),
         })
     }
@@ -344,4 +373,19 @@ impl ControlWords {
             cap: self.cap.unwrap_or(below.cap),
         }
     }
+}
+
+/// Reads bytes in hexadecimal.
+fn quic_id(text: &str, config: Option<u8>) -> Option<QuicId> {
+    let config = config.unwrap_or(0);
+    let is_sound = text.len().is_multiple_of(2) && (2..=16).contains(&text.len()) && config <= 6;
+    if !is_sound || !text.is_ascii() {
+        return None;
+    }
+    let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    let bytes = (0..text.len())
+        .step_by(2)
+        .map(byte)
+        .collect::<Option<_>>()?;
+    Some(QuicId { config, bytes })
 }
