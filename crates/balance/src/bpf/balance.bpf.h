@@ -39,7 +39,7 @@ static __always_inline int balance_is_end(const struct balance_packet *packet)
 static __always_inline __u32 balance_on_unknown(struct balance_cpu *cpu, struct balance_packet *packet,
 						struct balance_traffic *traffic, __u32 now)
 {
-	if (packet->protocol == IP_PROTOCOL_TCP && !balance_is_syn(packet)) {
+	if (packet->protocol == IP_PROTOCOL_TCP && (packet->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN) {
 		cpu->counters[BALANCE_COUNT_MISSES]++;
 		traffic->misses++;
 		if (balance_is_end(packet))

@@ -55,9 +55,9 @@ __noinline int balance_measure_first(struct balance_packet *packet, struct balan
 		return 0;
 	request = balance_as_request(packet);
 	balance_name(packet, 0, &request);
-	has_begun = response_without_flow(&measured->flow,
-					  request.kind == PACKET_KIND_TCP ? &measured->gaps.handshake : 0, packet->hash,
-					  request.direction, &request, now);
+	/* Of datagrams the handshake is empty, and stays so. */
+	has_begun = response_without_flow(&measured->flow, &measured->gaps.handshake, packet->hash, request.direction,
+					  &request, now);
 	if (has_begun)
 		__builtin_memset(&measured->gaps, 0, sizeof(measured->gaps));
 	return has_begun;

@@ -262,6 +262,7 @@ static __always_inline enum balance_counter balance_read(const struct packet_byt
 		type = vlan->type;
 		offset += sizeof(*vlan);
 	}
+	offset = packet_skip(offset, 0); /* one state for the verifier, whatever the tags */
 	packet->network = offset;
 	if (type == __builtin_bswap16(ETHER_TYPE_IPV4))
 		return balance_read_ipv4(bytes, offset, packet);
