@@ -196,7 +196,7 @@ FATHOM_ASSERT_SIZE(struct balance_traffic, 48);
 	X(ICMP_ERRORS, "ICMP errors forwarded")                                                                        \
 	X(ECHO, "echo answered")                                                                                       \
 	X(TOO_LONG, "too long for the path to the server: client told")                                                \
-	X(TOO_LONG_DROPPED, "dropped: too long for the path to the server, and may be fragmented")                     \
+	X(TOO_LONG_DROPPED, "dropped: too long for the path to the server, client not told")                           \
 	X(NO_SERVER, "dropped: no server")                                                                             \
 	X(NO_ROOM, "dropped: no room for the headers")                                                                 \
 	X(HITS, "connections found")                                                                                   \
