@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "fathom",
         &[
             "fathom-measure",
+            "fathom-balance",
             "fathom-ipfix",
             "fathom-record",
             "fathom-capture",

@@ -1,7 +1,7 @@
 //! Which server has how much of each service: what is configured, what operators and health checks say, and what the controller makes of measurements.
 //! Pure: times and measurements are arguments, rings are what comes out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub struct Fleet {
     config: Config,
     standings: HashMap<IpAddr, Standing>,
     orders: HashMap<IpAddr, Order>,
+    /// There is no way to them.
+    unreachable: HashSet<IpAddr>,
     services: Vec<Steered>,
 }
 
@@ -61,6 +63,7 @@ impl Fleet {
             config: Config::default(),
             standings: HashMap::new(),
             orders: HashMap::new(),
+            unreachable: HashSet::new(),
             services: Vec::new(),
         };
         fleet.reload(config);
@@ -112,6 +115,7 @@ impl Fleet {
         };
         self.standings.retain(|address, _| stays(address));
         self.orders.retain(|address, _| stays(address));
+        self.unreachable.retain(stays);
         self.config = config;
     }
 
@@ -127,6 +131,18 @@ impl Fleet {
         let address = self.config.servers.get(server).map(|server| server.address);
         let order = address.and_then(|address| self.orders.get(&address).copied());
         order.unwrap_or_default()
+    }
+
+    /// Is there a way to a server? Returns whether that has changed.
+    pub fn reached(&mut self, server: usize, is_reached: bool) -> bool {
+        let Some(server) = self.config.servers.get(server) else {
+            return false;
+        };
+        if is_reached {
+            self.unreachable.remove(&server.address)
+        } else {
+            self.unreachable.insert(server.address)
+        }
     }
 
     /// The result of a check of a server.
@@ -147,6 +163,10 @@ impl Fleet {
     pub fn state(&self, server: usize, now: Duration) -> &'static str {
         if self.order_of(server).is_drained {
             return "drained";
+        }
+        let address = self.config.servers.get(server).map(|server| server.address);
+        if address.is_some_and(|address| self.unreachable.contains(&address)) {
+            return "unreachable";
         }
         let health = self.config.servers.get(server).map(|server| &server.health);
         health.map_or("unknown", |health| self.standing(server).name(now, health))
@@ -229,6 +249,9 @@ impl Fleet {
             }
         };
         let part = |member: &Member| {
+            if self.unreachable.contains(&member.address) {
+                return 0.0;
+            }
             let health = self
                 .config
                 .servers

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fathom_record::{AsValue, Nanoseconds, Time, Type, Value, record};
+use fathom_record::{AsValue, Nanoseconds, Network, Time, Type, Value, record};
 
 use crate::controller::{Measurement, Why};
 
@@ -94,6 +94,73 @@ record! {
         pub name: &'static str,
         /// How often.
         pub count: u64,
+    }
+}
+
+record! {
+    /// A service, and what passed to it since forwarding began.
+    #[record = "balance_service"]
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct BalanceService {
+        /// When it was read.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The service.
+        #[field(bare)]
+        pub service: Arc<str>,
+        /// Its address or network.
+        #[field(bare)]
+        pub network: Network,
+        /// Its port; absent: all.
+        pub port: Option<u16>,
+        /// tcp or udp.
+        #[field(bare)]
+        pub protocol: &'static str,
+        /// How its weights follow from measurements.
+        pub policy: &'static str,
+        /// Packets.
+        pub packets: u64,
+        /// Bytes of IP.
+        pub bytes: u64,
+        /// New connections.
+        pub connections: u64,
+        /// Packets whose connection was in the table.
+        pub hits: u64,
+        /// Packets of no connection in the table that began none.
+        pub misses: u64,
+    }
+}
+
+record! {
+    /// A server, and what was sent to it since forwarding began.
+    #[record = "balance_server"]
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct BalanceServer {
+        /// When it was read.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The server, by its name.
+        #[field(bare)]
+        pub server: Arc<str>,
+        /// Its address.
+        #[field(bare)]
+        pub address: IpAddr,
+        /// How packets get there.
+        #[field(bare)]
+        pub encapsulation: &'static str,
+        /// healthy, unhealthy, slow start, drained, unreachable, or unknown.
+        #[field(bare)]
+        pub state: &'static str,
+        /// Its weight: what an operator said, else what is configured.
+        pub weight: f64,
+        /// Connections in the table that are not closing.
+        pub connections: u64,
+        /// Packets.
+        pub packets: u64,
+        /// Bytes of IP, without the headers that were put in front.
+        pub bytes: u64,
+        /// What is wrong with it: the last check that failed, or why it cannot be reached.
+        pub problem: Option<String>,
     }
 }
 

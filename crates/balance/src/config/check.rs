@@ -266,5 +266,17 @@ pub(super) fn check_whole(config: &Config) -> Result<(), String> {
             return Err(sentence.to_owned());
         }
     }
+    for (index, server) in config.servers.iter().enumerate() {
+        let is_used = config
+            .services
+            .iter()
+            .any(|service| service.servers.contains(&index));
+        if is_used && server.health.check != Check::None && config.check_port(index).is_none() {
+            return Err(format!(
+                "server \"{}\" is of services for all ports only: say in its table [server.health] which `port` is checked, or check = \"none\"",
+                server.name
+            ));
+        }
+    }
     Ok(())
 }

@@ -230,6 +230,23 @@ impl Config {
         parse::parse(text)
     }
 
+    /// The port at which a server is checked: as configured, else that of the first service that has the server, TCP first.
+    pub fn check_port(&self, server: usize) -> Option<u16> {
+        let configured = self.servers.get(server)?.health.port;
+        let port_of = |protocol| {
+            let mut services = self.services.iter();
+            let service = services.find(|service| {
+                service.protocol == protocol
+                    && service.port.is_some()
+                    && service.servers.contains(&server)
+            });
+            service.and_then(|service| service.port)
+        };
+        configured
+            .or_else(|| port_of(Transport::Tcp))
+            .or_else(|| port_of(Transport::Udp))
+    }
+
     /// The server of this name.
     pub fn server(&self, name: &str) -> Option<usize> {
         self.servers.iter().position(|server| server.name == name)

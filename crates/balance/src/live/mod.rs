@@ -9,11 +9,14 @@ mod plan;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use fathom_measure::response::{Settings, Tabled};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType};
+
+use nix::fcntl::Flock;
 
 use crate::Error;
 use crate::config::{Config, Encapsulation, MOST};
@@ -65,6 +68,7 @@ pub struct Live {
     slots: Vec<Slot>,
     interfaces: Vec<u32>,
     has_taken_over: bool,
+    _lock: Flock<File>,
 }
 
 impl Live {
@@ -74,6 +78,7 @@ impl Live {
     /// [`Error`] when the system does not allow it.
     pub fn open(config: &Config) -> Result<Self, Error> {
         let pins = Pins::open(&config.pins)?;
+        let lock = pins.lock()?;
         let has_taken_over = object::entries(&pins, "balance_servers").is_some();
         let (program, tabled) = load(&pins, config)?;
         let servers = Mapped::new(program.map("balance_servers")?)?;
@@ -94,6 +99,7 @@ impl Live {
             has_taken_over,
             program,
             pins,
+            _lock: lock,
         };
         live.plan(config)?;
         Ok(live)

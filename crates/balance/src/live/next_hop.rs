@@ -23,17 +23,17 @@ const LONGEST: usize = 64 << 10;
 
 /// The way to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NextHop {
+pub(super) struct NextHop {
     /// Number of the interface.
-    pub interface: u32,
+    pub(super) interface: u32,
     /// Where frames go.
-    pub destination: [u8; 6],
+    pub(super) destination: [u8; 6],
     /// Where they come from.
-    pub own: [u8; 6],
+    pub(super) own: [u8; 6],
     /// Of packets that go there.
-    pub source: IpAddr,
+    pub(super) source: IpAddr,
     /// Bytes of IP that the path takes.
-    pub mtu: u16,
+    pub(super) mtu: u16,
 }
 
 /// Why a server cannot be reached.
@@ -66,7 +66,7 @@ impl std::fmt::Display for Obstacle {
 }
 
 /// Asks the kernel.
-pub struct Resolver {
+pub(super) struct Resolver {
     socket: Socket,
     /// To have neighbours asked: a datagram to them makes the kernel do so.
     probes: HashMap<bool, UdpSocket>,
@@ -77,7 +77,7 @@ impl Resolver {
     ///
     /// # Errors
     /// When the system refuses a socket.
-    pub fn open() -> Result<Self, IoError> {
+    pub(super) fn open() -> Result<Self, IoError> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&KernelAddress::new(0, 0))?;
@@ -91,7 +91,10 @@ impl Resolver {
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn resolve(&mut self, address: IpAddr) -> Result<Result<NextHop, Obstacle>, IoError> {
+    pub(super) fn resolve(
+        &mut self,
+        address: IpAddr,
+    ) -> Result<Result<NextHop, Obstacle>, IoError> {
         let route = match self.route(address)? {
             Ok(route) => route,
             Err(obstacle) => return Ok(Err(obstacle)),

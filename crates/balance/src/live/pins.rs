@@ -1,11 +1,13 @@
 //! What outlives the process: a directory on a BPF file system.
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Error as IoError;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
 
 use crate::Error;
 
@@ -74,6 +76,18 @@ impl Pins {
         let names = entries.map(|entry| entry.file_name());
         let numbers = names.filter_map(|name| name.to_str()?.strip_prefix("link_")?.parse().ok());
         numbers.collect()
+    }
+
+    /// Held so that there is one process only: two that write the same tables would undo what the other does.
+    pub(super) fn lock(&self) -> Result<Flock<File>, Error> {
+        let path = self.0.display();
+        let directory = File::open(&self.0)
+            .map_err(|error| Error::kernel(format!("open the directory {path}"), error))?;
+        Flock::lock(directory, FlockArg::LockExclusiveNonblock).map_err(|_| Error::Unsupported {
+            needs: format!("one process at a time controls what is in {path}"),
+            found: "another one does".to_owned(),
+            remedy: "end it first; forwarding goes on meanwhile".to_owned(),
+        })
     }
 
     /// Removes everything: with its last pin the kernel lets go of each.
