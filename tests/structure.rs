@@ -10,12 +10,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-record", &[]),
     ("fathom-capture", &[]),
     ("fathom-measure", &["fathom-record", "fathom-capture"]),
+    ("fathom-balance", &["fathom-measure", "fathom-record"]),
     ("fathom-ipfix", &["fathom-record"]),
     ("fathom-bindings", &[]),
     (
         "fathom",
         &[
             "fathom-measure",
+            "fathom-balance",
             "fathom-ipfix",
             "fathom-record",
             "fathom-capture",

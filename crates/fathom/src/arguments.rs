@@ -2,6 +2,8 @@
 //! from it.
 
 #[cfg(feature = "live")]
+mod balance;
+#[cfg(feature = "live")]
 mod hops;
 mod ipfix;
 #[cfg(feature = "live")]
@@ -18,6 +20,8 @@ use fathom_measure::rtt::{GroupBy, Method};
 use fathom_record::{Network, Protocol};
 
 use crate::output::OutputFormat;
+#[cfg(feature = "live")]
+pub(crate) use balance::{BalanceAction, BalanceArguments};
 #[cfg(feature = "live")]
 pub(crate) use hops::{HopsArguments, HopsFormat, RateMode};
 pub(crate) use ipfix::{DumpArguments, DumpFormat, IpfixCommand, ListenAddress};
@@ -78,6 +82,15 @@ pub(crate) enum Command {
     /// it closes, and now and then in between. A profile says what the connection did since the one before.
     #[cfg(feature = "live")]
     Profile(Box<ProfileArguments>),
+    /// Balance the connections of clients over servers, by what the clients wait for them.
+    ///
+    /// Packets to the services of the configuration file go to servers, which answer the clients themselves. What clients wait is measured on their own
+    /// packets, and weight moves away from servers that are slow. Forwarding outlives the process: the next one takes it over, `stop` ends it.
+    #[cfg(feature = "live")]
+    #[command(
+        override_usage = "fathom balance [OPTIONS] --config FILE\n       fathom balance [--config FILE] status|drain|weight|stop"
+    )]
+    Balance(Box<BalanceArguments>),
     /// Work with the records that exporters send by IPFIX (RFC 7011).
     #[command(subcommand)]
     Ipfix(IpfixCommand),

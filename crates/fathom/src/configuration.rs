@@ -25,11 +25,17 @@ pub(crate) fn arguments() -> anyhow::Result<Arguments> {
     let command = command();
     let mut matches = command.clone().get_matches();
     if let Some(path) = config_of(&matches) {
-        matches = file::apply(command, &path)?.get_matches();
+        let only = matches.subcommand_name().and_then(own_file);
+        matches = file::apply(command, &path, only)?.get_matches();
     }
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     sources::settle(&mut arguments, &matches).map_err(WrongUsage::error)?;
     Ok(arguments)
+}
+
+/// The only table that is of interest here, for commands with a file of their own: the rest of it is theirs.
+fn own_file(command: &str) -> Option<&'static str> {
+    (command == "balance").then_some("balance")
 }
 
 fn config_of(matches: &ArgMatches) -> Option<PathBuf> {
@@ -95,6 +101,12 @@ fn command_of<'a>(command: &'a Command, table: &str) -> Option<&'a Command> {
     tables
         .find(|(name, _)| name == table)
         .map(|(_, command)| command)
+}
+
+/// A table with the defaults of one command.
+#[cfg(feature = "live")]
+pub(crate) fn template_of(table: &str) -> String {
+    template::template(&command(), table)
 }
 
 /// Prints a configuration file with the defaults of one command.

@@ -6,6 +6,8 @@
 //! ```
 
 mod arguments;
+#[cfg(feature = "live")]
+mod balance;
 mod captures;
 mod configuration;
 mod doctor;
@@ -49,6 +51,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Profile(options) if options.print_config => configuration::print("profile")?,
         #[cfg(feature = "live")]
         Command::Profile(options) => profile::run(options)?,
+        #[cfg(feature = "live")]
+        Command::Balance(options) => balance::run(options, arguments.config.as_deref())?,
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
             configuration::print("ipfix.dump")?;
         }

@@ -12,6 +12,8 @@ use signal_hook::flag::register;
 pub(crate) struct Signals {
     stop: Arc<AtomicBool>,
     reopen: Arc<AtomicBool>,
+    #[cfg(feature = "live")]
+    reload: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -30,6 +32,22 @@ impl Signals {
             register(SIGHUP, Arc::clone(&signals.reopen)).context("cannot listen to SIGHUP")?;
         }
         Ok(signals)
+    }
+
+    /// Listens to SIGHUP for a configuration that is to be read again.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    #[cfg(feature = "live")]
+    pub(crate) fn listen_to_reload(&self) -> anyhow::Result<()> {
+        register(SIGHUP, Arc::clone(&self.reload)).context("cannot listen to SIGHUP")?;
+        Ok(())
+    }
+
+    /// Is the configuration to be read again? Says so once a signal.
+    #[cfg(feature = "live")]
+    pub(crate) fn take_reload(&self) -> bool {
+        self.reload.swap(false, Ordering::Relaxed)
     }
 
     /// Is it time to end?

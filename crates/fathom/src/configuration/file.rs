@@ -9,11 +9,11 @@ use toml::{Table, Value};
 use super::{command_of, configurable, is_flag, tables};
 use crate::failure::WrongUsage;
 
-/// Makes the values of the file the defaults of the options that they name.
-pub(super) fn apply(command: Command, path: &Path) -> anyhow::Result<Command> {
+/// Makes the values of the file the defaults of the options that they name; if there is an `only` table to look at, of that.
+pub(super) fn apply(command: Command, path: &Path, only: Option<&str>) -> anyhow::Result<Command> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-    with_defaults(command, &text).map_err(|problem| {
+    with_defaults(command, &text, only).map_err(|problem| {
         WrongUsage::error(format!(
             "in the configuration file {}: {problem}",
             path.display()
@@ -22,11 +22,18 @@ pub(super) fn apply(command: Command, path: &Path) -> anyhow::Result<Command> {
 }
 
 /// As [`apply`], of the text of a file.
-pub(super) fn with_defaults(mut command: Command, text: &str) -> Result<Command, String> {
+pub(super) fn with_defaults(
+    mut command: Command,
+    text: &str,
+    only: Option<&str>,
+) -> Result<Command, String> {
     let file: Table = text
         .parse()
         .map_err(|error: toml::de::Error| error.to_string())?;
-    for (table, keys) in file {
+    let of_interest = file
+        .into_iter()
+        .filter(|(table, _)| only.is_none_or(|only| only == table));
+    for (table, keys) in of_interest {
         command = with_table(command, &table, keys)?;
     }
     Ok(command)
@@ -156,7 +163,7 @@ mod tests {
 
     fn rtt(text: &str, options: &[&str]) -> Result<RttArguments, String> {
         let line = ["fathom", "rtt"].iter().chain(options);
-        let matches = with_defaults(command(), text)?.get_matches_from(line);
+        let matches = with_defaults(command(), text, None)?.get_matches_from(line);
         match Arguments::from_arg_matches(&matches).unwrap().command {
             Chosen::Rtt(arguments) => Ok(*arguments),
             other => panic!("{other:?}"),

@@ -95,7 +95,7 @@ mod tests {
     fn the_template_equals_the_defaults() {
         let template = template(&command(), "rtt");
         assert_eq!(
-            parsed(with_defaults(command(), &template).unwrap()),
+            parsed(with_defaults(command(), &template, None).unwrap()),
             parsed(command())
         );
     }
@@ -110,7 +110,7 @@ mod tests {
             format!("{:?}", Arguments::from_arg_matches(&matches).unwrap())
         };
         assert_eq!(
-            parsed(with_defaults(command(), &template).unwrap()),
+            parsed(with_defaults(command(), &template, None).unwrap()),
             parsed(command())
         );
     }

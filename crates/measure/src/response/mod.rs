@@ -11,6 +11,8 @@ mod record;
 mod reverse;
 mod settings;
 #[cfg(feature = "live")]
+mod tabled;
+#[cfg(feature = "live")]
 mod waits;
 
 pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator};
@@ -21,3 +23,5 @@ pub use estimate::{Confidence, Reason};
 pub use live::{Live, Options, probe};
 pub use record::{ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, Settings};
+#[cfg(feature = "live")]
+pub use tabled::{EpochOfFlow, Tabled, TabledFlow, kernel_clock, kernel_clock_offset};

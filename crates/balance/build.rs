@@ -1,0 +1,37 @@
+//! Compiles the balancer's C for user space, and (feature `live`) its BPF program.
+
+fn main() {
+    println!("cargo::rerun-if-changed=src");
+    println!("cargo::rerun-if-changed=../measure/bpf");
+    println!("cargo::rerun-if-changed=../measure/src/response");
+    cc::Build::new()
+        .file("src/native/native.c")
+        .warnings(true)
+        .extra_warnings(true)
+        .opt_level(3)
+        .compile("fathom_balance_native");
+    #[cfg(feature = "live")]
+    build_programs();
+}
+
+#[cfg(feature = "live")]
+fn build_programs() {
+    use std::{env, path::PathBuf};
+
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
+    let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    libbpf_cargo::SkeletonBuilder::new()
+        .source("src/bpf/balance.bpf.c")
+        .clang_args([
+            format!("-I/usr/include/{machine}-linux-gnu").as_str(),
+            "-mcpu=v3",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-function",
+            "-Wno-unused-parameter",
+        ])
+        .obj(out.join("balance.bpf.o"))
+        .build()
+        .unwrap_or_else(|error| panic!("cannot compile the balancer: {error:?}"));
+}

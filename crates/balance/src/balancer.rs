@@ -1,0 +1,490 @@
+//! The balancer as it runs: what is measured, checked and said goes to the fleet, and what comes of it into the tables.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fathom_record::{Record, Time};
+
+use crate::Error;
+use crate::config::{Check, Config};
+use crate::fleet::{Fleet, Order};
+use crate::health::{Change, Checker, Finding, Target};
+use crate::live::{Live, Obstacle, remove};
+use crate::native::balance_traffic;
+use crate::record::{BalanceCount, BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
+
+/// Ways to servers are asked for as often, and twice a second while one is missing.
+const RESOLVE: Duration = Duration::from_secs(5);
+const RESOLVE_MISSING: Duration = Duration::from_millis(500);
+/// So long a start waits for the first answers of neighbours.
+const FIRST_RESOLVE: Duration = Duration::from_secs(2);
+
+/// Something to be told.
+#[derive(Debug, Clone)]
+pub enum News {
+    /// The end of an interval of a service.
+    Weight(BalanceWeight),
+    /// A server is there again, or is there no more.
+    Health(BalanceHealth),
+    /// For people.
+    Message(String),
+}
+
+/// A balancer that runs. Dropped, it leaves the tables as they are: packets go on by the last weights.
+pub struct Balancer {
+    fleet: Fleet,
+    live: Live,
+    checker: Checker,
+    checks: Vec<CheckDue>,
+    /// Counts configurations: findings of an earlier one are of no use.
+    generation: u32,
+    /// When each service is decided next.
+    due: Vec<Duration>,
+    resolve_due: Duration,
+    obstacles: Vec<Option<Obstacle>>,
+    begun: Instant,
+}
+
+/// Of a server.
+#[derive(Debug, Clone, Default)]
+struct CheckDue {
+    at: Duration,
+    is_under_way: bool,
+    failure: Option<String>,
+}
+
+impl Balancer {
+    /// Begins to forward, or goes on with what another process has left.
+    ///
+    /// # Errors
+    /// [`Error`] when the system does not allow it; what was forwarded before still is.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        let was_there = config.pins.is_dir();
+        let started = Self::open(&config);
+        if started.is_err() && !was_there {
+            // Half of a beginning is of no use to anybody; that it cannot be removed is not what matters here.
+            let _ = remove(&config.pins);
+        }
+        started
+    }
+
+    fn open(config: &Config) -> Result<Self, Error> {
+        let mut live = Live::open(config)?;
+        let mut fleet = Fleet::new(config.clone());
+        for (server, order) in live.orders()?.into_iter().enumerate() {
+            fleet.order(server, order);
+        }
+        for service in 0..config.services.len() {
+            fleet.recall(service, &live.places(service), Duration::ZERO);
+        }
+        let checker = Checker::start(config.servers.len())
+            .map_err(|error| Error::kernel("start threads for health checks", error))?;
+        let obstacles = resolve_patiently(&mut live, config)?;
+        let mut balancer = Self {
+            checks: vec![CheckDue::default(); config.servers.len()],
+            due: config
+                .services
+                .iter()
+                .map(|service| service.bounds.interval)
+                .collect(),
+            generation: 0,
+            resolve_due: Duration::ZERO,
+            obstacles: Vec::new(),
+            begun: Instant::now(),
+            fleet,
+            live,
+            checker,
+        };
+        balancer.take_obstacles(obstacles, &mut |_| {});
+        balancer.write_rings();
+        balancer.live.publish(config)?;
+        Ok(balancer)
+    }
+
+    /// Was it forwarding before this process began?
+    pub fn has_taken_over(&self) -> bool {
+        self.live.has_taken_over()
+    }
+
+    /// What it is configured to do.
+    pub fn config(&self) -> &Config {
+        self.fleet.config()
+    }
+
+    /// Takes another configuration; connections that are there keep their servers.
+    ///
+    /// # Errors
+    /// [`Error`] when the system does not allow it; then the one before holds.
+    pub fn reload(&mut self, config: Config) -> Result<(), Error> {
+        let before = self.fleet.config().clone();
+        if (&config.pins, &config.socket) != (&before.pins, &before.socket) {
+            return Err(Error::Unsupported {
+                needs: "pins and socket stay as they are while a balancer runs".to_owned(),
+                found: "the configuration names others".to_owned(),
+                remedy: "end the process, run `fathom balance stop` with the configuration before, and start anew".to_owned(),
+            });
+        }
+        if let Err(error) = self.live.reload(&config) {
+            // The numbers of before are needed again; they were given once and are there.
+            self.live.reload(&before)?;
+            return Err(error);
+        }
+        self.fleet.reload(config.clone());
+        for (server, order) in self.live.orders()?.into_iter().enumerate() {
+            self.fleet.order(server, order);
+        }
+        let now = self.now();
+        self.generation += 1;
+        self.checks = vec![CheckDue::default(); config.servers.len()];
+        self.due = config
+            .services
+            .iter()
+            .map(|service| now + service.bounds.interval)
+            .collect();
+        let obstacles = resolve_patiently(&mut self.live, &config)?;
+        self.take_obstacles(obstacles, &mut |_| {});
+        self.write_rings();
+        self.live.publish(&config)
+    }
+
+    /// Waits at most so long, and does what is due.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the tables cannot be read.
+    pub fn poll(&mut self, timeout: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
+        self.live.flows().collect(timeout)?;
+        let now = self.now();
+        self.check(now, report);
+        if now >= self.resolve_due {
+            let config = self.fleet.config().clone();
+            let obstacles = self.live.resolve(&config)?;
+            if self.take_obstacles(obstacles, report) {
+                self.write_rings();
+            }
+        }
+        self.decide(now, report);
+        Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Ends the intervals that are over.
+    fn decide(&mut self, now: Duration, report: &mut impl FnMut(News)) {
+        let over: Vec<_> = (0..self.due.len())
+            .filter(|service| now >= self.due[*service])
+            .collect();
+        let Some(shortest) = over.iter().map(|service| self.interval(*service)).min() else {
+            return;
+        };
+        self.live.flows().look(shortest);
+        let used = self.live.flows().seen().connections.clone();
+        self.live.retire(&used);
+        for service in over {
+            let interval = self.interval(service);
+            // Those that were missed are over too.
+            self.due[service] = now + interval;
+            let servers = self.fleet.config().services[service].servers.clone();
+            let measured = self.live.flows().take(service, &servers);
+            self.fleet.decide(service, &measured, now);
+            self.write_ring(service, now);
+            for record in self.fleet.records(service, Time::now(), now) {
+                report(News::Weight(record));
+            }
+        }
+    }
+
+    fn interval(&self, service: usize) -> Duration {
+        self.fleet.config().services[service].bounds.interval
+    }
+
+    fn write_rings(&mut self) {
+        let now = self.now();
+        for service in 0..self.fleet.config().services.len() {
+            self.write_ring(service, now);
+        }
+    }
+
+    fn write_ring(&mut self, service: usize, now: Duration) {
+        let ring = self.fleet.ring(service, now);
+        self.live.write_ring(service, ring.as_deref());
+    }
+
+    /// Begins checks that are due, and takes in those that are done.
+    fn check(&mut self, now: Duration, report: &mut impl FnMut(News)) {
+        let findings: Vec<_> = self.checker.findings().collect();
+        let mut has_changed = false;
+        for finding in findings {
+            has_changed |= self.take_finding(finding, now, report);
+        }
+        if has_changed {
+            self.write_rings();
+        }
+        let config = self.fleet.config();
+        for (index, due) in self.checks.iter_mut().enumerate() {
+            let (Some(server), Some(port)) = (config.servers.get(index), config.check_port(index))
+            else {
+                continue;
+            };
+            if due.is_under_way || now < due.at || server.health.check == Check::None {
+                continue;
+            }
+            (due.is_under_way, due.at) = (true, now + server.health.interval);
+            let ticket = u64::from(self.generation) << 32 | index as u64;
+            self.checker.ask(
+                ticket,
+                Target {
+                    address: SocketAddr::new(server.address, port),
+                    check: server.health.check.clone(),
+                    timeout: server.health.timeout,
+                },
+            );
+        }
+    }
+
+    /// Returns whether a server has risen or fallen.
+    fn take_finding(
+        &mut self,
+        finding: Finding,
+        now: Duration,
+        report: &mut impl FnMut(News),
+    ) -> bool {
+        let index = (finding.ticket & u64::from(u32::MAX)) as usize;
+        if finding.ticket >> 32 != u64::from(self.generation) {
+            return false;
+        }
+        let Some((due, server)) = self
+            .checks
+            .get_mut(index)
+            .zip(self.fleet.config().servers.get(index))
+        else {
+            return false;
+        };
+        due.is_under_way = false;
+        due.failure = finding.result.as_ref().err().map(ToString::to_string);
+        let (name, address, failure) = (
+            Arc::from(server.name.as_str()),
+            server.address,
+            due.failure.clone(),
+        );
+        let Some(change) = self.fleet.checked(index, finding.result.is_ok(), now) else {
+            return false;
+        };
+        report(News::Health(BalanceHealth {
+            time: Time::now(),
+            server: name,
+            address,
+            state: if change == Change::Rose {
+                "healthy"
+            } else {
+                "unhealthy"
+            },
+            failure,
+        }));
+        true
+    }
+
+    /// Returns whether a server can be reached again, or no more.
+    fn take_obstacles(
+        &mut self,
+        obstacles: Vec<Option<Obstacle>>,
+        report: &mut impl FnMut(News),
+    ) -> bool {
+        let mut has_changed = false;
+        for (server, obstacle) in obstacles.iter().enumerate() {
+            if !self.fleet.reached(server, obstacle.is_none()) {
+                continue;
+            }
+            has_changed = true;
+            let name = self
+                .fleet
+                .config()
+                .servers
+                .get(server)
+                .map_or("", |server| &server.name);
+            report(News::Message(match obstacle {
+                Some(obstacle) => format!("server {name} cannot be reached: {obstacle}"),
+                None => format!("server {name} can be reached"),
+            }));
+        }
+        let is_missing = obstacles.iter().any(Option::is_some);
+        self.resolve_due = self.now() + if is_missing { RESOLVE_MISSING } else { RESOLVE };
+        self.obstacles = obstacles;
+        has_changed
+    }
+
+    /// What cannot be reached now, for people.
+    pub fn problems(&self) -> Vec<String> {
+        let servers = self.fleet.config().servers.iter().zip(&self.obstacles);
+        let problem = |(server, obstacle): (&crate::config::Server, &Option<Obstacle>)| {
+            let obstacle = obstacle.as_ref()?;
+            Some(format!(
+                "server {} cannot be reached: {obstacle}",
+                server.name
+            ))
+        };
+        servers.filter_map(problem).collect()
+    }
+
+    /// Takes new flows away from a server, or gives them back; what it has, it keeps. `false`: there is no such server.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be kept for the next process.
+    pub fn drain(&mut self, server: &str, is_drained: bool) -> Result<bool, Error> {
+        self.give_order(server, |order| order.is_drained = is_drained)
+    }
+
+    /// Gives a server another weight, or with `None` that which is configured. `false`: there is no such server.
+    ///
+    /// # Errors
+    /// As [`Balancer::drain`].
+    pub fn set_weight(&mut self, server: &str, weight: Option<f32>) -> Result<bool, Error> {
+        self.give_order(server, |order| order.weight = weight)
+    }
+
+    fn give_order(&mut self, server: &str, change: impl FnOnce(&mut Order)) -> Result<bool, Error> {
+        let Some(server) = self.fleet.config().server(server) else {
+            return Ok(false);
+        };
+        let mut order = self.fleet.order_of(server);
+        change(&mut order);
+        self.live.write_order(server, order)?;
+        self.fleet.order(server, order);
+        self.write_rings();
+        Ok(true)
+    }
+
+    /// How everything stands: services, servers, weights, counts.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the tables cannot be read.
+    pub fn status(&mut self) -> Result<Vec<Box<dyn Record>>, Error> {
+        let mut records: Vec<Box<dyn Record>> = Vec::new();
+        let (time, now) = (Time::now(), self.now());
+        for service in self.services()? {
+            records.push(Box::new(service));
+        }
+        for server in self.servers()? {
+            records.push(Box::new(server));
+        }
+        for service in 0..self.fleet.config().services.len() {
+            for record in self.fleet.records(service, time, now) {
+                records.push(Box::new(record));
+            }
+        }
+        for (name, count) in self.counts()? {
+            records.push(Box::new(BalanceCount { time, name, count }));
+        }
+        Ok(records)
+    }
+
+    /// The services, and what passed to them.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the tables cannot be read.
+    pub fn services(&mut self) -> Result<Vec<BalanceService>, Error> {
+        let services = self.fleet.config().services.clone();
+        let record = |(index, service): (usize, crate::config::Service)| {
+            let traffic = self.live.flows().traffic_of_service(index)?;
+            let balance_traffic {
+                packets,
+                bytes,
+                connections,
+                hits,
+                misses,
+                ..
+            } = traffic;
+            Ok(BalanceService {
+                time: Time::now(),
+                service: service.name.into(),
+                network: service.network,
+                port: service.port,
+                protocol: service.protocol.name(),
+                policy: service.policy.name(),
+                packets,
+                bytes,
+                connections,
+                hits,
+                misses,
+            })
+        };
+        services.into_iter().enumerate().map(record).collect()
+    }
+
+    /// The servers, and what was sent to them.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the tables cannot be read.
+    pub fn servers(&mut self) -> Result<Vec<BalanceServer>, Error> {
+        let now = self.now();
+        let connections: HashMap<u16, u32> = self.live.flows().seen().connections.clone();
+        let mut records = Vec::new();
+        for index in 0..self.fleet.config().servers.len() {
+            let traffic = self.live.flows().traffic_of_server(index)?;
+            let number = self.live.number(index).unwrap_or_default();
+            let obstacle = self.obstacles.get(index).cloned().flatten();
+            let failure = self.checks.get(index).and_then(|due| due.failure.clone());
+            let server = &self.fleet.config().servers[index];
+            let order = self.fleet.order_of(index);
+            records.push(BalanceServer {
+                time: Time::now(),
+                server: server.name.as_str().into(),
+                address: server.address,
+                encapsulation: server.encapsulation.name(),
+                state: self.fleet.state(index, now),
+                weight: order.weight.map_or(server.weight, f64::from),
+                connections: connections.get(&number).copied().unwrap_or(0).into(),
+                packets: traffic.packets,
+                bytes: traffic.bytes,
+                problem: obstacle.map(|obstacle| obstacle.to_string()).or(failure),
+            });
+        }
+        Ok(records)
+    }
+
+    /// The weights of all services, as last decided.
+    pub fn weights(&self) -> Vec<BalanceWeight> {
+        let services = 0..self.fleet.config().services.len();
+        services
+            .flat_map(|service| self.fleet.records(service, Time::now(), self.now()))
+            .collect()
+    }
+
+    /// What was counted since forwarding began, by name, without what never happened.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be read.
+    pub fn counts(&mut self) -> Result<Vec<(&'static str, u64)>, Error> {
+        let mut counts = self.live.flows().counts()?;
+        counts.retain(|(_, count)| *count > 0);
+        Ok(counts)
+    }
+
+    /// Ends forwarding, and takes everything away.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be removed.
+    pub fn remove(self) -> Result<(), Error> {
+        let pins = self.fleet.config().pins.clone();
+        drop(self);
+        remove(&pins).map(drop)
+    }
+}
+
+/// Asks for all ways, and for those that are missing a while longer: neighbours need a moment to answer.
+fn resolve_patiently(live: &mut Live, config: &Config) -> Result<Vec<Option<Obstacle>>, Error> {
+    let deadline = Instant::now() + FIRST_RESOLVE;
+    loop {
+        let obstacles = live.resolve(config)?;
+        let may_come = obstacles
+            .iter()
+            .any(|obstacle| matches!(obstacle, Some(Obstacle::Unresolved(_))));
+        if !may_come || Instant::now() >= deadline {
+            return Ok(obstacles);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

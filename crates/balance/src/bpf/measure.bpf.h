@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How long the clients of a connection wait: the algorithm of `fathom response`, over what lies at the connection's place. */
+#ifndef FATHOM_BALANCE_MEASURE_BPF_H
+#define FATHOM_BALANCE_MEASURE_BPF_H
+
+#include "../../../measure/src/response/process.h"
+#include "maps.bpf.h"
+#include "read.h"
+
+/* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
+#define BALANCE_WAKE_UP 262144
+
+static __always_inline const struct response_config *balance_response_settings(void)
+{
+	const struct response_config *config = (const struct response_config *)&response_config;
+
+	asm volatile("" : "+r"(config));
+	return config;
+}
+
+/* What the algorithm asks of a packet, but for whose it is. */
+static __always_inline struct packet balance_as_request(const struct balance_packet *packet)
+{
+	return (struct packet){
+		.payload = packet->payload,
+		.seq = packet->seq,
+		.ack = packet->ack,
+		.kind = packet->kind,
+		.tcp_flags = packet->tcp_flags,
+	};
+}
+
+/* And whose it is. */
+static __always_inline void balance_name(const struct balance_packet *packet, __u32 interface, struct packet *request)
+{
+	struct packet_cursor at = {
+		.source = packet->source,
+		.destination = packet->destination,
+		.protocol = packet->protocol,
+		.source_port = packet->source_port,
+		.destination_port = packet->destination_port,
+	};
+
+	packet_set_key(request, &at);
+	request->key.interface = interface;
+}
+
+/* A packet of a connection that has had no request yet. */
+__noinline int balance_measure_first(struct balance_packet *packet, struct balance_measured *measured, __u64 now)
+{
+	struct packet request;
+	int has_begun;
+
+	if (!packet || !measured)
+		return 0;
+	request = balance_as_request(packet);
+	balance_name(packet, 0, &request);
+	/* Of datagrams the handshake is empty, and stays so. */
+	has_begun = response_without_flow(&measured->flow, &measured->gaps.handshake, packet->hash, request.direction,
+					  &request, now);
+	if (has_begun)
+		__builtin_memset(&measured->gaps, 0, sizeof(measured->gaps));
+	return has_begun;
+}
+
+/* The epoch of a connection is over. */
+__noinline int balance_tell(struct xdp_md *xdp, struct balance_cpu *cpu, struct balance_packet *packet,
+			    struct balance_measured *measured, __u64 now)
+{
+	struct packet request = {};
+	__u64 flags;
+	int is_told;
+
+	if (!cpu || !packet || !measured)
+		return 0;
+	is_told = measured->flow.flags & RESPONSE_IS_USED;
+	balance_name(packet, xdp->ingress_ifindex, &request);
+	response_end_epoch(&measured->flow, (void *)&measured->gaps, &request.key, now, balance_response_settings(),
+			   &cpu->ended.epoch);
+	if (!is_told)
+		return 0;
+	cpu->ended.server = packet->server;
+	cpu->ended.service = packet->service;
+	flags = bpf_ringbuf_query(&balance_epochs, BPF_RB_AVAIL_DATA) >= BALANCE_WAKE_UP ? BPF_RB_FORCE_WAKEUP
+											 : BPF_RB_NO_WAKEUP;
+	if (bpf_ringbuf_output(&balance_epochs, &cpu->ended, sizeof(cpu->ended), flags))
+		cpu->counters[BALANCE_COUNT_EPOCHS_LOST]++;
+	else
+		cpu->counters[BALANCE_COUNT_EPOCHS]++;
+	return 0;
+}
+
+/* A connection begins at this place; `previous`: the server of the one that was there, if it was of the same flow. */
+static __always_inline void balance_measure_new(struct xdp_md *xdp, struct balance_cpu *cpu,
+						struct balance_packet *packet, struct balance_measured *measured,
+						__u16 previous, __u64 now)
+{
+	__u16 server = packet->server;
+
+	if (previous && measured->flow.last) {
+		packet->server = previous;
+		balance_tell(xdp, cpu, packet, measured, now);
+		packet->server = server;
+	}
+	__builtin_memset(measured, 0, sizeof(*measured));
+}
+
+/* A packet of a connection at this place. */
+static __always_inline void balance_measure(struct xdp_md *xdp, struct balance_cpu *cpu, struct balance_packet *packet,
+					    struct balance_measured *measured, __u64 now)
+{
+	const struct response_config *config = balance_response_settings();
+	struct packet request;
+
+	if (!measured->flow.last) {
+		balance_measure_first(packet, measured, now);
+		return;
+	}
+	if (response_is_over(&measured->flow, now, config))
+		balance_tell(xdp, cpu, packet, measured, now);
+	request = balance_as_request(packet);
+	response_on_known(&measured->flow, (void *)&measured->gaps, &request, now, config);
+}
+
+#endif

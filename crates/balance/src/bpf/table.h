@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The table of connections. A flow may be in one of two buckets of four places. It is found by 48 bits of its hash, which with the bucket's
+ * number identify it. Pure; who calls has the buckets and the time.
+ *
+ * A new flow takes a place that is unused, or whose connection is over or was silent for long. It never takes that of a connection which is
+ * in use, and of those that have sent their first packet and nothing else a bucket has one at most: the next such flow takes its place. So a
+ * flood of SYNs, from whatever addresses, occupies a quarter of the table, and drives no established connection out.
+ */
+#ifndef FATHOM_BALANCE_TABLE_H
+#define FATHOM_BALANCE_TABLE_H
+
+#include "balance.h"
+
+#define BALANCE_SERVER_BITS 16
+
+/* Words are read and written by many CPUs: each access is one. */
+#define BALANCE_LOAD(word) (*(const volatile __u64 *)&(word))
+#define BALANCE_STORE(word, value) (*(volatile __u64 *)&(word) = (value))
+
+/* Why a place can be had; the less, the better. */
+enum balance_room {
+	BALANCE_ROOM_UNUSED,
+	BALANCE_ROOM_ABANDONED, /* only opened, long ago */
+	BALANCE_ROOM_CLOSED,
+	BALANCE_ROOM_IDLE,
+	BALANCE_ROOM_OPENING, /* only opened */
+	BALANCE_ROOM_NONE,
+};
+
+/* A place for a new connection. */
+struct balance_choice {
+	__u32 room; /* enum balance_room */
+	__u32 place;
+	__u32 used; /* places of the bucket */
+};
+
+/* What identifies a flow: where the server's number will be, there are zeros. Never 0. */
+static __always_inline __u64 balance_tag(__u64 hash)
+{
+	__u64 tag = hash >> BALANCE_SERVER_BITS << BALANCE_SERVER_BITS;
+
+	return tag ? tag : 1 << BALANCE_SERVER_BITS;
+}
+
+static __always_inline __u32 balance_first_bucket(__u64 hash, __u32 mask)
+{
+	return hash & mask;
+}
+
+/* Another one, unless the mask is 0. */
+static __always_inline __u32 balance_second_bucket(__u64 hash, __u32 mask)
+{
+	return (hash ^ (hash >> 29 | 1)) & mask;
+}
+
+static __always_inline int balance_is_of(__u64 word, __u64 tag)
+{
+	return (word ^ tag) >> BALANCE_SERVER_BITS == 0;
+}
+
+/* The place of a flow in a bucket; BALANCE_BUCKET_PLACES: it is not there. */
+static __always_inline __u32 balance_find(const struct balance_bucket *bucket, __u64 tag)
+{
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < BALANCE_BUCKET_PLACES; i++)
+		if (balance_is_of(BALANCE_LOAD(bucket->connections[i].word), tag))
+			break;
+	return i;
+}
+
+static __always_inline enum balance_room balance_room_at(const struct balance_connection *connection, __u32 now,
+							 const struct balance_config *config)
+{
+	__u32 age = now - connection->used;
+
+	if (!BALANCE_LOAD(connection->word))
+		return BALANCE_ROOM_UNUSED;
+	if (!(connection->flags & BALANCE_IS_CONFIRMED))
+		return age > config->opening ? BALANCE_ROOM_ABANDONED : BALANCE_ROOM_OPENING;
+	if (connection->flags & BALANCE_IS_CLOSING && age > config->closing)
+		return BALANCE_ROOM_CLOSED;
+	return age > config->idle ? BALANCE_ROOM_IDLE : BALANCE_ROOM_NONE;
+}
+
+/* The best place of a bucket; where one connection is opening, that is the only one. */
+static __always_inline struct balance_choice balance_choose_in(const struct balance_bucket *bucket, __u32 now,
+							       const struct balance_config *config)
+{
+	struct balance_choice best = { .room = BALANCE_ROOM_NONE };
+	int is_opening = 0;
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < BALANCE_BUCKET_PLACES; i++) {
+		__u32 room = balance_room_at(&bucket->connections[i], now, config);
+
+		best.used += room != BALANCE_ROOM_UNUSED;
+		if (is_opening)
+			continue;
+		is_opening = room == BALANCE_ROOM_OPENING;
+		if (is_opening || room < best.room) {
+			best.room = room;
+			best.place = i;
+		}
+	}
+	return best;
+}
+
+/*
+ * In which of the two buckets? The better room. Where there are unused places in both: in the first, which costs each later packet one cache
+ * line less, unless it is fuller by two.
+ */
+static __always_inline int balance_prefers_second(const struct balance_choice *first,
+						  const struct balance_choice *second)
+{
+	if (first->room == BALANCE_ROOM_UNUSED && second->room == BALANCE_ROOM_UNUSED)
+		return first->used >= second->used + 2;
+	return second->room < first->room;
+}
+
+/* The word last: who finds it, finds the rest. */
+static __always_inline void balance_write(struct balance_connection *connection, __u64 tag, __u32 server, __u32 now,
+					  __u16 service, __u8 protocol)
+{
+	struct balance_connection fresh = { .used = now, .service = service, .protocol = protocol };
+
+	BALANCE_STORE(*(&connection->word + 1), *(&fresh.word + 1));
+	BALANCE_STORE(connection->word, tag | server);
+}
+
+/* A packet of a connection that is there. Stores only what changes: the line of a busy flow stays shared. */
+static __always_inline void balance_touch(struct balance_connection *connection, __u32 now, int is_over)
+{
+	__u8 flags = connection->flags | BALANCE_IS_CONFIRMED | (is_over ? BALANCE_IS_CLOSING : 0);
+
+	if (connection->used != now)
+		connection->used = now;
+	if (connection->flags != flags)
+		connection->flags = flags;
+}
+
+/* Is a SYN, or a datagram, the first of another connection? A SYN that is repeated is not, nor one amid a connection: anybody can forge that. */
+static __always_inline int balance_begins_anew(const struct balance_connection *connection, int is_syn, __u32 now,
+					       const struct balance_config *config)
+{
+	__u32 age = now - connection->used;
+
+	if (!is_syn)
+		return connection->protocol != IP_PROTOCOL_TCP && age > config->datagram_idle;
+	if (!(connection->flags & BALANCE_IS_CONFIRMED))
+		return age > config->opening;
+	return connection->flags & BALANCE_IS_CLOSING || age > config->closing;
+}
+
+#endif

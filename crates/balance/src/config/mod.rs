@@ -1,0 +1,404 @@
+//! What `lb.toml` says, checked. Nothing here touches the system.
+
+mod check;
+mod parse;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fathom_record::Network;
+
+use crate::controller::{Bounds, Policy};
+#[cfg(feature = "live")]
+pub(crate) use check::MOST;
+
+/// A commented file that equals the defaults; its services and servers are examples, commented out.
+pub const EXAMPLE: &str = include_str!("example.toml");
+
+/// What a file says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Where packets of clients arrive.
+    pub interfaces: Vec<String>,
+    /// How XDP is attached.
+    pub mode: Mode,
+    /// A directory on a BPF file system, for programs and maps to outlive the process.
+    pub pins: PathBuf,
+    /// Where a running balancer is spoken to.
+    pub socket: PathBuf,
+    /// Connections that are remembered at the same time, at most.
+    pub connections: u32,
+    /// How long an epoch of the measurement is.
+    pub epoch: Duration,
+    /// A longer gap between requests counts as a timeout, or silence.
+    pub timeout: Duration,
+    /// What is forwarded.
+    pub services: Vec<Service>,
+    /// To whom.
+    pub servers: Vec<Server>,
+}
+
+/// Where XDP runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// In the driver if it can, else in the kernel's stack.
+    Auto,
+    /// In the driver.
+    Native,
+    /// In the kernel's stack, slower.
+    Generic,
+}
+
+/// What clients talk to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Service {
+    /// In records and commands.
+    pub name: String,
+    /// Its address, or a network of addresses.
+    pub network: Network,
+    /// `None`: all ports.
+    pub port: Option<u16>,
+    /// TCP or UDP.
+    pub protocol: Transport,
+    /// Its packets are QUIC: a connection id may name the server.
+    pub is_quic: bool,
+    /// Indexes into the servers of the configuration.
+    pub servers: Vec<usize>,
+    /// Places of the ring, a prime.
+    pub ring: u32,
+    /// How weights follow from measurements.
+    pub policy: Policy,
+    /// How far and how fast.
+    pub bounds: Bounds,
+}
+
+/// The transport protocol of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Transport {
+    /// The name in configuration and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+
+    /// The number in IP headers.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+}
+
+/// Who answers clients.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// In records and commands.
+    pub name: String,
+    /// Where it is reached; it is known by it over restarts.
+    pub address: IpAddr,
+    /// Its weight in relation to the others.
+    pub weight: f64,
+    /// How packets get there.
+    pub encapsulation: Encapsulation,
+    /// Its QUIC-LB server id, if it has one.
+    pub quic_id: Option<QuicId>,
+    /// How it is seen whether it is there.
+    pub health: Health,
+}
+
+/// What stands for a server in connection ids of QUIC (draft-ietf-quic-load-balancers, in the clear).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct QuicId {
+    /// The configuration id: the top three bits of the connection id.
+    pub config: u8,
+    /// 1 to 8 bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// How packets get to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encapsulation {
+    /// As they are, with the server's MAC address: it is on the same segment, and has the service's address without ARP.
+    Layer2,
+    /// Behind an IP header.
+    Ipip,
+    /// Behind IP, UDP and GUE headers, to this port.
+    Gue(u16),
+}
+
+impl Encapsulation {
+    /// The name in configuration and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Layer2 => "layer2",
+            Self::Ipip => "ipip",
+            Self::Gue(_) => "gue",
+        }
+    }
+}
+
+/// How it is seen whether a server is there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Health {
+    /// What is asked.
+    pub check: Check,
+    /// Of the server; `None`: the port of the service, the first that has the server.
+    pub port: Option<u16>,
+    /// Between the begin of two checks.
+    pub interval: Duration,
+    /// After so long without an answer a check has failed.
+    pub timeout: Duration,
+    /// Checks in a row that succeed until a server is healthy.
+    pub rise: u32,
+    /// Checks in a row that fail until it is not.
+    pub fall: u32,
+    /// How long the weight of a server grows that has come back.
+    pub slow_start: Duration,
+}
+
+/// What is asked of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Check {
+    /// Nothing: it is taken to be there.
+    None,
+    /// A TCP connection.
+    Tcp,
+    /// An HTTP request.
+    Http(Request),
+    /// The same over TLS; its certificate is not verified, the server being known by its address.
+    Https(Request),
+}
+
+/// A request over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// From the slash on.
+    pub path: String,
+    /// The host of the request; `None`: the server's address.
+    pub host: Option<String>,
+    /// The status that a healthy server answers.
+    pub status: u16,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            check: Check::Tcp,
+            port: None,
+            interval: Duration::from_secs(2),
+            timeout: Duration::from_secs(1),
+            rise: 2,
+            fall: 3,
+            slow_start: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            mode: Mode::Auto,
+            pins: PathBuf::from("/sys/fs/bpf/fathom-balance"),
+            socket: PathBuf::from("/run/fathom-balance.sock"),
+            connections: 1 << 18,
+            epoch: Duration::from_millis(500),
+            timeout: Duration::from_millis(180),
+            services: Vec::new(),
+            servers: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the text of a file. The table `balance` is left to others: it holds options of the command.
+    ///
+    /// # Errors
+    /// A sentence with the line that is wrong, and what to do.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        parse::parse(text)
+    }
+
+    /// The port at which a server is checked: as configured, else that of the first service that has the server, TCP first.
+    pub fn check_port(&self, server: usize) -> Option<u16> {
+        let configured = self.servers.get(server)?.health.port;
+        let port_of = |protocol| {
+            let mut services = self.services.iter();
+            let service = services.find(|service| {
+                service.protocol == protocol
+                    && service.port.is_some()
+                    && service.servers.contains(&server)
+            });
+            service.and_then(|service| service.port)
+        };
+        configured
+            .or_else(|| port_of(Transport::Tcp))
+            .or_else(|| port_of(Transport::Udp))
+    }
+
+    /// The server of this name.
+    pub fn server(&self, name: &str) -> Option<usize> {
+        self.servers.iter().position(|server| server.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example with its examples of tables.
+    fn whole_example() -> String {
+        let uncommented = EXAMPLE.lines().map(|line| match line.strip_prefix("#: ") {
+            Some(line) => line,
+            None => line,
+        });
+        uncommented.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_example_equals_the_defaults() {
+        assert_eq!(Config::parse(EXAMPLE).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_examples_of_tables_equal_their_defaults() {
+        let config = Config::parse(&whole_example()).unwrap();
+        let server = &config.servers[0];
+        assert_eq!(server.health, Health::default());
+        assert_eq!(server.encapsulation, Encapsulation::Layer2);
+        assert!((server.weight - 1.0).abs() < 1e-9);
+        let least = r#"
+            [[server]]
+            name = "web1"
+            address = "10.0.0.11"
+            [[service]]
+            name = "web"
+            address = "192.0.2.10"
+            port = 443
+        "#;
+        let least = Config::parse(least).unwrap();
+        assert_eq!(least.servers[0], *server);
+        assert_eq!(least.services[0].bounds, Bounds::default());
+        let service = &config.services[0];
+        let other = &least.services[0];
+        assert_eq!(service.bounds, other.bounds);
+        assert_eq!((service.ring, service.policy), (other.ring, other.policy));
+        assert_eq!(
+            (service.protocol, service.is_quic),
+            (other.protocol, other.is_quic)
+        );
+    }
+
+    #[test]
+    fn tables_take_over_from_the_defaults_above() {
+        let config = Config::parse(
+            r#"
+            [health]
+            check = "http"
+            path = "/alive"
+            rise = 5
+            [control]
+            policy = "watermark"
+            floor = 0.2
+            [[server]]
+            name = "one"
+            address = "2001:db8::1"
+            encapsulation = "gue"
+            [server.health]
+            path = "/ready"
+            [[server]]
+            name = "two"
+            address = "10.0.0.2"
+            weight = 2
+            [[service]]
+            name = "dns"
+            address = "192.0.2.0/24"
+            protocol = "udp"
+            port = "all"
+            servers = ["two"]
+            [service.control]
+            policy = "static"
+            "#,
+        )
+        .unwrap();
+        let path = |index: usize| match &config.servers[index].health.check {
+            Check::Http(request) => request.path.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((path(0).as_str(), path(1).as_str()), ("/ready", "/alive"));
+        assert_eq!(config.servers[0].health.rise, 5);
+        assert_eq!(config.servers[0].encapsulation, Encapsulation::Gue(6080));
+        let service = &config.services[0];
+        assert_eq!(
+            (service.port, service.servers.as_slice()),
+            (None, [1].as_slice())
+        );
+        assert_eq!(service.policy, Policy::Static);
+        assert!((service.bounds.floor - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let server = "[[server]]\nname = \"a\"\naddress = \"10.0.0.1\"\n";
+        let service = "[[service]]\nname = \"s\"\naddress = \"192.0.2.1\"\n";
+        let wrong = |text: &str| Config::parse(text).unwrap_err();
+        for (text, told) in [
+            ("pin = 1".to_owned(), "line 1"),
+            (
+                "\n[[server]]\nname = \"a\"\nadress = \"10.0.0.1\"".to_owned(),
+                "line 4",
+            ),
+            (format!("{server}weigth = 2"), "unknown field `weigth`"),
+            (
+                format!("{server}{server}"),
+                "line 4: there are two servers \"a\"",
+            ),
+            (
+                format!(
+                    "{server}{}",
+                    server
+                        .replace('a', "b")
+                        .replace("bddress", "address")
+                        .replace("nbme", "name")
+                ),
+                "the same address",
+            ),
+            (service.to_owned(), "has no server"),
+            (
+                format!("{server}{service}servers = [\"x\"]"),
+                "line 7: service \"s\" names a server \"x\"",
+            ),
+            (format!("{server}{service}ring = 65536"), "is a prime"),
+            (
+                format!("{server}{service}port = 0"),
+                "a port from 1 to 65535",
+            ),
+            (
+                format!("{server}{service}quic = true"),
+                "protocol = \"udp\"",
+            ),
+            (format!("{server}weight = 0"), "fathom balance drain a"),
+            (format!("{server}gue-port = 1"), "leave one of them out"),
+            ("epoch = \"5\"".to_owned(), "write it as"),
+            ("epoch = \"11s\"".to_owned(), "100ms to 10s"),
+            (
+                format!("{server}{service}[service.control]\nfloor = 2"),
+                "floor is from 0.001",
+            ),
+        ] {
+            let error = wrong(&text);
+            assert!(error.contains(told), "{text}\n{error}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The policy `watermark`: section 4 of the paper. Where it leaves something open: a server above the high watermark loses `gain * weight * (1 - least /
+//! own)`; the fresh ones below the low one share that, each `cap` of the whole at most, and what none may take stays where it was; latencies "have not
+//! changed" when no server was above the high watermark for `quiet` intervals.
+
+use super::{Bounds, Candidate, Decision, Measurement, Verdict, Why};
+
+pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> Decision {
+    let latencies: Vec<_> = candidates
+        .iter()
+        .map(|candidate| candidate.measured.latency.map(|latency| latency.mean_ns))
+        .collect();
+    let least = latencies.iter().flatten().copied().reduce(f64::min);
+    let is_high = |latency: Option<f64>| matches!((latency, least), (Some(latency), Some(least)) if latency > bounds.high * least);
+    let is_low = |latency: Option<f64>| matches!((latency, least), (Some(latency), Some(least)) if latency < bounds.low * least);
+    let stale = candidates
+        .iter()
+        .zip(&latencies)
+        .filter(|(_, latency)| is_high(**latency))
+        .map(|(candidate, _)| freshness(&candidate.measured))
+        .reduce(f64::max);
+    let quiet = if stale.is_some() {
+        0
+    } else {
+        quiet.saturating_add(1)
+    };
+    let drift = if quiet >= bounds.quiet {
+        bounds.drift()
+    } else {
+        0.0
+    };
+    let mut verdicts: Vec<_> = candidates
+        .iter()
+        .zip(&latencies)
+        .map(|(candidate, latency)| Verdict {
+            factor: candidate.factor + (1.0 - candidate.factor) * drift,
+            judged_ns: *latency,
+            why: if latency.is_some() {
+                Why::Alike
+            } else {
+                Why::Unknown
+            },
+        })
+        .collect();
+    if let (Some(stale), Some(least)) = (stale, least) {
+        let takes = |index: usize| {
+            is_low(latencies[index]) && freshness(&candidates[index].measured) >= stale
+        };
+        shift(bounds, candidates, least, &is_high, &takes, &mut verdicts);
+    }
+    Decision { verdicts, quiet }
+}
+
+/// Requests of the interval by flows that are active: the paper's measure of how far a latency can be relied on.
+fn freshness(measured: &Measurement) -> f64 {
+    measured.requests as f64 / f64::from(measured.flows.max(1))
+}
+
+/// Moves weight from those that are high to those that may take it.
+fn shift(
+    bounds: &Bounds,
+    candidates: &[Candidate],
+    least: f64,
+    is_high: &impl Fn(Option<f64>) -> bool,
+    takes: &impl Fn(usize) -> bool,
+    verdicts: &mut [Verdict],
+) {
+    let whole: f64 = candidates
+        .iter()
+        .map(|candidate| candidate.configured * candidate.factor)
+        .sum();
+    let loss = |candidate: &Candidate, verdict: &Verdict| match verdict.judged_ns {
+        Some(latency) if is_high(Some(latency)) => {
+            let weight = candidate.configured * candidate.factor;
+            bounds.gain * weight * (1.0 - least / latency)
+        }
+        _ => 0.0,
+    };
+    let losses: Vec<_> = candidates
+        .iter()
+        .zip(&*verdicts)
+        .map(|(candidate, verdict)| loss(candidate, verdict))
+        .collect();
+    let lost: f64 = losses.iter().sum();
+    let takers = (0..candidates.len()).filter(|index| takes(*index)).count();
+    if takers == 0 || lost <= 0.0 {
+        return;
+    }
+    let share = (lost / takers as f64).min(bounds.cap * whole);
+    let moved = share * takers as f64 / lost;
+    for (index, verdict) in verdicts.iter_mut().enumerate() {
+        let configured = candidates[index].configured;
+        if losses[index] > 0.0 {
+            verdict.factor -= losses[index] * moved / configured;
+            verdict.why = Why::Slower;
+        } else if takes(index) {
+            verdict.factor += share / configured;
+            verdict.why = Why::Faster;
+        }
+    }
+}

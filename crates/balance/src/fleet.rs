@@ -1,0 +1,473 @@
+//! Which server has how much of each service: what is configured, what operators and health checks say, and what the controller makes of measurements.
+//! Pure: times and measurements are arguments, rings are what comes out.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathom_record::Time;
+
+use crate::config::{Config, Service};
+use crate::controller::{Candidate, Measurement, Policy, Verdict, Why, decide};
+use crate::health::{Change, Standing};
+use crate::maglev::{Share, ring};
+use crate::record::BalanceWeight;
+
+/// What an operator has said of a server. It holds until it is taken back, or forwarding ends.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Order {
+    /// It gets no new flows.
+    pub is_drained: bool,
+    /// In place of the configured weight.
+    pub weight: Option<f32>,
+}
+
+/// All services and their servers.
+#[derive(Debug)]
+pub struct Fleet {
+    config: Config,
+    standings: HashMap<IpAddr, Standing>,
+    orders: HashMap<IpAddr, Order>,
+    /// There is no way to them.
+    unreachable: HashSet<IpAddr>,
+    services: Vec<Steered>,
+}
+
+/// A service, and what was decided for its servers last.
+#[derive(Debug, Default)]
+struct Steered {
+    name: Arc<str>,
+    members: Vec<Member>,
+    quiet: u32,
+}
+
+/// A server of a service, by its index in the configuration.
+#[derive(Debug, Clone)]
+struct Member {
+    server: usize,
+    name: Arc<str>,
+    address: IpAddr,
+    /// Last decided.
+    factor: f64,
+    verdict: Verdict,
+    measured: Measurement,
+    /// Of the ring, 0 to 1.
+    share: f64,
+}
+
+impl Fleet {
+    /// As configured, with nothing known.
+    pub fn new(config: Config) -> Self {
+        let mut fleet = Self {
+            config: Config::default(),
+            standings: HashMap::new(),
+            orders: HashMap::new(),
+            unreachable: HashSet::new(),
+            services: Vec::new(),
+        };
+        fleet.reload(config);
+        fleet
+    }
+
+    /// What is configured.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes another configuration; what is known of servers that stay is kept.
+    pub fn reload(&mut self, config: Config) {
+        let steered = |service: &Service| {
+            let before = self
+                .services
+                .iter()
+                .find(|before| *before.name == *service.name);
+            let member = |&server: &usize| {
+                let configured = &config.servers[server];
+                let address = configured.address;
+                let known = before.and_then(|before| {
+                    before
+                        .members
+                        .iter()
+                        .find(|member| member.address == address)
+                });
+                known.map_or_else(
+                    || Member::new(server, &configured.name, address),
+                    |known| Member {
+                        server,
+                        name: configured.name.as_str().into(),
+                        ..known.clone()
+                    },
+                )
+            };
+            Steered {
+                name: service.name.as_str().into(),
+                members: service.servers.iter().map(member).collect(),
+                quiet: before.map_or(0, |before| before.quiet),
+            }
+        };
+        self.services = config.services.iter().map(steered).collect();
+        let stays = |address: &IpAddr| {
+            config
+                .servers
+                .iter()
+                .any(|server| server.address == *address)
+        };
+        self.standings.retain(|address, _| stays(address));
+        self.orders.retain(|address, _| stays(address));
+        self.unreachable.retain(stays);
+        self.config = config;
+    }
+
+    /// What an operator says of a server.
+    pub fn order(&mut self, server: usize, order: Order) {
+        if let Some(server) = self.config.servers.get(server) {
+            self.orders.insert(server.address, order);
+        }
+    }
+
+    /// What an operator has said of a server.
+    pub fn order_of(&self, server: usize) -> Order {
+        let address = self.config.servers.get(server).map(|server| server.address);
+        let order = address.and_then(|address| self.orders.get(&address).copied());
+        order.unwrap_or_default()
+    }
+
+    /// Is there a way to a server? Returns whether that has changed.
+    pub fn reached(&mut self, server: usize, is_reached: bool) -> bool {
+        let Some(server) = self.config.servers.get(server) else {
+            return false;
+        };
+        if is_reached {
+            self.unreachable.remove(&server.address)
+        } else {
+            self.unreachable.insert(server.address)
+        }
+    }
+
+    /// The result of a check of a server.
+    pub fn checked(&mut self, server: usize, has_succeeded: bool, now: Duration) -> Option<Change> {
+        let server = self.config.servers.get(server)?;
+        let standing = self.standings.entry(server.address).or_default();
+        standing.take(has_succeeded, now, &server.health)
+    }
+
+    /// What checks say of a server.
+    pub fn standing(&self, server: usize) -> Standing {
+        let address = self.config.servers.get(server).map(|server| server.address);
+        let standing = address.and_then(|address| self.standings.get(&address).copied());
+        standing.unwrap_or_default()
+    }
+
+    /// The state of a server, for people and records.
+    pub fn state(&self, server: usize, now: Duration) -> &'static str {
+        if self.order_of(server).is_drained {
+            return "drained";
+        }
+        let address = self.config.servers.get(server).map(|server| server.address);
+        if address.is_some_and(|address| self.unreachable.contains(&address)) {
+            return "unreachable";
+        }
+        let health = self.config.servers.get(server).map(|server| &server.health);
+        health.map_or("unknown", |health| self.standing(server).name(now, health))
+    }
+
+    /// What a ring that is there says of the weights that were: its places by server of the configuration.
+    pub fn recall(&mut self, service: usize, places: &HashMap<usize, u32>, now: Duration) {
+        let total: u32 = places.values().sum();
+        let bases = self.bases(service, now);
+        let whole: f64 = bases.iter().sum();
+        let Some(steered) = self.services.get_mut(service) else {
+            return;
+        };
+        for (member, base) in steered.members.iter_mut().zip(bases) {
+            let share = f64::from(places.get(&member.server).copied().unwrap_or(0))
+                / f64::from(total.max(1));
+            // One that had no place may have been drained or ill: that says nothing of how fast it is.
+            if share > 0.0 && base > 0.0 {
+                member.factor = share * whole / base;
+            }
+            member.share = share;
+        }
+    }
+
+    /// The end of an interval of a service: what was measured of its servers, in their order in the configuration of the service.
+    pub fn decide(&mut self, service: usize, measured: &[Measurement], now: Duration) {
+        let bases = self.bases(service, now);
+        let Some((steered, configured)) = self
+            .services
+            .get_mut(service)
+            .zip(self.config.services.get(service))
+        else {
+            return;
+        };
+        let mut judged: Vec<(&mut Member, f64)> = Vec::new();
+        for ((member, base), measured) in steered.members.iter_mut().zip(bases).zip(measured) {
+            member.measured = *measured;
+            if base > 0.0 {
+                judged.push((member, base));
+            }
+        }
+        let candidates: Vec<_> = judged
+            .iter()
+            .map(|(member, base)| Candidate {
+                configured: *base,
+                factor: member.factor,
+                measured: member.measured,
+            })
+            .collect();
+        let decision = decide(
+            configured.policy,
+            &configured.bounds,
+            &candidates,
+            steered.quiet,
+        );
+        steered.quiet = decision.quiet;
+        for ((member, _), verdict) in judged.into_iter().zip(decision.verdicts) {
+            (member.factor, member.verdict) = (verdict.factor, verdict);
+        }
+    }
+
+    /// The weight of each member but for the controller: 0 for those that get no new flows. Where none would get any because all are ill, all do: a
+    /// check that is wrong must not take a service away.
+    fn bases(&self, service: usize, now: Duration) -> Vec<f64> {
+        let members = self
+            .services
+            .get(service)
+            .map(|service| service.members.as_slice());
+        let configured = |member: &Member| {
+            let order = self.order_of(member.server);
+            let weight = self
+                .config
+                .servers
+                .get(member.server)
+                .map_or(0.0, |server| server.weight);
+            if order.is_drained {
+                0.0
+            } else {
+                order.weight.map_or(weight, f64::from)
+            }
+        };
+        let part = |member: &Member| {
+            if self.unreachable.contains(&member.address) {
+                return 0.0;
+            }
+            let health = self
+                .config
+                .servers
+                .get(member.server)
+                .map(|server| &server.health);
+            health.map_or(0.0, |health| self.standing(member.server).part(now, health))
+        };
+        let members = members.unwrap_or_default();
+        let bases: Vec<_> = members
+            .iter()
+            .map(|member| configured(member) * part(member))
+            .collect();
+        if bases.iter().any(|base| *base > 0.0) {
+            bases
+        } else {
+            members.iter().map(configured).collect()
+        }
+    }
+
+    /// The ring of a service: for each place the server's index in the configuration; `None` when all are drained.
+    pub fn ring(&mut self, service: usize, now: Duration) -> Option<Vec<usize>> {
+        let bases = self.bases(service, now);
+        let size = self.config.services.get(service)?.ring;
+        let steered = self.services.get_mut(service)?;
+        let addresses: Vec<_> = steered
+            .members
+            .iter()
+            .map(|member| member.address.to_string())
+            .collect();
+        let shares: Vec<_> = steered
+            .members
+            .iter()
+            .zip(&bases)
+            .zip(&addresses)
+            .map(|((member, base), address)| Share {
+                name: address,
+                weight: base * member.factor,
+            })
+            .collect();
+        let sum: f64 = shares.iter().map(|share| share.weight).sum();
+        let weights: Vec<_> = shares.iter().map(|share| share.weight).collect();
+        let places = ring(size, &shares);
+        for (member, weight) in steered.members.iter_mut().zip(weights) {
+            member.share = if sum > 0.0 { weight / sum } else { 0.0 };
+        }
+        let places = places?.into_iter();
+        Some(
+            places
+                .map(|place| steered.members[usize::from(place)].server)
+                .collect(),
+        )
+    }
+
+    /// What was measured and decided for the servers of a service.
+    pub fn records(&self, service: usize, time: Time, now: Duration) -> Vec<BalanceWeight> {
+        let Some((steered, configured)) = self
+            .services
+            .get(service)
+            .zip(self.config.services.get(service))
+        else {
+            return Vec::new();
+        };
+        let record = |member: &Member| {
+            let has_policy = configured.policy != Policy::Static;
+            BalanceWeight::new(
+                time,
+                (&steered.name, &member.name, member.address),
+                member.share,
+                has_policy.then_some(member.factor),
+                &member.measured,
+                self.state(member.server, now),
+                member.verdict.why,
+            )
+        };
+        steered.members.iter().map(record).collect()
+    }
+}
+
+impl Member {
+    fn new(server: usize, name: &str, address: IpAddr) -> Self {
+        Self {
+            server,
+            name: name.into(),
+            address,
+            factor: 1.0,
+            verdict: Verdict {
+                factor: 1.0,
+                judged_ns: None,
+                why: Why::Configured,
+            },
+            measured: Measurement::default(),
+            share: 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::Latency;
+
+    fn config(servers: &[&str]) -> Config {
+        let mut text = String::new();
+        for address in servers {
+            text += &format!("[[server]]\nname = \"s{address}\"\naddress = \"{address}\"\n");
+        }
+        text += "[[service]]\nname = \"web\"\naddress = \"192.0.2.1\"\nring = 1021\n";
+        Config::parse(&text).unwrap()
+    }
+
+    fn shares(fleet: &mut Fleet, now: u64) -> Vec<f64> {
+        let ring = fleet.ring(0, Duration::from_secs(now)).unwrap_or_default();
+        let count = |server: usize| ring.iter().filter(|place| **place == server).count();
+        (0..fleet.config.servers.len())
+            .map(|server| count(server) as f64 / 1021.0)
+            .collect()
+    }
+
+    fn measured(ms: f64) -> Measurement {
+        let latency = Latency {
+            mean_ns: ms * 1e6,
+            error: 0.0,
+            responses: 100,
+        };
+        Measurement {
+            latency: Some(latency),
+            ..Measurement::default()
+        }
+    }
+
+    const THREE: [&str; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+
+    #[test]
+    fn a_server_that_falls_has_no_place_and_returns_slowly() {
+        let mut fleet = Fleet::new(config(&THREE));
+        let at = Duration::from_secs;
+        fleet.checked(1, true, at(0));
+        for _ in 0..3 {
+            fleet.checked(1, false, at(1));
+        }
+        assert!(shares(&mut fleet, 1)[1] <= 0.0);
+        assert_eq!(fleet.state(1, at(1)), "unhealthy");
+        for _ in 0..2 {
+            fleet.checked(1, true, at(2));
+        }
+        let grown = shares(&mut fleet, 7)[1];
+        assert!((0.1..0.3).contains(&grown), "{grown}");
+        assert!((shares(&mut fleet, 12)[1] - 1.0 / 3.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn when_all_fall_all_serve() {
+        let mut fleet = Fleet::new(config(&THREE));
+        for server in 0..3 {
+            fleet.checked(server, false, Duration::ZERO);
+        }
+        assert!(shares(&mut fleet, 0).iter().all(|share| *share > 0.3));
+        for server in 0..3 {
+            fleet.order(
+                server,
+                Order {
+                    is_drained: true,
+                    weight: None,
+                },
+            );
+        }
+        assert_eq!(fleet.ring(0, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn orders_come_before_the_configuration_and_survive_it() {
+        let mut fleet = Fleet::new(config(&THREE));
+        fleet.order(
+            0,
+            Order {
+                is_drained: false,
+                weight: Some(2.0),
+            },
+        );
+        fleet.order(
+            2,
+            Order {
+                is_drained: true,
+                weight: None,
+            },
+        );
+        assert!((shares(&mut fleet, 0)[0] - 2.0 / 3.0).abs() < 0.01);
+        fleet.reload(config(&["10.0.0.9", "10.0.0.3", "10.0.0.1"]));
+        let shares = shares(&mut fleet, 0);
+        assert!(
+            shares[1] <= 0.0 && (shares[2] - 2.0 / 3.0).abs() < 0.01,
+            "{shares:?}"
+        );
+    }
+
+    #[test]
+    fn a_ring_that_is_there_tells_the_weights_that_were() {
+        let mut before = Fleet::new(config(&THREE));
+        for _ in 0..3 {
+            before.decide(
+                0,
+                &[measured(2.0), measured(2.0), measured(20.0)],
+                Duration::ZERO,
+            );
+        }
+        let ring = before.ring(0, Duration::ZERO).unwrap();
+        let mut places = HashMap::new();
+        for server in ring {
+            *places.entry(server).or_insert(0) += 1;
+        }
+        let mut after = Fleet::new(config(&THREE));
+        after.recall(0, &places, Duration::ZERO);
+        for (one, other) in shares(&mut before, 0).iter().zip(shares(&mut after, 0)) {
+            assert!((one - other).abs() < 0.005, "{one} {other}");
+        }
+        let records = after.records(0, Time(0), Duration::ZERO);
+        assert_eq!(records.len(), 3);
+    }
+}

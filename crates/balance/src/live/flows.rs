@@ -1,0 +1,287 @@
+//! What the program tells: epochs of connections, who waits, and what is counted.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fathom_measure::response::{Tabled, TabledFlow, kernel_clock, kernel_clock_offset};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+
+use super::mapped::Mapped;
+use super::object::Program;
+use super::plan::Slot;
+use super::read;
+use crate::Error;
+use crate::controller::{Collected, Measurement, Waiting};
+use crate::native::{
+    BALANCE_BUCKET_PLACES, BALANCE_IS_CLOSING, balance_bucket, balance_epoch, balance_measured,
+    balance_traffic, bytes_of, counter_names,
+};
+
+/// A request that has been unanswered for longer says nothing of how fast the server is: the client has gone, or waits for something to happen.
+const GIVEN_UP_NS: u64 = 5_000_000_000;
+
+/// What is known of connections.
+pub struct Flows {
+    // Dropped before the tables that it reads.
+    ring: RingBuffer<'static>,
+    inbox: Rc<RefCell<Vec<u8>>>,
+    tabled: Tabled,
+    buckets: Mapped<balance_bucket>,
+    measured: Mapped<balance_measured>,
+    cpus: MapHandle,
+    service_traffic: MapHandle,
+    server_traffic: MapHandle,
+    /// Of epochs, by the index of the service and the number of the server.
+    collected: HashMap<(u16, u16), Collected>,
+    /// Epochs that were ended by a look at the table, by server and begin: the program tells of them again at the next packet.
+    told: HashSet<(u16, u64)>,
+    /// Of services of the configuration: their indexes; of servers: their numbers.
+    indexes: Vec<u16>,
+    numbers: Vec<u16>,
+    seen: Seen,
+}
+
+/// What a look at the table of connections found.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Connections by the number of their server.
+    pub connections: HashMap<u16, u32>,
+    /// Those that are active, and those that wait and for how long together, by service and server.
+    active: HashMap<(u16, u16), u32>,
+    waiting: HashMap<(u16, u16), (u32, u64)>,
+}
+
+impl Flows {
+    pub(super) fn new(program: &Program, tabled: Tabled) -> Result<Self, Error> {
+        let inbox = Rc::default();
+        Ok(Self {
+            ring: open_ring(program, &inbox)?,
+            inbox,
+            tabled,
+            buckets: Mapped::new(program.map("balance_buckets")?)?,
+            measured: Mapped::new(program.map("balance_measured")?)?,
+            cpus: program.map("balance_cpus")?,
+            service_traffic: program.map("balance_service_traffic")?,
+            server_traffic: program.map("balance_server_traffic")?,
+            collected: HashMap::new(),
+            told: HashSet::new(),
+            indexes: Vec::new(),
+            numbers: Vec::new(),
+            seen: Seen::default(),
+        })
+    }
+
+    /// The program has been loaded anew over the same tables.
+    pub(super) fn reload(&mut self, program: &Program, tabled: Tabled) -> Result<(), Error> {
+        self.collect(Duration::ZERO)?;
+        self.ring = open_ring(program, &self.inbox)?;
+        self.tabled = tabled;
+        Ok(())
+    }
+
+    pub(super) fn set_owners(&mut self, numbers: &[u16], slots: &[Slot]) {
+        self.numbers = numbers.to_vec();
+        self.indexes = slots.iter().map(|slot| slot.index).collect();
+    }
+
+    /// Waits at most so long for epochs, and takes in what has come.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub fn collect(&mut self, timeout: Duration) -> Result<(), Error> {
+        match self.ring.poll(timeout) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
+                return Err(Error::kernel("read the epochs from the kernel", error));
+            }
+            _ => {}
+        }
+        let consumed = self.ring.consume();
+        consumed.map_err(|error| Error::kernel("read the epochs from the kernel", error))?;
+        let offset = kernel_clock_offset();
+        let mut inbox = self.inbox.borrow_mut();
+        for bytes in inbox.chunks_exact(size_of::<balance_epoch>()) {
+            let told = read::<balance_epoch>(bytes).zip(self.tabled.epoch(bytes, offset));
+            let Some((raw, epoch)) = told else {
+                continue;
+            };
+            if !self.told.remove(&(raw.server, epoch.begin)) {
+                self.collected
+                    .entry((raw.service, raw.server))
+                    .or_default()
+                    .take(&epoch.epoch);
+            }
+        }
+        inbox.clear();
+        Ok(())
+    }
+
+    /// Looks through the table: ends the epochs of connections that are silent, and finds those that wait.
+    pub fn look(&mut self, interval: Duration) {
+        let (now, offset) = (kernel_clock(), kernel_clock_offset());
+        let mut seen = Seen::default();
+        // Only what is in the table is remembered: the program replaces connections without a word.
+        let before = std::mem::take(&mut self.told);
+        for bucket in 0..self.buckets.len() {
+            let bucket_of = self.buckets.get(bucket);
+            for (place, connection) in (0..).zip(bucket_of.connections) {
+                if connection.word == 0 {
+                    continue;
+                }
+                let (server, is_closing) = (
+                    connection.server(),
+                    u32::from(connection.flags) & BALANCE_IS_CLOSING != 0,
+                );
+                if !is_closing {
+                    *seen.connections.entry(server).or_insert(0) += 1;
+                }
+                let at = bucket * BALANCE_BUCKET_PLACES as usize + place;
+                if at >= self.measured.len() || self.measured.first_word(at) == 0 {
+                    continue;
+                }
+                let measured = self.measured.get(at);
+                let Some(flow) = self.tabled.flow(bytes_of(&measured), connection.protocol) else {
+                    continue;
+                };
+                let key = (connection.service, server);
+                seen.take(key, &flow, is_closing, now, interval);
+                let Some(ended) = self.tabled.end(&flow, now, offset) else {
+                    continue;
+                };
+                if !before.contains(&(server, ended.begin)) {
+                    self.collected.entry(key).or_default().take(&ended.epoch);
+                }
+                self.told.insert((server, ended.begin));
+            }
+        }
+        self.seen = seen;
+    }
+
+    /// What the last look found.
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// What was measured of the servers of a service (indexes in the configuration) since the last call.
+    pub fn take(&mut self, service: usize, servers: &[usize]) -> Vec<Measurement> {
+        let Some(index) = self.indexes.get(service).copied() else {
+            return Vec::new();
+        };
+        let measurement = |server: &usize| {
+            let number = self.numbers.get(*server).copied().unwrap_or_default();
+            let key = (index, number);
+            let collected = self.collected.remove(&key).unwrap_or_default();
+            let waiting = self.seen.waiting.get(&key).copied();
+            Measurement {
+                latency: collected.latency(),
+                waiting: waiting.map(|(flows, sum)| Waiting {
+                    flows,
+                    mean_ns: sum as f64 / f64::from(flows),
+                }),
+                requests: collected.latency().map_or(0, |latency| latency.responses),
+                flows: self.seen.active.get(&key).copied().unwrap_or(0),
+            }
+        };
+        servers.iter().map(measurement).collect()
+    }
+
+    /// What was counted since forwarding began, by name; what is 0 too.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be read.
+    pub fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        let cpus = of_each_cpu(&self.cpus, 0)?;
+        let sum = |index: usize| {
+            let words = cpus
+                .iter()
+                .filter_map(|cpu| cpu.as_chunks::<8>().0.get(index));
+            words.map(|word| u64::from_ne_bytes(*word)).sum()
+        };
+        Ok(counter_names()
+            .enumerate()
+            .map(|(index, name)| (name, sum(index)))
+            .collect())
+    }
+
+    /// The traffic of a service, by its index in the configuration.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be read.
+    pub fn traffic_of_service(&self, service: usize) -> Result<balance_traffic, Error> {
+        let index = self.indexes.get(service).copied().unwrap_or(0);
+        traffic(&self.service_traffic, index.into())
+    }
+
+    /// The traffic of a server, by its index in the configuration.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be read.
+    pub fn traffic_of_server(&self, server: usize) -> Result<balance_traffic, Error> {
+        let number = self.numbers.get(server).copied().unwrap_or(0);
+        traffic(&self.server_traffic, number.into())
+    }
+}
+
+impl Seen {
+    fn take(
+        &mut self,
+        key: (u16, u16),
+        flow: &TabledFlow,
+        is_closing: bool,
+        now: u64,
+        interval: Duration,
+    ) {
+        let age = u128::from(now.saturating_sub(flow.last()));
+        *self.active.entry(key).or_insert(0) += u32::from(age < interval.as_nanos());
+        if let Some(wait) = flow
+            .waiting(now)
+            .filter(|wait| !is_closing && wait.0 < GIVEN_UP_NS)
+        {
+            let (count, sum) = self.waiting.entry(key).or_insert((0, 0));
+            *count += 1;
+            *sum += wait.0;
+        }
+    }
+}
+
+fn open_ring(
+    program: &Program,
+    inbox: &Rc<RefCell<Vec<u8>>>,
+) -> Result<RingBuffer<'static>, Error> {
+    let failed = |error| Error::kernel("open the ring of epochs", error);
+    let map = program.map("balance_epochs")?;
+    let inbox = Rc::clone(inbox);
+    let mut builder = RingBufferBuilder::new();
+    builder
+        .add(&map, move |event| {
+            if let Some(own) = event.get(..size_of::<balance_epoch>()) {
+                inbox.borrow_mut().extend_from_slice(own);
+            }
+            0
+        })
+        .map_err(failed)?;
+    builder.build().map_err(failed)
+}
+
+fn of_each_cpu(map: &MapHandle, index: u32) -> Result<Vec<Vec<u8>>, Error> {
+    let values = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY);
+    let values = values.map_err(|error| Error::kernel("read the counters", error))?;
+    Ok(values.unwrap_or_default())
+}
+
+fn traffic(map: &MapHandle, index: u32) -> Result<balance_traffic, Error> {
+    let mut sum = balance_traffic::default();
+    for cpu in of_each_cpu(map, index)? {
+        let Some(own) = read::<balance_traffic>(&cpu) else {
+            continue;
+        };
+        sum.packets += own.packets;
+        sum.bytes += own.bytes;
+        sum.connections += own.connections;
+        sum.hits += own.hits;
+        sum.misses += own.misses;
+        sum.by_hash += own.by_hash;
+    }
+    Ok(sum)
+}

@@ -1,0 +1,124 @@
+//! Tables of the kernel in this process's memory.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::{MapCore, MapHandle};
+
+use crate::Error;
+
+/// An array that programs in the kernel read and write at the same time. Its elements are of whole words, and are copied word by word.
+pub(super) struct Mapped<T> {
+    words: NonNull<AtomicU64>,
+    length: usize,
+    element: PhantomData<T>,
+    _map: MapHandle,
+}
+
+impl<T: Copy> Mapped<T> {
+    const WORDS: usize = size_of::<T>() / 8;
+
+    /// Maps it.
+    #[expect(unsafe_code, reason = "maps memory of the kernel")]
+    pub(super) fn new(map: MapHandle) -> Result<Self, Error> {
+        const { assert!(size_of::<T>().is_multiple_of(8) && size_of::<T>() > 0) };
+        let length = map.max_entries() as usize;
+        let name = map.name().to_string_lossy().into_owned();
+        // SAFETY: a new mapping, nobody else's; the kernel refuses what is longer than the table.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length * size_of::<T>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        let words = NonNull::new(address.cast()).filter(|_| address != libc::MAP_FAILED);
+        let words = words.ok_or_else(|| {
+            Error::kernel(
+                format!("map the table {name}"),
+                std::io::Error::last_os_error(),
+            )
+        })?;
+        Ok(Self {
+            words,
+            length,
+            element: PhantomData,
+            _map: map,
+        })
+    }
+
+    /// Elements.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    #[expect(unsafe_code, reason = "points into the mapping")]
+    fn words(&self, index: usize) -> &[AtomicU64] {
+        assert!(index < self.length);
+        // SAFETY: within the mapping, which is aligned to a page; others change it by stores of words only.
+        unsafe {
+            std::slice::from_raw_parts(self.words.as_ptr().add(index * Self::WORDS), Self::WORDS)
+        }
+    }
+
+    /// A copy of an element; its words may be of different times.
+    #[expect(unsafe_code, reason = "shares structs with the kernel")]
+    pub(super) fn get(&self, index: usize) -> T {
+        let mut value = std::mem::MaybeUninit::<T>::uninit();
+        for (place, word) in self.words(index).iter().enumerate() {
+            // SAFETY: the struct has so many words, but need not be aligned to them.
+            unsafe {
+                value
+                    .as_mut_ptr()
+                    .cast::<u64>()
+                    .add(place)
+                    .write_unaligned(word.load(Ordering::Relaxed));
+            }
+        }
+        // SAFETY: all of it is written; the generated structs hold only integers.
+        unsafe { value.assume_init() }
+    }
+
+    /// The first word of an element.
+    pub(super) fn first_word(&self, index: usize) -> u64 {
+        self.words(index)[0].load(Ordering::Relaxed)
+    }
+
+    /// Writes an element word by word, in this order of words; those that stay as they are, are left alone.
+    #[expect(unsafe_code, reason = "shares structs with the kernel")]
+    pub(super) fn set(&self, index: usize, value: &T, order: impl IntoIterator<Item = usize>) {
+        let words = self.words(index);
+        for place in order {
+            // SAFETY: within the struct, which need not be aligned to words.
+            let word = unsafe {
+                std::ptr::from_ref(value)
+                    .cast::<u64>()
+                    .add(place)
+                    .read_unaligned()
+            };
+            if words[place].load(Ordering::Relaxed) != word {
+                words[place].store(word, Ordering::Release);
+            }
+        }
+    }
+
+    /// Writes an element of one word.
+    pub(super) fn set_word(&self, index: usize, value: &T) {
+        self.set(index, value, 0..Self::WORDS);
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    #[expect(unsafe_code, reason = "unmaps what it mapped")]
+    fn drop(&mut self) {
+        // SAFETY: it is this one's alone, and nothing points into it any more.
+        unsafe {
+            libc::munmap(self.words.as_ptr().cast(), self.length * size_of::<T>());
+        }
+    }
+}

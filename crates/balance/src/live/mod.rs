@@ -1,0 +1,479 @@
+//! The tables of the kernel: what was decided is written into them here, and nowhere else.
+
+mod flows;
+mod mapped;
+mod next_hop;
+mod object;
+mod pins;
+mod plan;
+mod tables;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fathom_measure::response::{Settings, Tabled};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType};
+
+use nix::fcntl::Flock;
+
+use crate::Error;
+use crate::config::{Config, Encapsulation, MOST};
+use crate::fleet::Order;
+use crate::native::{
+    BALANCE_BUCKET_PLACES, BALANCE_BY_GUE, BALANCE_BY_IPIP, BALANCE_BY_LAYER2, BALANCE_BY_NONE,
+    BALANCE_NO_SERVER, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES, BALANCE_TIME_SHIFT, balance_config,
+    balance_quic_id, balance_ring_element, balance_server, bytes_of,
+};
+
+pub use flows::{Flows, Seen};
+use mapped::Mapped;
+pub use next_hop::Obstacle;
+use next_hop::{NextHop, Resolver};
+use object::{Program, Sizes};
+use pins::Pins;
+pub use pins::remove;
+use plan::{Entry, NoRoom, Slot, number_servers, place_services, to_address};
+use tables::Services;
+
+/// The words of a server in the order in which they are written: what it is comes last.
+const SERVER_WORDS: [usize; 8] = [0, 1, 2, 3, 4, 5, 7, 6];
+/// The table in which this process keeps what operators said, for the next one.
+const ORDERS: &str = "balance_orders";
+/// Connections that were silent for so long may lose their place to new ones; after FIN or RST, not confirmed, and of datagrams.
+const IDLE: [Duration; 4] = [
+    Duration::from_secs(300),
+    Duration::from_secs(10),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
+
+/// Forwarding, as it is.
+pub struct Live {
+    pins: Pins,
+    program: Program,
+    links: Vec<(u32, Link)>,
+    flows: Flows,
+    servers: Mapped<balance_server>,
+    rings: Mapped<balance_ring_element>,
+    services: Services,
+    quic_ids: MapHandle,
+    orders: MapHandle,
+    resolver: Resolver,
+    /// The server of each number that is in use.
+    known: BTreeMap<u16, IpAddr>,
+    /// By the index in the configuration.
+    numbers: Vec<u16>,
+    slots: Vec<Slot>,
+    interfaces: Vec<u32>,
+    has_taken_over: bool,
+    _lock: Flock<File>,
+}
+
+impl Live {
+    /// Loads the program over the tables that are pinned, or over new ones. Nothing changes yet for packets: see [`Live::publish`].
+    ///
+    /// # Errors
+    /// [`Error`] when the system does not allow it.
+    pub fn open(config: &Config) -> Result<Self, Error> {
+        let pins = Pins::open(&config.pins)?;
+        let lock = pins.lock()?;
+        let has_taken_over = object::entries(&pins, "balance_servers").is_some();
+        let (program, tabled) = load(&pins, config)?;
+        let servers = Mapped::new(program.map("balance_servers")?)?;
+        let mut live = Self {
+            flows: Flows::new(&program, tabled)?,
+            rings: Mapped::new(program.map("balance_rings")?)?,
+            services: Services::open(&program)?,
+            quic_ids: program.map("balance_quic_ids")?,
+            orders: open_orders(&pins, servers.len())?,
+            resolver: Resolver::open()
+                .map_err(|error| Error::kernel("ask the kernel for routes", error))?,
+            known: read_servers(&servers),
+            servers,
+            links: Vec::new(),
+            numbers: Vec::new(),
+            slots: Vec::new(),
+            interfaces: Vec::new(),
+            has_taken_over,
+            program,
+            pins,
+            _lock: lock,
+        };
+        live.plan(config)?;
+        Ok(live)
+    }
+
+    /// Was it forwarding before this process began?
+    pub fn has_taken_over(&self) -> bool {
+        self.has_taken_over
+    }
+
+    /// Takes another configuration. As after [`Live::open`], packets go on as before until [`Live::publish`].
+    ///
+    /// # Errors
+    /// [`Error`] when the system does not allow it; then all is as before.
+    pub fn reload(&mut self, config: &Config) -> Result<(), Error> {
+        let (program, tabled) = load(&self.pins, config)?;
+        self.flows.reload(&program, tabled)?;
+        self.program = program;
+        self.plan(config)
+    }
+
+    /// Gives numbers and places.
+    fn plan(&mut self, config: &Config) -> Result<(), Error> {
+        let no_room = |NoRoom(what)| Error::NoRoom { what };
+        let interfaces = config.interfaces.iter().map(|name| {
+            nix::net::if_::if_nametoindex(name.as_str())
+                .map_err(|_| Error::NoInterface { name: name.clone() })
+        });
+        self.interfaces = interfaces.collect::<Result<_, _>>()?;
+        self.numbers = number_servers(config, &self.known, self.servers.len()).map_err(no_room)?;
+        let elements = u32::try_from(self.rings.len()).unwrap_or(u32::MAX);
+        let known = self.services.known()?;
+        self.slots =
+            place_services(config, &known, self.services.room(), elements).map_err(no_room)?;
+        for (number, server) in self.numbers.iter().zip(&config.servers) {
+            self.known.insert(*number, server.address);
+        }
+        self.flows.set_owners(&self.numbers, &self.slots);
+        Ok(())
+    }
+
+    /// The places that each server of the configuration has in the ring that a service had before.
+    pub fn places(&self, service: usize) -> HashMap<usize, u32> {
+        let mut places = HashMap::new();
+        let Some(slot) = self.slots.get(service) else {
+            return places;
+        };
+        let by_number: HashMap<_, _> = self
+            .numbers
+            .iter()
+            .zip(0..)
+            .map(|(number, index)| (*number, index))
+            .collect();
+        for place in 0..slot.ring_size {
+            let element = self
+                .rings
+                .get((slot.ring_begin + place / BALANCE_RING_LANES) as usize);
+            let number = element.places[(place % BALANCE_RING_LANES) as usize] & 0x7fff;
+            if let Some(server) = by_number.get(&number) {
+                *places.entry(*server).or_insert(0) += 1;
+            }
+        }
+        places
+    }
+
+    /// Writes the ring of a service: for each place the server's index in the configuration; `None`: there is no server. Returns how many places changed.
+    pub fn write_ring(&self, service: usize, ring: Option<&[usize]>) -> u32 {
+        let Some(slot) = self.slots.get(service) else {
+            return 0;
+        };
+        let number = |place: u32| match ring.and_then(|ring| ring.get(place as usize)) {
+            Some(server) => self
+                .numbers
+                .get(*server)
+                .copied()
+                .unwrap_or(BALANCE_NO_SERVER as u16),
+            None => BALANCE_NO_SERVER as u16,
+        };
+        let mut changed = 0;
+        for element in 0..slot.ring_size.div_ceil(BALANCE_RING_LANES) {
+            let at = (slot.ring_begin + element) as usize;
+            let before = self.rings.get(at);
+            let mut places = [0; BALANCE_RING_LANES as usize];
+            for (lane, place) in (0..).zip(&mut places) {
+                *place = number(element * BALANCE_RING_LANES + lane);
+                changed += u32::from(*place != before.places[lane as usize]);
+            }
+            self.rings.set_word(at, &balance_ring_element { places });
+        }
+        changed
+    }
+
+    /// Finds the way to each server and writes it. What is in the way comes back for each.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the kernel does not answer.
+    pub fn resolve(&mut self, config: &Config) -> Result<Vec<Option<Obstacle>>, Error> {
+        let mut obstacles = Vec::new();
+        for (server, number) in config.servers.iter().zip(&self.numbers) {
+            let way = self.resolver.resolve(server.address);
+            let way = way.map_err(|error| {
+                Error::kernel(format!("find the way to {}", server.address), error)
+            })?;
+            match way {
+                Ok(way) => {
+                    let entry = self.entry(server, &way);
+                    self.servers.set((*number).into(), &entry, SERVER_WORDS);
+                    obstacles.push(None);
+                }
+                // What is there may still be right: a neighbour that was silent for a while.
+                Err(obstacle) => {
+                    let is_there = u32::from(self.servers.get((*number).into()).encapsulation)
+                        != BALANCE_BY_NONE;
+                    let is_doubtful = is_there && matches!(obstacle, Obstacle::Unresolved(_));
+                    obstacles.push(Some(obstacle).filter(|_| !is_doubtful));
+                }
+            }
+        }
+        Ok(obstacles)
+    }
+
+    fn entry(&self, server: &crate::config::Server, way: &NextHop) -> balance_server {
+        let (encapsulation, gue_port) = match server.encapsulation {
+            Encapsulation::Layer2 => (BALANCE_BY_LAYER2, 0),
+            Encapsulation::Ipip => (BALANCE_BY_IPIP, 0),
+            Encapsulation::Gue(port) => (BALANCE_BY_GUE, port),
+        };
+        balance_server {
+            source: way.source.into(),
+            destination: server.address.into(),
+            next_hop: way.destination,
+            own: way.own,
+            mtu: way.mtu,
+            // Back through the only interface there is: by XDP_TX, which is cheaper than redirection.
+            interface: if self.interfaces == [way.interface] {
+                0
+            } else {
+                way.interface
+            },
+            gue_port,
+            encapsulation: encapsulation as u8,
+            ttl: 64,
+            ..balance_server::default()
+        }
+    }
+
+    /// Makes it so: services, ids, and the program itself, in place of the one before. Then what is of no use any more goes.
+    ///
+    /// # Errors
+    /// [`Error`] when the kernel refuses.
+    pub fn publish(&mut self, config: &Config) -> Result<(), Error> {
+        self.write_quic_ids(config)?;
+        self.services.write(config, &self.slots)?;
+        self.links.clear();
+        for interface in &self.interfaces {
+            let link = self.program.attach(&self.pins, *interface, config.mode)?;
+            self.links.push((*interface, link));
+        }
+        for interface in self.pins.links() {
+            if !self.interfaces.contains(&interface) {
+                let path = self.pins.link(interface);
+                std::fs::remove_file(&path)
+                    .map_err(|error| Error::kernel(format!("remove {}", path.display()), error))?;
+            }
+        }
+        self.services.remove_others(config)
+    }
+
+    fn write_quic_ids(&self, config: &Config) -> Result<(), Error> {
+        let failed = |error| Error::kernel("write the QUIC ids of servers", error);
+        let mut stale: Vec<Vec<u8>> = self.quic_ids.keys().collect();
+        for (server, number) in config.servers.iter().zip(&self.numbers) {
+            let Some(id) = &server.quic_id else {
+                continue;
+            };
+            let mut key = balance_quic_id {
+                config: id.config,
+                ..balance_quic_id::default()
+            };
+            for (place, byte) in key.bytes.iter_mut().zip(&id.bytes) {
+                *place = *byte;
+            }
+            let key = bytes_of(&key);
+            stale.retain(|other| other != key);
+            let number = u32::from(*number).to_ne_bytes();
+            self.quic_ids
+                .update(key, &number, MapFlags::ANY)
+                .map_err(failed)?;
+        }
+        for key in stale {
+            self.quic_ids.delete(&key).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Servers that are configured no more, and have no connection left, give their numbers back. `used` is by number.
+    pub fn retire(&mut self, used: &HashMap<u16, u32>) {
+        let numbers = &self.numbers;
+        let gone = self.known.extract_if(.., |number, _| {
+            !numbers.contains(number) && !used.contains_key(number)
+        });
+        for (number, _) in gone {
+            self.servers.set(
+                number.into(),
+                &balance_server::default(),
+                SERVER_WORDS.into_iter().rev(),
+            );
+        }
+    }
+
+    /// What operators said, before this process began, of each server.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be read.
+    pub fn orders(&self) -> Result<Vec<Order>, Error> {
+        let read = |number: &u16| {
+            let bytes = self
+                .orders
+                .lookup(&u32::from(*number).to_ne_bytes(), MapFlags::ANY);
+            let bytes = bytes.map_err(|error| Error::kernel("read what operators said", error))?;
+            let [drained, weight]: [u32; 2] =
+                bytes.and_then(|bytes| read(&bytes)).unwrap_or_default();
+            let weight = f32::from_bits(weight);
+            Ok(Order {
+                is_drained: drained != 0,
+                weight: (weight > 0.0).then_some(weight),
+            })
+        };
+        self.numbers.iter().map(read).collect()
+    }
+
+    /// Keeps what an operator said, for the next process.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be written.
+    pub fn write_order(&self, server: usize, order: Order) -> Result<(), Error> {
+        let Some(number) = self.numbers.get(server) else {
+            return Ok(());
+        };
+        let value = [
+            u32::from(order.is_drained),
+            order.weight.unwrap_or(0.0).to_bits(),
+        ];
+        self.orders
+            .update(
+                &u32::from(*number).to_ne_bytes(),
+                bytes_of(&value),
+                MapFlags::ANY,
+            )
+            .map_err(|error| Error::kernel("write what an operator said", error))
+    }
+
+    /// Epochs, connections, counters.
+    pub fn flows(&mut self) -> &mut Flows {
+        &mut self.flows
+    }
+
+    /// The number of a server in the tables.
+    pub fn number(&self, server: usize) -> Option<u16> {
+        self.numbers.get(server).copied()
+    }
+}
+
+/// Loads the program with what is configured; a table that is there keeps its size, and its secret.
+fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Error> {
+    let previous = object::previous_config(pins);
+    let buckets = object::entries(pins, "balance_buckets");
+    let buckets =
+        buckets.unwrap_or_else(|| (config.connections / BALANCE_BUCKET_PLACES).next_power_of_two());
+    let seed = previous.map_or_else(secret, |previous| previous.seed);
+    let settings = Settings {
+        epoch: config.epoch,
+        timeout: config.timeout,
+        ..Settings::live()
+    };
+    let tabled = Tabled::new(&settings, seed)?;
+    let program = Program::load(
+        pins,
+        &sizes(config, buckets),
+        &constants(config, buckets, seed),
+        tabled.config(),
+    )?;
+    Ok((program, tabled))
+}
+
+/// With room for twice of what is configured.
+fn sizes(config: &Config, buckets: u32) -> Sizes {
+    let elements = config
+        .services
+        .iter()
+        .map(|service| service.ring.div_ceil(BALANCE_RING_LANES));
+    let room = |count: usize, least: u32| {
+        (2 * count.min(MOST) as u32 + 1)
+            .max(least)
+            .next_power_of_two()
+    };
+    Sizes {
+        buckets,
+        services: room(config.services.len(), 64),
+        servers: room(config.servers.len(), 256),
+        ring_elements: (2 * elements.sum::<u32>()).max(4 * 16_385),
+    }
+}
+
+fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
+    let [idle, closing, opening, datagram_idle] =
+        IDLE.map(|time| (time.as_nanos() >> BALANCE_TIME_SHIFT) as u32 + 1);
+    let mut constants = balance_config {
+        seed,
+        bucket_mask: buckets - 1,
+        idle,
+        closing,
+        opening,
+        datagram_idle,
+        sampled: u32::MAX,
+        has_all_ports: u8::from(config.services.iter().any(|service| service.port.is_none())),
+        has_networks: u8::from(
+            config
+                .services
+                .iter()
+                .any(|service| !Entry::of(service).is_single()),
+        ),
+        is_measuring: 1,
+        ..balance_config::default()
+    };
+    for id in config
+        .servers
+        .iter()
+        .filter_map(|server| server.quic_id.as_ref())
+    {
+        let length = id.bytes.len().min(BALANCE_QUIC_ID_MAX as usize) as u8;
+        if let Some(place) = constants.quic_id_lengths.get_mut(usize::from(id.config)) {
+            *place = length;
+        }
+    }
+    constants
+}
+
+/// A seed that nobody can guess, and so aim packets at one bucket of the table.
+fn secret() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+fn read_servers(servers: &Mapped<balance_server>) -> BTreeMap<u16, IpAddr> {
+    let present = (1..servers.len()).filter_map(|number| {
+        let server = servers.get(number);
+        let is_used = u32::from(server.encapsulation) != BALANCE_BY_NONE;
+        is_used.then(|| (number as u16, to_address(server.destination)))
+    });
+    present.collect()
+}
+
+fn open_orders(pins: &Pins, servers: usize) -> Result<MapHandle, Error> {
+    let path = pins.map(ORDERS);
+    let failed = |error| Error::kernel(format!("use {}", path.display()), error);
+    if path.exists() {
+        return MapHandle::from_pinned_path(&path).map_err(failed);
+    }
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        ..libbpf_sys::bpf_map_create_opts::default()
+    };
+    let entries = servers as u32;
+    let mut map =
+        MapHandle::create(MapType::Array, Some(ORDERS), 4, 8, entries, &options).map_err(failed)?;
+    map.pin(&path).map_err(failed)?;
+    Ok(map)
+}
+
+/// A struct of integers at the begin of these bytes.
+#[expect(unsafe_code, reason = "shares structs with the kernel")]
+fn read<T: Copy>(bytes: &[u8]) -> Option<T> {
+    let own = bytes.get(..size_of::<T>())?;
+    // SAFETY: so many bytes are there; all types that are read so hold only integers, and any bytes are valid.
+    Some(unsafe { std::ptr::read_unaligned(own.as_ptr().cast()) })
+}

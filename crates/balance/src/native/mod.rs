@@ -1,0 +1,87 @@
+//! The structs that the balancer's programs share with user space, as Rust sees them, and what user space calls of their C.
+
+#[expect(
+    non_camel_case_types,
+    missing_docs,
+    unreachable_pub,
+    unsafe_code,
+    clippy::pedantic,
+    clippy::all,
+    reason = "generated from native.h, where everything is documented"
+)]
+#[allow(dead_code, reason = "the headers declare more than user space needs")]
+#[rustfmt::skip]
+mod bindings;
+
+pub use bindings::{
+    BALANCE_ANSWERS_ECHO, BALANCE_BUCKET_PLACES, BALANCE_BY_GUE, BALANCE_BY_IPIP,
+    BALANCE_BY_LAYER2, BALANCE_BY_NONE, BALANCE_COUNTER_COUNT, BALANCE_ENCAPSULATION_COUNT,
+    BALANCE_HAS_QUIC_IDS, BALANCE_IS_BY_CLIENT, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED,
+    BALANCE_IS_GONE, BALANCE_IS_MEASURED, BALANCE_NETWORK_PREFIX, BALANCE_NO_SERVER,
+    BALANCE_PLACE_IS_SETTLED, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES, BALANCE_SERVERS_MAX,
+    BALANCE_TIME_SHIFT, RESPONSE_TICK_SHIFT, balance_bucket, balance_config, balance_connection,
+    balance_epoch, balance_measured, balance_network_key, balance_quic_id, balance_ring_element,
+    balance_server, balance_service, balance_service_key, balance_traffic, flow_address, flow_key,
+    response_config, response_epoch, response_flow,
+};
+
+use std::ffi::{CStr, c_char};
+use std::net::IpAddr;
+
+impl From<IpAddr> for flow_address {
+    /// As it lies in packets; IPv4 in its IPv6 form.
+    fn from(address: IpAddr) -> Self {
+        let bytes = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let (words, _) = bytes.as_chunks();
+        Self {
+            words: [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])],
+        }
+    }
+}
+
+/// The bytes of a struct that is shared with the kernel.
+#[expect(unsafe_code, reason = "shares structs with the kernel")]
+pub fn bytes_of<T: Copy>(value: &T) -> &[u8] {
+    // SAFETY: the generated structs hold only integers, and their padding is a field.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// Where the flow of a connection in the table stands in a ring of so many places.
+#[expect(unsafe_code, reason = "calls shared C without side effects")]
+pub fn ring_place(connection: &balance_connection, ring_size: u32) -> u32 {
+    // SAFETY: a function of numbers.
+    unsafe { bindings::fathom_balance_ring_place(connection.word, ring_size) }
+}
+
+impl balance_connection {
+    /// The number of its server.
+    pub fn server(&self) -> u16 {
+        self.word as u16
+    }
+}
+
+/// What is counted, in the order of the counters.
+#[expect(unsafe_code, reason = "reads constants of the C side")]
+pub fn counter_names() -> impl Iterator<Item = &'static str> {
+    // SAFETY: initialised constants.
+    unsafe { names(&bindings::fathom_balance_counter_names) }
+}
+
+/// The ways to send packets to a server, as users write them, in the order of `BALANCE_BY_*`.
+#[expect(unsafe_code, reason = "reads constants of the C side")]
+pub fn encapsulation_names() -> impl Iterator<Item = &'static str> {
+    // SAFETY: initialised constants.
+    unsafe { names(&bindings::fathom_balance_encapsulation_names) }
+}
+
+#[expect(unsafe_code, reason = "reads constants of the C side")]
+fn names(table: &'static [*const c_char]) -> impl Iterator<Item = &'static str> {
+    table.iter().map(|&name| {
+        // SAFETY: each is a string constant.
+        let text = unsafe { CStr::from_ptr(name) };
+        text.to_str().unwrap_or("?")
+    })
+}

@@ -1,0 +1,206 @@
+//! The records of the balancer.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use fathom_record::{AsValue, Nanoseconds, Network, Time, Type, Value, record};
+
+use crate::controller::{Measurement, Why};
+
+impl AsValue for Why {
+    const KIND: Type = Type::Text;
+
+    fn as_value(&self) -> Value<'_> {
+        Value::Text(self.text())
+    }
+}
+
+record! {
+    /// What was measured of a server of a service in an interval, and the weight that it has from now on.
+    #[record = "balance"]
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct BalanceWeight {
+        /// When the interval ended.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The service.
+        #[field(bare)]
+        pub service: Arc<str>,
+        /// The server, by its name.
+        #[field(bare)]
+        pub server: Arc<str>,
+        /// Its address.
+        #[field(bare)]
+        pub address: IpAddr,
+        /// Its part of new flows, 0 to 1.
+        pub share: f64,
+        /// That in relation to what is configured, the average of all servers being 1.
+        pub factor: Option<f64>,
+        /// What clients waited for its responses, on average; absent when there was no estimate.
+        #[field(label = "latency")]
+        pub latency_ns: Option<Nanoseconds>,
+        /// The standard error of that, in relation to it.
+        pub error: Option<f64>,
+        /// Responses that it is the average of.
+        pub responses: u64,
+        /// Flows whose last request is not answered yet.
+        #[field(unless_zero)]
+        pub waiting_flows: u64,
+        /// How long these have waited up to now, on average.
+        #[field(label = "waiting")]
+        pub waiting_ns: Option<Nanoseconds>,
+        /// Flows that sent a request in the interval.
+        pub flows: u64,
+        /// healthy, unhealthy, slow start, drained, or unknown.
+        #[field(bare)]
+        pub state: &'static str,
+        /// Why its weight is what it is.
+        pub why: Why,
+    }
+}
+
+record! {
+    /// A server is there again, or is there no more.
+    #[record = "balance_health"]
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct BalanceHealth {
+        /// When it was found.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The server, by its name.
+        #[field(bare)]
+        pub server: Arc<str>,
+        /// Its address.
+        #[field(bare)]
+        pub address: IpAddr,
+        /// healthy or unhealthy.
+        #[field(bare)]
+        pub state: &'static str,
+        /// What the last check found, if it failed.
+        pub failure: Option<String>,
+    }
+}
+
+record! {
+    /// How often something happened to packets or connections.
+    #[record = "balance_count"]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct BalanceCount {
+        /// When it was read.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// What is counted, since forwarding began.
+        #[field(bare)]
+        pub name: &'static str,
+        /// How often.
+        pub count: u64,
+    }
+}
+
+record! {
+    /// A service, and what passed to it since forwarding began.
+    #[record = "balance_service"]
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct BalanceService {
+        /// When it was read.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The service.
+        #[field(bare)]
+        pub service: Arc<str>,
+        /// Its address or network.
+        #[field(bare)]
+        pub network: Network,
+        /// Its port; absent: all.
+        pub port: Option<u16>,
+        /// tcp or udp.
+        #[field(bare)]
+        pub protocol: &'static str,
+        /// How its weights follow from measurements.
+        pub policy: &'static str,
+        /// Packets.
+        pub packets: u64,
+        /// Bytes of IP.
+        pub bytes: u64,
+        /// New connections.
+        pub connections: u64,
+        /// Packets whose connection was in the table.
+        pub hits: u64,
+        /// Packets of no connection in the table that began none.
+        pub misses: u64,
+    }
+}
+
+record! {
+    /// A server, and what was sent to it since forwarding began.
+    #[record = "balance_server"]
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct BalanceServer {
+        /// When it was read.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// The server, by its name.
+        #[field(bare)]
+        pub server: Arc<str>,
+        /// Its address.
+        #[field(bare)]
+        pub address: IpAddr,
+        /// How packets get there.
+        #[field(bare)]
+        pub encapsulation: &'static str,
+        /// healthy, unhealthy, slow start, drained, unreachable, or unknown.
+        #[field(bare)]
+        pub state: &'static str,
+        /// Its weight: what an operator said, else what is configured.
+        pub weight: f64,
+        /// Connections in the table that are not closing.
+        pub connections: u64,
+        /// Packets.
+        pub packets: u64,
+        /// Bytes of IP, without the headers that were put in front.
+        pub bytes: u64,
+        /// What is wrong with it: the last check that failed, or why it cannot be reached.
+        pub problem: Option<String>,
+    }
+}
+
+impl BalanceWeight {
+    /// Of a server: names of service and server, and its address.
+    pub(crate) fn new(
+        time: Time,
+        (service, server, address): (&Arc<str>, &Arc<str>, IpAddr),
+        share: f64,
+        factor: Option<f64>,
+        measured: &Measurement,
+        state: &'static str,
+        why: Why,
+    ) -> Self {
+        let latency = measured.latency;
+        Self {
+            time,
+            service: Arc::clone(service),
+            server: Arc::clone(server),
+            address,
+            share: rounded(share),
+            factor: factor.map(rounded),
+            latency_ns: latency.map(|latency| nanoseconds(latency.mean_ns)),
+            error: latency.map(|latency| rounded(latency.error)),
+            responses: latency.map_or(0, |latency| latency.responses),
+            waiting_flows: measured.waiting.map_or(0, |waiting| waiting.flows.into()),
+            waiting_ns: measured.waiting.map(|waiting| nanoseconds(waiting.mean_ns)),
+            flows: measured.flows.into(),
+            state,
+            why,
+        }
+    }
+}
+
+/// More digits would say nothing.
+fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}
+
+#[expect(clippy::cast_sign_loss, reason = "no time is negative")]
+fn nanoseconds(number: f64) -> Nanoseconds {
+    Nanoseconds(number.round() as u64)
+}

@@ -1,0 +1,5 @@
+//! The controller against simulated servers.
+
+mod random;
+mod scenarios;
+mod simulation;

@@ -1,0 +1,142 @@
+//! Packets in; verdict, packet and counters out, of the program that is attached (`BPF_PROG_TEST_RUN`). See `fixtures`.
+#![cfg(feature = "live")]
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod fixtures;
+mod frame;
+mod kernel;
+mod world;
+
+use std::collections::BTreeMap;
+
+use fixtures::{Expect, Fixture, Step};
+use kernel::Kernel;
+use world::{IPIP4, IPIP6, WAYS, sent, take_entropy};
+
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
+const XDP_REDIRECT: u32 = 4;
+
+#[test]
+fn what_becomes_of_packets() {
+    if let Some(obstacle) = kernel::obstacle() {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let mut kernel = Kernel::load();
+    let fixtures = fixtures::all();
+    let failed: Vec<_> = fixtures
+        .iter()
+        .filter_map(|fixture| run(&mut kernel, fixture).err())
+        .collect();
+    let count = fixtures.len();
+    assert!(
+        failed.is_empty(),
+        "{} of {count} fail:\n\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
+    println!("{count} fixtures hold");
+}
+
+/// Runs a fixture. Returns what differs.
+fn run(kernel: &mut Kernel, fixture: &Fixture) -> Result<(), String> {
+    kernel.reset();
+    let mut letters = BTreeMap::new();
+    for (number, step) in fixture.steps.iter().enumerate() {
+        take(kernel, step, &mut letters)
+            .map_err(|why| format!("{}\n  step {number}: {why}", fixture.what))?;
+    }
+    Ok(())
+}
+
+fn take(kernel: &mut Kernel, step: &Step, letters: &mut BTreeMap<char, u16>) -> Result<(), String> {
+    match step {
+        Step::Wait(seconds) => kernel.wait(*seconds),
+        Step::Ring(server) => kernel.set_ring(*server),
+        Step::Settled(server) => kernel.settle(*server),
+        Step::Gone(server) => kernel.remove(*server),
+        Step::QuicId(server) => kernel.name_by_quic(*server),
+        Step::Epochs(count, letter) => {
+            let told = kernel.epochs_of();
+            let expected = vec![letters[letter]; *count];
+            if told != expected {
+                return Err(format!("epochs of {told:?} instead of {expected:?}"));
+            }
+        }
+        Step::Frame(frame, expected, counts) => {
+            let (verdict, out, counted) = kernel.run(frame);
+            judge(frame, expected, verdict, &out, letters)?;
+            let expected: BTreeMap<_, _> = counts.iter().map(|name| (*name, 1)).collect();
+            if counted != expected {
+                return Err(format!("counted {counted:?} instead of {expected:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judge(
+    frame: &[u8],
+    expected: &Expect,
+    verdict: u32,
+    out: &[u8],
+    letters: &mut BTreeMap<char, u16>,
+) -> Result<(), String> {
+    match expected {
+        Expect::Pass => same(verdict, XDP_PASS, out, frame),
+        Expect::Drop if verdict == XDP_DROP => Ok(()),
+        Expect::Drop => Err(format!("verdict {verdict} instead of a drop")),
+        Expect::Back(back) => same(verdict, XDP_TX, out, back),
+        Expect::To(server) => sent_to(*server, frame, verdict, out),
+        Expect::ToLetter(letter) => {
+            let servers = letters
+                .get(letter)
+                .map_or(vec![IPIP4, IPIP6], |own| vec![*own]);
+            let mut tries = servers
+                .iter()
+                .map(|server| (server, sent_to(*server, frame, verdict, out)));
+            let found = tries.find(|(_, result)| result.is_ok());
+            let (server, _) = found.ok_or(format!("not to {servers:?}, for verdict {verdict}"))?;
+            letters.insert(*letter, *server);
+            Ok(())
+        }
+    }
+}
+
+fn sent_to(server: u16, frame: &[u8], verdict: u32, out: &[u8]) -> Result<(), String> {
+    let is_redirected = WAYS[usize::from(server) - 1].interface != 0;
+    let mut expected = sent(server, ip_of(frame));
+    let mut out = out.to_vec();
+    take_entropy(server, &mut expected);
+    take_entropy(server, &mut out);
+    let verdict_of_server = if is_redirected { XDP_REDIRECT } else { XDP_TX };
+    same(verdict, verdict_of_server, &out, &expected)
+}
+
+/// Behind the Ethernet header and its tags.
+fn ip_of(frame: &[u8]) -> &[u8] {
+    let mut at = 12;
+    while frame[at..at + 2] == [0x81, 0x00] {
+        at += 4;
+    }
+    &frame[at + 2..]
+}
+
+fn same(verdict: u32, expected_verdict: u32, out: &[u8], expected: &[u8]) -> Result<(), String> {
+    if verdict != expected_verdict {
+        return Err(format!("verdict {verdict} instead of {expected_verdict}"));
+    }
+    if out == expected {
+        return Ok(());
+    }
+    let at = out
+        .iter()
+        .zip(expected)
+        .take_while(|(own, other)| own == other);
+    Err(format!(
+        "the packet differs from byte {} on\n  out      {out:02x?}\n  expected {expected:02x?}",
+        at.count()
+    ))
+}

@@ -1,0 +1,63 @@
+//! Options of `fathom balance`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::{PrintFormat, positive_duration};
+
+/// Options of `fathom balance`.
+#[derive(Debug, Args)]
+pub(crate) struct BalanceArguments {
+    /// What to do with a balancer that runs; by default one is run.
+    #[command(subcommand)]
+    pub(crate) action: Option<BalanceAction>,
+    /// End the process after this time, as in 15s or 2m; by default at Ctrl-C. Forwarding goes on.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Serve figures for Prometheus at this address, as in 127.0.0.1:9464.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Check the configuration file, and end.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print a configuration file that holds the defaults, and end.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub(crate) format: PrintFormat,
+    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What to do with a balancer that runs. Its socket, and its pins, are those of the file named with --config, or the defaults.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BalanceAction {
+    /// Say how services and servers stand: weights, latencies, health, connections, counts.
+    Status {
+        /// How to print.
+        #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+        format: PrintFormat,
+    },
+    /// Give a server no new connections; those that it has, it keeps.
+    Drain {
+        /// The server, by its name.
+        server: String,
+        /// Give it new connections again.
+        #[arg(long)]
+        undo: bool,
+    },
+    /// Give a server another weight than the configured one.
+    Weight {
+        /// The server, by its name.
+        server: String,
+        /// The weight, from 0.001 to 1000, or `default` for that which is configured.
+        weight: String,
+    },
+    /// End forwarding, and take away programs, tables and what they hold; connections break.
+    Stop,
+}

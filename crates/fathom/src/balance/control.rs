@@ -1,0 +1,299 @@
+//! A running balancer is spoken to over a socket: a line with a question, and back `ok` or `failed: why`, and a text behind it.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::sys::stat::{Mode, umask};
+
+use crate::arguments::PrintFormat;
+
+/// Whoever asks slower than this is not waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The longest question.
+const LONGEST: u64 = 512;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Question {
+    Status(Rendering),
+    Drain {
+        server: String,
+        undo: bool,
+    },
+    /// `None`: as configured.
+    Weight {
+        server: String,
+        weight: Option<f32>,
+    },
+    Stop,
+}
+
+/// How an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rendering {
+    Text,
+    Json,
+    Csv,
+}
+
+impl From<PrintFormat> for Rendering {
+    fn from(format: PrintFormat) -> Self {
+        match format {
+            PrintFormat::Text => Self::Text,
+            PrintFormat::Json => Self::Json,
+            PrintFormat::Csv => Self::Csv,
+        }
+    }
+}
+
+impl Question {
+    fn line(&self) -> String {
+        match self {
+            Self::Status(Rendering::Text) => "status text".to_owned(),
+            Self::Status(Rendering::Json) => "status json".to_owned(),
+            Self::Status(Rendering::Csv) => "status csv".to_owned(),
+            Self::Drain {
+                server,
+                undo: false,
+            } => format!("drain {server}"),
+            Self::Drain { server, undo: true } => format!("undrain {server}"),
+            Self::Weight {
+                server,
+                weight: Some(weight),
+            } => format!("weight {server} {weight}"),
+            Self::Weight {
+                server,
+                weight: None,
+            } => format!("weight {server} default"),
+            Self::Stop => "stop".to_owned(),
+        }
+    }
+
+    /// Reads a line.
+    fn parse(line: &str) -> Result<Self, String> {
+        let words: Vec<_> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["status", "text"] => Ok(Self::Status(Rendering::Text)),
+            ["status", "json"] => Ok(Self::Status(Rendering::Json)),
+            ["status", "csv"] => Ok(Self::Status(Rendering::Csv)),
+            ["drain", server] => Ok(Self::Drain {
+                server: (*server).to_owned(),
+                undo: false,
+            }),
+            ["undrain", server] => Ok(Self::Drain {
+                server: (*server).to_owned(),
+                undo: true,
+            }),
+            ["weight", server, weight] => Ok(Self::Weight {
+                server: (*server).to_owned(),
+                weight: read_weight(weight)?,
+            }),
+            ["stop"] => Ok(Self::Stop),
+            _ => Err(format!("it does not understand \"{line}\"")),
+        }
+    }
+}
+
+/// Reads a weight, or `default`.
+pub(super) fn read_weight(text: &str) -> Result<Option<f32>, String> {
+    if text == "default" {
+        return Ok(None);
+    }
+    let weight: Option<f32> = text.parse().ok();
+    weight
+        .filter(|weight| (0.001..=1000.0).contains(weight))
+        .map(Some)
+        .ok_or_else(|| {
+            format!("the weight is \"{text}\": write a number from 0.001 to 1000, or `default`")
+        })
+}
+
+/// The socket of a balancer that runs.
+pub(super) struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Opens it, for its owner only. The balancer is the only one with these pins: a socket that is there was left behind.
+    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        let failed = || format!("cannot open the socket {}", path.display());
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(failed);
+            }
+            _ => {}
+        }
+        let before = umask(Mode::from_bits_truncate(0o177));
+        let listener = UnixListener::bind(path);
+        umask(before);
+        let listener = listener.with_context(failed)?;
+        listener.set_nonblocking(true).with_context(failed)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Answers those who have come.
+    pub(super) fn answer(&self, mut answer: impl FnMut(Question) -> Result<Vec<u8>, String>) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            // Whoever asks and goes away has no answer; that is its own affair.
+            let _ = answer_one(&stream, &mut answer);
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn answer_one(
+    mut stream: &UnixStream,
+    answer: &mut impl FnMut(Question) -> Result<Vec<u8>, String>,
+) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
+    match Question::parse(line.trim_end()).and_then(answer) {
+        Ok(text) => {
+            stream.write_all(b"ok\n")?;
+            stream.write_all(&text)
+        }
+        Err(why) => stream.write_all(format!("failed: {why}\n").as_bytes()),
+    }
+}
+
+/// Asks the balancer that runs. `None`: none does.
+pub(super) fn ask(path: &Path, question: &Question) -> anyhow::Result<Option<String>> {
+    let mut stream = match UnixStream::connect(path) {
+        Ok(stream) => stream,
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot use the socket {}", path.display()));
+        }
+    };
+    let failed = || format!("cannot speak to the balancer at {}", path.display());
+    // It may be about to take its tables away.
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .with_context(failed)?;
+    writeln!(stream, "{}", question.line()).with_context(failed)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).with_context(failed)?;
+    match answer.split_once('\n') {
+        Some(("ok", text)) => Ok(Some(text.to_owned())),
+        Some((refusal, _)) => bail!(
+            "the balancer says: {}",
+            refusal.trim_start_matches("failed: ")
+        ),
+        None => bail!(
+            "the balancer at {} ended before it answered",
+            path.display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn questions_read_as_they_are_written() {
+        let server = || "web-1".to_owned();
+        for question in [
+            Question::Status(Rendering::Text),
+            Question::Status(Rendering::Json),
+            Question::Status(Rendering::Csv),
+            Question::Drain {
+                server: server(),
+                undo: false,
+            },
+            Question::Drain {
+                server: server(),
+                undo: true,
+            },
+            Question::Weight {
+                server: server(),
+                weight: Some(0.25),
+            },
+            Question::Weight {
+                server: server(),
+                weight: None,
+            },
+            Question::Stop,
+        ] {
+            assert_eq!(Question::parse(&question.line()), Ok(question));
+        }
+        for nonsense in [
+            "",
+            "status",
+            "weight a nan",
+            "weight a 0",
+            "drain a b",
+            "stop now",
+        ] {
+            assert!(Question::parse(nonsense).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn only_the_owner_may_ask_and_has_an_answer() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        assert!(ask(&path, &Question::Stop).unwrap().is_none());
+        let control = Control::open(&path).unwrap();
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let asked = thread::spawn({
+            let path = path.clone();
+            move || {
+                let known = ask(&path, &Question::Status(Rendering::Json));
+                let unknown = ask(
+                    &path,
+                    &Question::Drain {
+                        server: "x".to_owned(),
+                        undo: false,
+                    },
+                );
+                (known, unknown)
+            }
+        });
+        let mut answered = 0;
+        while answered < 2 {
+            control.answer(|question| {
+                answered += 1;
+                match question {
+                    Question::Status(Rendering::Json) => Ok(b"{}\n".to_vec()),
+                    _ => Err("there is no server \"x\"".to_owned()),
+                }
+            });
+            thread::yield_now();
+        }
+        let (known, unknown) = asked.join().unwrap();
+        assert_eq!(known.unwrap().as_deref(), Some("{}\n"));
+        assert!(unknown.unwrap_err().to_string().contains("no server \"x\""));
+        drop(control);
+        assert!(!path.exists());
+    }
+}

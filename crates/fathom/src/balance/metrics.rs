@@ -1,0 +1,281 @@
+//! Figures for Prometheus: text format 0.0.4, over HTTP.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::anyhow;
+use fathom_balance::record::{BalanceServer, BalanceService, BalanceWeight};
+use tiny_http::{Header, Response, Server};
+
+/// Serves the page that was last given.
+pub(super) struct Metrics {
+    page: Arc<Mutex<String>>,
+    server: Arc<Server>,
+}
+
+impl Metrics {
+    /// Opens the address.
+    pub(super) fn serve(address: SocketAddr) -> anyhow::Result<Self> {
+        let server = Server::http(address)
+            .map_err(|error| anyhow!("cannot serve metrics at {address}: {error}"))?;
+        let server = Arc::new(server);
+        let page: Arc<Mutex<String>> = Arc::default();
+        let (served, pages) = (Arc::clone(&server), Arc::clone(&page));
+        thread::Builder::new()
+            .name("metrics".to_owned())
+            .spawn(move || {
+                for request in served.incoming_requests() {
+                    let is_known = matches!(request.url(), "/metrics" | "/");
+                    let page = pages.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let (page, status) = if is_known {
+                        (page, 200)
+                    } else {
+                        (String::new(), 404)
+                    };
+                    let mut response = Response::from_string(page).with_status_code(status);
+                    if let Ok(header) = Header::from_bytes(
+                        "Content-Type",
+                        "text/plain; version=0.0.4; charset=utf-8",
+                    ) {
+                        response.add_header(header);
+                    }
+                    // Whoever has gone away needs no answer.
+                    let _ = request.respond(response);
+                }
+            })?;
+        Ok(Self { page, server })
+    }
+
+    /// Where it is served.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.server.server_addr().to_ip()
+    }
+
+    /// The page from now on.
+    pub(super) fn set(&self, page: String) {
+        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.server.unblock();
+    }
+}
+
+/// Everything on one page.
+pub(super) fn page(
+    services: &[BalanceService],
+    servers: &[BalanceServer],
+    weights: &[BalanceWeight],
+    counts: &[(&'static str, u64)],
+) -> String {
+    let mut page = Page::default();
+    for (name, about, value) in [
+        (
+            "service_packets_total",
+            "Packets to a service.",
+            (|it| it.packets) as fn(&BalanceService) -> u64,
+        ),
+        ("service_bytes_total", "Bytes of IP to a service.", |it| {
+            it.bytes
+        }),
+        (
+            "service_connections_total",
+            "New connections to a service.",
+            |it| it.connections,
+        ),
+        (
+            "service_table_hits_total",
+            "Packets whose connection was in the table.",
+            |it| it.hits,
+        ),
+        (
+            "service_table_misses_total",
+            "Packets of no connection in the table that began none.",
+            |it| it.misses,
+        ),
+    ] {
+        page.family(name, "counter", about);
+        for service in services {
+            page.sample(
+                name,
+                &[("service", &service.service)],
+                value(service) as f64,
+            );
+        }
+    }
+    servers_on(&mut page, servers);
+    weights_on(&mut page, weights);
+    page.family(
+        "events_total",
+        "counter",
+        "What happened to packets and connections, by name.",
+    );
+    for (event, count) in counts {
+        page.sample("events_total", &[("event", event)], *count as f64);
+    }
+    page.0
+}
+
+fn servers_on(page: &mut Page, servers: &[BalanceServer]) {
+    let is_up = |it: &BalanceServer| !matches!(it.state, "unhealthy" | "unreachable");
+    for (name, kind, about, value) in [
+        (
+            "server_packets_total",
+            "counter",
+            "Packets sent to a server.",
+            (|it, _| it.packets as f64) as fn(&BalanceServer, bool) -> f64,
+        ),
+        (
+            "server_bytes_total",
+            "counter",
+            "Bytes of IP sent to a server, as they came.",
+            |it, _| it.bytes as f64,
+        ),
+        (
+            "server_connections",
+            "gauge",
+            "Connections of a server in the table.",
+            |it, _| it.connections as f64,
+        ),
+        (
+            "server_configured_weight",
+            "gauge",
+            "What an operator said, else what is configured.",
+            |it, _| it.weight,
+        ),
+        (
+            "server_up",
+            "gauge",
+            "1: it is healthy and can be reached.",
+            |_, is_up| f64::from(u8::from(is_up)),
+        ),
+    ] {
+        page.family(name, kind, about);
+        for server in servers {
+            let labels = [
+                ("server", &*server.server),
+                ("address", &server.address.to_string()),
+            ];
+            page.sample(name, &labels, value(server, is_up(server)));
+        }
+    }
+}
+
+fn weights_on(page: &mut Page, weights: &[BalanceWeight]) {
+    for (name, about, value) in [
+        (
+            "share",
+            "A server's part of the new connections of a service, 0 to 1.",
+            (|it| Some(it.share)) as fn(&BalanceWeight) -> Option<f64>,
+        ),
+        (
+            "latency_seconds",
+            "What clients waited for responses in the last interval, on average.",
+            |it| it.latency_ns.map(|latency| latency.0 as f64 / 1e9),
+        ),
+        (
+            "waiting_flows",
+            "Connections whose last request is not answered yet.",
+            |it| Some(it.waiting_flows as f64),
+        ),
+    ] {
+        page.family(name, "gauge", about);
+        for weight in weights {
+            if let Some(value) = value(weight) {
+                page.sample(
+                    name,
+                    &[("service", &weight.service), ("server", &weight.server)],
+                    value,
+                );
+            }
+        }
+    }
+}
+
+/// A page as it is written.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, about: &str) {
+        // Writing to memory does not fail, here and below.
+        let _ = writeln!(
+            self.0,
+            "# HELP fathom_balance_{name} {about}\n# TYPE fathom_balance_{name} {kind}"
+        );
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let escaped = |text: &str| {
+            text.replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n")
+        };
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(label, text)| format!("{label}=\"{}\"", escaped(text)))
+            .collect();
+        let _ = writeln!(
+            self.0,
+            "fathom_balance_{name}{{{}}} {value}",
+            labels.join(",")
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use fathom_record::Time;
+
+    use super::*;
+
+    #[test]
+    fn the_page_reads_like_this() {
+        let server = BalanceServer {
+            time: Time(0),
+            server: "web1".into(),
+            address: [10, 0, 0, 1].into(),
+            encapsulation: "ipip",
+            state: "unhealthy",
+            weight: 1.5,
+            connections: 3,
+            packets: 100,
+            bytes: 5000,
+            problem: None,
+        };
+        let page = page(&[], &[server], &[], &[("connections replaced: idle", 7)]);
+        for line in [
+            "# TYPE fathom_balance_server_packets_total counter",
+            "fathom_balance_server_packets_total{server=\"web1\",address=\"10.0.0.1\"} 100",
+            "fathom_balance_server_up{server=\"web1\",address=\"10.0.0.1\"} 0",
+            "fathom_balance_server_configured_weight{server=\"web1\",address=\"10.0.0.1\"} 1.5",
+            "fathom_balance_events_total{event=\"connections replaced: idle\"} 7",
+        ] {
+            assert!(page.lines().any(|own| own == line), "{line}\n{page}");
+        }
+    }
+
+    #[test]
+    fn the_page_is_served() {
+        let metrics = Metrics::serve("127.0.0.1:0".parse().unwrap()).unwrap();
+        metrics.set("figure 1\n".to_owned());
+        let mut stream = TcpStream::connect(metrics.address().unwrap()).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(
+            answer.contains("version=0.0.4") && answer.ends_with("\r\n\r\nfigure 1\n"),
+            "{answer}"
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! `fathom balance`: a balancer is run, or one that runs is spoken to.
+
+mod control;
+mod metrics;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fathom_balance::balancer::{Balancer, News};
+use fathom_balance::config::{Config, EXAMPLE};
+use fathom_balance::live;
+use fathom_balance::record::BalanceCount;
+use fathom_record::format::Format;
+use fathom_record::{Record, Time};
+
+use crate::arguments::{BalanceAction, BalanceArguments};
+use crate::configuration;
+use crate::failure::{WrongUsage, say};
+use crate::output::{Backlog, Output};
+use crate::signals::Signals;
+use crate::summary;
+use control::{Control, Question, Rendering, ask, read_weight};
+use metrics::{Metrics, page};
+
+/// The longest wait for epochs: as long may a question or a signal wait.
+const POLL: Duration = Duration::from_millis(50);
+/// Figures for Prometheus are as old as this, at most.
+const PAGE: Duration = Duration::from_secs(1);
+
+/// Does what was asked for.
+///
+/// # Errors
+/// When the configuration is wrong, the system does not allow it, or nothing can be written.
+pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::Result<()> {
+    if arguments.print_config {
+        return print_config();
+    }
+    let config = match file {
+        Some(file) => read(file)?,
+        None => Config::default(),
+    };
+    match &arguments.action {
+        None if arguments.check => {
+            say!(
+                "the configuration is sound: {} services, {} servers",
+                config.services.len(),
+                config.servers.len()
+            );
+            Ok(())
+        }
+        None => balance(arguments, file, config),
+        Some(BalanceAction::Stop) => stop(&config),
+        Some(BalanceAction::Status { format }) => {
+            print(&put(&config, &Question::Status((*format).into()))?)
+        }
+        Some(BalanceAction::Drain { server, undo }) => {
+            let question = Question::Drain {
+                server: server.clone(),
+                undo: *undo,
+            };
+            put(&config, &question).map(drop)
+        }
+        Some(BalanceAction::Weight { server, weight }) => {
+            let weight = read_weight(weight).map_err(WrongUsage::error)?;
+            let question = Question::Weight {
+                server: server.clone(),
+                weight,
+            };
+            put(&config, &question).map(drop)
+        }
+    }
+}
+
+fn print_config() -> anyhow::Result<()> {
+    print(&format!(
+        "{EXAMPLE}\n{}",
+        configuration::template_of("balance")
+    ))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut output = Output::text()?;
+    output.put_text(text);
+    output.finish()
+}
+
+fn read(file: &Path) -> anyhow::Result<Config> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the configuration file {}", file.display()))?;
+    Config::parse(&text).map_err(|problem| {
+        WrongUsage::error(format!(
+            "in the configuration file {}: {problem}",
+            file.display()
+        ))
+    })
+}
+
+/// Asks the balancer that runs with this configuration.
+fn put(config: &Config, question: &Question) -> anyhow::Result<String> {
+    ask(&config.socket, question)?.with_context(|| {
+        format!(
+            "no balancer runs that listens at {}: start one with `fathom balance --config FILE`, or name its file with --config",
+            config.socket.display()
+        )
+    })
+}
+
+fn stop(config: &Config) -> anyhow::Result<()> {
+    if ask(&config.socket, &Question::Stop)?.is_some() {
+        say!("the balancer has ended, and nothing is forwarded any more");
+    } else if live::remove(&config.pins)? {
+        say!("nothing is forwarded any more");
+    } else {
+        say!(
+            "nothing was forwarded: there is no {}",
+            config.pins.display()
+        );
+    }
+    Ok(())
+}
+
+fn balance(
+    arguments: &BalanceArguments,
+    file: Option<&Path>,
+    config: Config,
+) -> anyhow::Result<()> {
+    if config.interfaces.is_empty() || config.services.is_empty() {
+        return Err(WrongUsage::error(
+            "nothing to balance: name a file with --config that has `interfaces` and a [[service]]; `fathom balance --print-config` prints one".to_owned(),
+        ));
+    }
+    let signals = Signals::listen(arguments.output.is_some())?;
+    signals.listen_to_reload()?;
+    let balancer = Balancer::start(config)?;
+    let control = Control::open(&balancer.config().socket)?;
+    let metrics = arguments.metrics.map(Metrics::serve).transpose()?;
+    let output = Output::open(
+        arguments.output.as_deref(),
+        arguments.format.into(),
+        Backlog::Long,
+        &signals,
+    )?;
+    if balancer.has_taken_over() {
+        say!("fathom: forwarding was under way, and goes on");
+    }
+    for problem in balancer.problems() {
+        say!("fathom: {problem}");
+    }
+    let mut run = Run {
+        balancer,
+        control,
+        metrics,
+        output,
+        signals,
+        page_due: Instant::now(),
+    };
+    let begun = Instant::now();
+    let end = arguments
+        .duration
+        .and_then(|length| begun.checked_add(length));
+    let asked = run.until(end, file)?;
+    run.finish(asked, begun.elapsed())
+}
+
+/// A balancer, and all that it talks to.
+struct Run {
+    balancer: Balancer,
+    control: Control,
+    metrics: Option<Metrics>,
+    output: Output,
+    signals: Signals,
+    page_due: Instant,
+}
+
+/// Why it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// The process, and forwarding goes on.
+    ToEnd,
+    /// Forwarding too.
+    ToStop,
+}
+
+impl Run {
+    fn until(&mut self, end: Option<Instant>, file: Option<&Path>) -> anyhow::Result<Asked> {
+        while !self.signals.should_stop() && end.is_none_or(|end| Instant::now() < end) {
+            let output = &mut self.output;
+            self.balancer.poll(POLL, &mut |news| match news {
+                News::Weight(record) => output.put(&record),
+                News::Health(record) => output.put(&record),
+                News::Message(text) => say!("fathom: {text}"),
+            })?;
+            if self.signals.take_reload()
+                && let Some(file) = file
+            {
+                self.reload(file);
+            }
+            if self.answer() == Some(Asked::ToStop) {
+                return Ok(Asked::ToStop);
+            }
+            self.publish()?;
+            self.output.reopen_if_asked()?;
+            self.output.flush()?;
+        }
+        Ok(Asked::ToEnd)
+    }
+
+    /// A configuration that is wrong changes nothing.
+    fn reload(&mut self, file: &Path) {
+        let reloaded = read(file).and_then(|config| Ok(self.balancer.reload(config)?));
+        match reloaded {
+            Ok(()) => say!("fathom: {} has been read again", file.display()),
+            Err(error) => say!("fathom: {error:#}; all stays as it was"),
+        }
+    }
+
+    fn answer(&mut self) -> Option<Asked> {
+        let mut asked = None;
+        let balancer = &mut self.balancer;
+        self.control.answer(|question| {
+            let done = match question {
+                Question::Status(rendering) => {
+                    return balancer
+                        .status()
+                        .map(|records| render(&records, rendering))
+                        .map_err(|error| error.to_string());
+                }
+                Question::Stop => {
+                    asked = Some(Asked::ToStop);
+                    return Ok(Vec::new());
+                }
+                Question::Drain { server, undo } => (balancer.drain(&server, !undo), server),
+                Question::Weight { server, weight } => {
+                    (balancer.set_weight(&server, weight), server)
+                }
+            };
+            match done {
+                (Ok(true), _) => Ok(Vec::new()),
+                (Ok(false), server) => Err(format!("there is no server \"{server}\"")),
+                (Err(error), _) => Err(error.to_string()),
+            }
+        });
+        asked
+    }
+
+    fn publish(&mut self) -> anyhow::Result<()> {
+        let Some(metrics) = &self.metrics else {
+            return Ok(());
+        };
+        if Instant::now() < self.page_due {
+            return Ok(());
+        }
+        self.page_due = Instant::now() + PAGE;
+        let (services, servers) = (self.balancer.services()?, self.balancer.servers()?);
+        let counts = self.balancer.counts()?;
+        metrics.set(page(&services, &servers, &self.balancer.weights(), &counts));
+        Ok(())
+    }
+
+    fn finish(mut self, asked: Asked, elapsed: Duration) -> anyhow::Result<()> {
+        let counts = self.balancer.counts()?;
+        if self.output.format().is_for_programs() {
+            for (name, count) in &counts {
+                self.output.put(&BalanceCount {
+                    time: Time::now(),
+                    name,
+                    count: *count,
+                });
+            }
+        }
+        self.output.finish()?;
+        let seconds = elapsed.as_secs_f64();
+        let headline = match asked {
+            Asked::ToEnd => format!(
+                "ended after {seconds:.1} s; packets are forwarded by the last weights until `fathom balance stop`"
+            ),
+            Asked::ToStop => {
+                format!("ended after {seconds:.1} s, and nothing is forwarded any more")
+            }
+        };
+        if asked == Asked::ToStop {
+            self.balancer.remove()?;
+        }
+        say!(
+            "{}",
+            summary::text(&headline, counts.into_iter()).trim_end()
+        );
+        Ok(())
+    }
+}
+
+fn render(records: &[Box<dyn Record>], rendering: Rendering) -> Vec<u8> {
+    let mut sink = match rendering {
+        Rendering::Text => Format::Text.sink(),
+        Rendering::Json => Format::Json.sink(),
+        Rendering::Csv => Format::Csv.sink(),
+    };
+    let mut text = Vec::new();
+    for record in records {
+        sink.write(&**record, &mut text);
+    }
+    text
+}
