@@ -18,7 +18,7 @@ pub struct Tabled {
 }
 
 /// What the table of a program holds of a flow.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct TabledFlow {
     flow: response_flow,
     bins: response_bins,

@@ -40,14 +40,34 @@ fn main() -> Result<()> {
     if improvements.is_empty() {
         return Ok(());
     }
-    let average = improvements.iter().map(|(_, change)| change.mean).sum::<f64>() / improvements.len() as f64;
-    println!("p99 of latency over static, on average over loads: {:+.1} %", average * 100.0);
-    let mut rows = verdict("on average over loads", "at least 37 % lower", format!("{:+.1} %", average * 100.0), average <= -0.37);
+    let average = improvements
+        .iter()
+        .map(|(_, change)| change.mean)
+        .sum::<f64>()
+        / improvements.len() as f64;
+    println!(
+        "p99 of latency over static, on average over loads: {:+.1} %",
+        average * 100.0
+    );
+    let mut rows = verdict(
+        "on average over loads",
+        "at least 37 % lower",
+        format!("{:+.1} %", average * 100.0),
+        average <= -0.37,
+    );
     for (load, change) in &improvements {
-        rows += &verdict(&format!("load {load}"), "not 5 % higher", change.to_string(), change.mean < 0.05);
+        rows += &verdict(
+            &format!("load {load}"),
+            "not 5 % higher",
+            change.to_string(),
+            change.mean < 0.05,
+        );
     }
     if let Some(path) = &options.summary {
-        let mut file = std::fs::File::options().append(true).create(true).open(path)?;
+        let mut file = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path)?;
         file.write_all(rows.as_bytes())?;
     }
     Ok(())
@@ -55,7 +75,9 @@ fn main() -> Result<()> {
 
 fn verdict(what: &str, target: &str, measured: String, is_reached: bool) -> String {
     let reached = if is_reached { "reached" } else { "MISSED" };
-    format!("| balance, p99 that clients wait, latency over static, {what} | {target} | {measured} | {reached} |\n")
+    format!(
+        "| balance, p99 that clients wait, latency over static, {what} | {target} | {measured} | {reached} |\n"
+    )
 }
 
 impl Options {
@@ -74,11 +96,16 @@ impl Options {
                 "--pairs" => options.pairs = value.parse()?,
                 "--seconds" => options.seconds = value.parse()?,
                 "--loads" => {
-                    options.loads = list(&value).iter().map(|load| load.parse()).collect::<Result<_, _>>()?;
+                    options.loads = list(&value)
+                        .iter()
+                        .map(|load| load.parse())
+                        .collect::<Result<_, _>>()?;
                 }
                 "--policies" => options.policies = list(&value),
                 "--summary" => options.summary = Some(value),
-                _ => bail!("usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--summary FILE]"),
+                _ => bail!(
+                    "usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--summary FILE]"
+                ),
             }
         }
         Ok(options)
@@ -96,11 +123,21 @@ fn compare(options: &Options, load: f64) -> Result<Interval> {
         }
         for policy in order {
             let run = scenario.run(&options.policies[policy])?;
-            println!("load {load} pair {pair} {:10} {}", options.policies[policy], told(&run));
+            println!(
+                "load {load} pair {pair} {:10} {}",
+                options.policies[policy],
+                told(&run)
+            );
             quantiles[policy].push(run.outcome.quantile(0.99).as_secs_f64());
         }
     }
-    let of = |name: &str| options.policies.iter().position(|policy| policy == name).map(|at| &quantiles[at]);
+    let of = |name: &str| {
+        options
+            .policies
+            .iter()
+            .position(|policy| policy == name)
+            .map(|at| &quantiles[at])
+    };
     let mut change = Interval::default();
     for (other, name) in quantiles.iter().zip(&options.policies) {
         for base in ["static", "watermark"] {
@@ -117,10 +154,13 @@ fn compare(options: &Options, load: f64) -> Result<Interval> {
 }
 
 fn told(run: &Run) -> String {
-    let [median, p90, p99] = [0.5, 0.9, 0.99].map(|part| run.outcome.quantile(part).as_secs_f64() * 1e3);
+    let [median, p90, p99] =
+        [0.5, 0.9, 0.99].map(|part| run.outcome.quantile(part).as_secs_f64() * 1e3);
     let last = run.taken.last().copied().unwrap_or_default();
     let total = last.iter().sum::<u64>().max(1) as f64;
-    let shares = last.map(|taken| format!("{:.0}", taken as f64 * 100.0 / total)).join(" ");
+    let shares = last
+        .map(|taken| format!("{:.0}", taken as f64 * 100.0 / total))
+        .join(" ");
     format!(
         "p50 {median:7.1} p90 {p90:7.1} p99 {p99:7.1} ms, {} requests, {} failures, shares {shares} %",
         run.outcome.requests.len(),

@@ -42,7 +42,9 @@ pub(crate) struct Run {
 impl Scenario {
     /// Runs it with this policy, and everything made anew.
     pub(crate) fn run(&self, policy: &str) -> Result<Run> {
-        let names = ["client", "balancer", "server0", "server1", "server2", "server3"];
+        let names = [
+            "client", "balancer", "server0", "server1", "server2", "server3",
+        ];
         let switch = Switch::new(&names)?;
         let address = match SERVICE.ip() {
             std::net::IpAddr::V4(address) => address,
@@ -61,7 +63,11 @@ impl Scenario {
                 slowdowns: self.slowdowns[server].clone(),
                 seed: self.seed * 1000 + server as u64,
             };
-            anyhow::Ok(Server::start(&switch.hosts[FIRST_SERVER + server], SERVICE, pace)?)
+            anyhow::Ok(Server::start(
+                &switch.hosts[FIRST_SERVER + server],
+                SERVICE,
+                pace,
+            )?)
         });
         let servers = servers.collect::<Result<Vec<_>>>()?;
         let watch = Worker::start("watch", move |stop| watch(&servers, stop))?;
@@ -118,7 +124,11 @@ impl Balancer {
     fn finish(mut self) -> Result<()> {
         self.process.signal(Signal::SIGTERM)?;
         let status = self.process.wait_with_deadline(PATIENCE)?;
-        ensure!(status.success(), "fathom balance: {status}: {}", self.errors());
+        ensure!(
+            status.success(),
+            "fathom balance: {status}: {}",
+            self.errors()
+        );
         if let Some(path) = std::env::var_os("BALANCED_RECORDS") {
             fs::copy(self.folder.path().join("records"), path)?;
         }
@@ -129,7 +139,7 @@ impl Balancer {
 fn configuration(folder: &Path, policy: &str) -> String {
     let path = folder.display();
     let mut text = format!(
-        "interfaces = [\"{}\"]\npins = \"{path}/pins/fathom\"\nsocket = \"{path}/socket\"\n\
+        "interfaces = [\"{}\"]\nxdp = \"generic\"\npins = \"{path}/pins/fathom\"\nsocket = \"{path}/socket\"\n\
          [health]\ncheck = \"none\"\n[control]\npolicy = \"{policy}\"\n\
          [[service]]\nname = \"farm\"\naddress = \"{}\"\nport = {}\n",
         Switch::INTERFACE,

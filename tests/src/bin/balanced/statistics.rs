@@ -29,14 +29,17 @@ pub(crate) struct Interval {
 
 /// Student's t for 95 %, by degrees of freedom from 1 on.
 const STUDENT: [f64; 20] = [
-    12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09,
-    2.09,
+    12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
+    2.12, 2.11, 2.10, 2.09, 2.09,
 ];
 
 impl Interval {
     /// Of `ones` over `others`, pair by pair.
     pub(crate) fn of_ratios(ones: &[f64], others: &[f64]) -> Self {
-        let logs = ones.iter().zip(others).map(|(one, other)| (one / other).ln());
+        let logs = ones
+            .iter()
+            .zip(others)
+            .map(|(one, other)| (one / other).ln());
         let logs = logs.collect::<Vec<_>>();
         let count = logs.len() as f64;
         let mean = logs.iter().sum::<f64>() / count;
@@ -57,7 +60,11 @@ impl Interval {
 impl std::fmt::Display for Interval {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [mean, low, high] = [self.mean, self.low, self.high].map(|part| part * 100.0);
-        write!(formatter, "{mean:+.1} % (95 %: {low:+.1} to {high:+.1}, {} pairs)", self.pairs)
+        write!(
+            formatter,
+            "{mean:+.1} % (95 %: {low:+.1} to {high:+.1}, {} pairs)",
+            self.pairs
+        )
     }
 }
 
