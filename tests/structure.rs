@@ -35,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "fathom-benches",
         &[
+            "fathom-balance",
             "fathom-measure",
             "fathom-lab",
             "fathom-record",
