@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -17,6 +17,8 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr as KernelAddress};
+
+use crate::config::Mode;
 
 /// Room for a datagram of the kernel: it never sends longer ones.
 const LONGEST: usize = 64 << 10;
@@ -135,6 +137,40 @@ impl Resolver {
             Err(error) if is_unreachable(&error) => Ok(Err(Obstacle::NoRoute)),
             asked => asked.map(|()| route),
         }
+    }
+
+    /// Where XDP runs on an interface. On a veth pair not in the driver, if that is left open: what it sends back stays in its queue for seconds, unless the
+    /// other end has an XDP program too (`veth_xdp_flush` of Linux 6.18 asks for one before it wakes the receiver), and what it redirects is dropped.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub(super) fn mode(&mut self, interface: u32, configured: Mode) -> Result<Mode, IoError> {
+        Ok(match configured {
+            Mode::Auto if self.is_veth(interface)? => Mode::Generic,
+            mode => mode,
+        })
+    }
+
+    fn is_veth(&mut self, interface: u32) -> Result<bool, IoError> {
+        let mut message = LinkMessage::default();
+        message.header.index = interface;
+        let mut is_veth = false;
+        self.ask(RouteNetlinkMessage::GetLink(message), 0, |answer| {
+            let RouteNetlinkMessage::NewLink(answer) = answer else {
+                return;
+            };
+            let infos = answer
+                .attributes
+                .iter()
+                .filter_map(|attribute| match attribute {
+                    LinkAttribute::LinkInfo(infos) => Some(infos),
+                    _ => None,
+                });
+            is_veth = infos
+                .flatten()
+                .any(|info| *info == LinkInfo::Kind(InfoKind::Veth));
+        })?;
+        Ok(is_veth)
     }
 
     /// The address and MTU of an interface, if it has Ethernet.
