@@ -300,10 +300,10 @@ impl Live {
     /// Servers that are configured no more, and have no connection left, give their numbers back. `used` is by number.
     pub fn retire(&mut self, used: &HashMap<u16, u32>) {
         let numbers = &self.numbers;
-        let gone = self.known.extract_if(.., |number, _| {
-            !numbers.contains(number) && !used.contains_key(number)
-        });
-        for (number, _) in gone {
+        let is_gone = |number: &u16| !numbers.contains(number) && !used.contains_key(number);
+        let gone: Vec<_> = self.known.keys().copied().filter(is_gone).collect();
+        for number in gone {
+            self.known.remove(&number);
             self.servers.set(
                 number.into(),
                 &balance_server::default(),

@@ -1,6 +1,5 @@
 //! How a server is reached, as the kernel's own tables say: interface, addresses of the link layer, source address, length of packets.
 
-use std::collections::HashMap;
 use std::io::{Error as IoError, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -70,8 +69,6 @@ impl std::fmt::Display for Obstacle {
 /// Asks the kernel.
 pub(super) struct Resolver {
     socket: Socket,
-    /// To have neighbours asked: a datagram to them makes the kernel do so.
-    probes: HashMap<bool, UdpSocket>,
 }
 
 impl Resolver {
@@ -83,10 +80,7 @@ impl Resolver {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&KernelAddress::new(0, 0))?;
-        Ok(Self {
-            socket,
-            probes: HashMap::new(),
-        })
+        Ok(Self { socket })
     }
 
     /// The way to this address, or why there is none.
@@ -105,7 +99,7 @@ impl Resolver {
             return Ok(Err(Obstacle::NoEthernet));
         };
         let Some(destination) = self.neighbour(route.interface, route.neighbour)? else {
-            self.probe(address);
+            Self::probe(address);
             return Ok(Err(Obstacle::Unresolved(route.neighbour)));
         };
         Ok(Ok(NextHop {
@@ -187,7 +181,7 @@ impl Resolver {
                 match attribute {
                     LinkAttribute::Address(bytes) => address = <[u8; 6]>::try_from(bytes).ok(),
                     LinkAttribute::Mtu(bytes) => {
-                        mtu = Some(u16::try_from(bytes).unwrap_or(u16::MAX))
+                        mtu = Some(u16::try_from(bytes).unwrap_or(u16::MAX));
                     }
                     _ => {}
                 }
@@ -217,20 +211,14 @@ impl Resolver {
     }
 
     /// Has the kernel ask for the neighbour that leads to this address. A failure shows in that there is no answer.
-    fn probe(&mut self, address: IpAddr) {
+    fn probe(address: IpAddr) {
         const DISCARD: u16 = 9;
-        if !self.probes.contains_key(&address.is_ipv4()) {
-            let any = if address.is_ipv4() {
-                "0.0.0.0:0"
-            } else {
-                "[::]:0"
-            };
-            let Ok(socket) = UdpSocket::bind(any) else {
-                return;
-            };
-            self.probes.insert(address.is_ipv4(), socket);
-        }
-        if let Some(socket) = self.probes.get(&address.is_ipv4()) {
+        let any = if address.is_ipv4() {
+            "0.0.0.0:0"
+        } else {
+            "[::]:0"
+        };
+        if let Ok(socket) = UdpSocket::bind(any) {
             let _ = socket.send_to(&[], SocketAddr::new(address, DISCARD));
         }
     }
