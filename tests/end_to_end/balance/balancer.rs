@@ -120,7 +120,7 @@ impl Balancer {
             .arg("balance")
             .args(words)
             .arg("--config")
-            .arg(self.file());
+            .arg(self.ends_file());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = Process::start(&mut command)?.output(PATIENCE)?;
         ensure!(
