@@ -73,6 +73,15 @@ int empty(struct xdp_md *xdp)
 	return arrive(xdp) ? XDP_TX : XDP_ABORTED;
 }
 
+/* What it takes to move the head twice, there and back. */
+SEC("xdp")
+int undone(struct xdp_md *xdp)
+{
+	if (!arrive(xdp))
+		return XDP_ABORTED;
+	return bpf_xdp_adjust_head(xdp, -20) ? XDP_ABORTED : XDP_TX;
+}
+
 SEC("xdp")
 int production(struct xdp_md *xdp)
 {

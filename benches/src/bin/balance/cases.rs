@@ -1,5 +1,7 @@
 //! What is measured: which packet, of how many flows.
 
+use fathom_benches::summary::Row;
+
 use crate::Arguments;
 use crate::balancer::Counts;
 use crate::fixtures::{Expect, Step, all};
@@ -27,6 +29,10 @@ pub(crate) struct Case {
     pub(crate) kind: Kind,
     pub(crate) packet: Packet,
     flows: u32,
+    /// Of the table.
+    pub(crate) places: u32,
+    /// One in so many connections is measured; 0: none.
+    pub(crate) measured_one_in: u32,
     /// The target, if there is one.
     pub(crate) most_ns: Option<f64>,
 }
@@ -40,36 +46,58 @@ pub(crate) struct Cost {
     pub(crate) empty_ns: f64,
 }
 
+/// Flows that take turns, places of the table, and the target. As one would configure it: twice as many places, at least.
+const HITS: [(u32, u32, f64); 4] = [
+    (1, 1 << 17, 80.0),
+    (1_000, 1 << 17, 90.0),
+    (65_536, 1 << 17, 200.0),
+    (500_000, 1 << 20, 300.0),
+];
+/// What measuring may add.
+const MEASURING_MOST: f64 = 0.3;
+
 impl Case {
-    pub(crate) fn all(is_measuring: bool) -> Vec<Self> {
-        let (port, with) = if is_measuring {
-            (MEASURED, ", measured")
-        } else {
-            (PAIR, "")
-        };
-        let target = |most_ns: f64| (!is_measuring).then_some(most_ns);
-        let hits = [(1, 80.0), (1_000, 90.0), (65_536, 200.0), (500_000, 300.0)];
-        let mut cases: Vec<_> = hits
-            .into_iter()
-            .map(|(flows, most)| {
-                let name = format!("segment, found among {flows} connections{with}");
-                Self::of(name, Kind::Hit, segment(0, port), flows, target(most))
+    pub(crate) fn all() -> Vec<Self> {
+        let hits = [0, 1, 4].into_iter().flat_map(|one_in| {
+            HITS.map(|(flows, places, most)| Self {
+                places,
+                measured_one_in: one_in,
+                most_ns: (one_in == 0).then_some(most),
+                ..Self::of(
+                    format!("segment, found among {flows} connections{}", share(one_in)),
+                    Kind::Hit,
+                    segment(0, if one_in == 0 { PAIR } else { MEASURED }),
+                    flows,
+                )
             })
-            .collect();
-        let syn = Packet::syn(&client(0), &service(0, port));
-        let name = format!("SYN, a new connection{with}");
-        cases.push(Self::of(name, Kind::Syn, syn, ALL_FLOWS, target(500.0)));
-        if !is_measuring {
-            cases.extend(Self::others());
-        }
-        cases
+        });
+        let syns = [(0, PAIR), (1, MEASURED)].map(|(one_in, port)| Self {
+            places: 1 << 20,
+            measured_one_in: one_in,
+            most_ns: Some(500.0),
+            ..Self::of(
+                format!("SYN, a new connection{}", share(one_in)),
+                Kind::Syn,
+                Packet::syn(&client(0), &service(0, port)),
+                ALL_FLOWS,
+            )
+        });
+        hits.chain(syns).chain(Self::others()).collect()
     }
 
     /// Without targets.
     fn others() -> Vec<Self> {
-        let case =
-            |name: &str, kind, packet, flows| Self::of(name.to_owned(), kind, packet, flows, None);
+        let case = |name: &str, kind, packet, flows| Self::of(name.to_owned(), kind, packet, flows);
         vec![
+            Self {
+                places: 1 << 20,
+                ..case(
+                    "segment, found among 65536, in a table of 1048576 places",
+                    Kind::Hit,
+                    segment(0, PAIR),
+                    65_536,
+                )
+            },
             case(
                 "segment, by the hash alone, 1 connection",
                 Kind::HashOnly,
@@ -104,13 +132,15 @@ impl Case {
         ]
     }
 
-    fn of(name: String, kind: Kind, packet: Packet, flows: u32, most_ns: Option<f64>) -> Self {
+    fn of(name: String, kind: Kind, packet: Packet, flows: u32) -> Self {
         Self {
             name,
             kind,
             packet,
             flows,
-            most_ns,
+            places: 1 << 17,
+            measured_one_in: 0,
+            most_ns: None,
         }
     }
 
@@ -142,6 +172,40 @@ impl Case {
     }
 }
 
+fn share(one_in: u32) -> String {
+    match one_in {
+        0 => String::new(),
+        1 => ", measured".to_owned(),
+        _ => format!(", one in {one_in} measured"),
+    }
+}
+
+/// What measuring adds to a packet that is found, of what it costs without.
+pub(crate) fn measuring(costs: &[(Case, Cost)]) -> Vec<Row> {
+    let hits = costs
+        .iter()
+        .filter(|(case, _)| matches!(case.kind, Kind::Hit) && case.measured_one_in != 0);
+    let rows = hits.filter_map(|(case, measured)| {
+        let plain = costs.iter().find(|(other, _)| {
+            other.flows == case.flows && other.places == case.places && other.most_ns.is_some()
+        });
+        let (_, plain) = plain?;
+        let more = measured.median_ns / plain.median_ns - 1.0;
+        Some(Row {
+            what: format!("kernel, balancer, {}", case.name),
+            target: "at most 30 % more than without".to_owned(),
+            measured: format!(
+                "{:.0} % ({:.0} ns and {:.0} ns)",
+                more * 100.0,
+                measured.median_ns,
+                plain.median_ns
+            ),
+            is_reached: more <= MEASURING_MOST,
+        })
+    });
+    rows.collect()
+}
+
 fn client(family: usize) -> String {
     std::net::SocketAddr::new(CLIENT[family].parse().expect("an address"), 40_000).to_string()
 }
@@ -157,7 +221,7 @@ fn segment(family: usize, port: u16) -> Packet {
 
 /// The first packet of each fixture, again and again.
 pub(crate) fn fixtures(arguments: &Arguments) -> anyhow::Result<()> {
-    let turns = Turns::load(true);
+    let turns = Turns::load(1 << 12, 1);
     println!("\nfirst packets of the fixtures, each again and again; ns over an empty program");
     for fixture in all() {
         let Some(Step::Frame(frame, expected, _)) = fixture.steps.first() else {

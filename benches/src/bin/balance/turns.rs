@@ -1,6 +1,7 @@
 //! The programs, loaded, and their turns.
 
 use anyhow::ensure;
+use fathom_balance::native::BALANCE_BUCKET_PLACES;
 use fathom_benches::summary::median;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
@@ -11,8 +12,6 @@ use crate::world::IPIP4;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balance.bpf.o"));
 
-/// Four places each: room for a million connections.
-const BUCKETS: u32 = 1 << 18;
 /// `struct turn` of `balance.bpf.c`.
 const FRAME_MAX: usize = 128;
 
@@ -38,13 +37,14 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    pub(crate) fn load(is_measuring: bool) -> Self {
+    /// A table of so many places, where one in so many connections is measured; 0: none.
+    pub(crate) fn load(places: u32, measured_one_in: u32) -> Self {
         let balancer = Balancer::load(
             OBJECT,
             Size {
-                buckets: BUCKETS,
-                is_measuring,
-                sampled: u32::MAX,
+                buckets: places / BALANCE_BUCKET_PLACES,
+                is_measuring: measured_one_in != 0,
+                sampled: u32::MAX / measured_one_in.max(1),
                 epochs: 1 << 25,
             },
         );
@@ -75,6 +75,24 @@ impl Turns {
         Ok(median(costs?))
     }
 
+    /// What the benchmark itself takes to undo an IPv4 header in front: it is in the figures of the balancer.
+    pub(crate) fn undo(&self, arguments: &Arguments) -> anyhow::Result<f64> {
+        let frame = [0; 64];
+        self.set(
+            &frame,
+            &Turn {
+                flows: 1,
+                ..Turn::default()
+            },
+        );
+        let costs = (0..arguments.rounds).map(|_| {
+            let empty = self.run("empty", &frame, arguments.packets)?;
+            Ok((self.run("undone", &frame, arguments.packets)? - empty) / 2.0)
+        });
+        let costs: anyhow::Result<Vec<f64>> = costs.collect();
+        Ok(median(costs?))
+    }
+
     pub(crate) fn measure(&self, case: &Case, arguments: &Arguments) -> anyhow::Result<Cost> {
         let frame = case.packet.frame();
         let turn = case.turn(&frame);
@@ -88,7 +106,7 @@ impl Turns {
         let before = if turn.flows == ALL_FLOWS {
             1_000_000
         } else {
-            turn.flows.max(10_000) * 3
+            turn.flows.max(10_000) * 12
         };
         self.run("production", &frame, before)?;
         let mut costs = Vec::new();

@@ -19,6 +19,14 @@ static __always_inline const struct balance_config *balance_settings(void)
 	return config;
 }
 
+/* In units of the table. */
+static __always_inline __u32 balance_time(void)
+{
+	__u64 tick_ns = balance_config.tick_ns ? balance_config.tick_ns : BALANCE_TICK_NS;
+
+	return bpf_jiffies64() * tick_ns >> BALANCE_TIME_SHIFT;
+}
+
 /* The place of the ring where the flow stands. */
 static __always_inline __u16 balance_look_at_ring(const struct balance_service *service, __u64 hash)
 {

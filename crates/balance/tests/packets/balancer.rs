@@ -198,6 +198,7 @@ fn prepare(object: &mut OpenObject, size: Size) {
         has_networks: 1,
         is_measuring: u8::from(size.is_measuring),
         has_settled: 1,
+        tick_ns: 4_000_000,
         quic_id_lengths: [0, 0, 4, 0, 0, 0, 0, 0],
         ..balance_config::default()
     };
