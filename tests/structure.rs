@@ -36,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "fathom-benches",
         &[
+            "fathom-balance",
             "fathom-measure",
             "fathom-lab",
             "fathom-record",

@@ -60,9 +60,9 @@ impl Balancer {
     ///
     /// # Errors
     /// [`Error`] when the system does not allow it; what was forwarded before still is.
-    pub fn start(config: Config) -> Result<Self, Error> {
+    pub fn start(config: &Config) -> Result<Self, Error> {
         let was_there = config.pins.is_dir();
-        let started = Self::open(&config);
+        let started = Self::open(config);
         if started.is_err() && !was_there {
             // Half of a beginning is of no use to anybody; that it cannot be removed is not what matters here.
             let _ = remove(&config.pins);
@@ -117,7 +117,7 @@ impl Balancer {
     ///
     /// # Errors
     /// [`Error`] when the system does not allow it; then the one before holds.
-    pub fn reload(&mut self, config: Config) -> Result<(), Error> {
+    pub fn reload(&mut self, config: &Config) -> Result<(), Error> {
         let before = self.fleet.config().clone();
         if (&config.pins, &config.socket) != (&before.pins, &before.socket) {
             return Err(Error::Unsupported {
@@ -126,7 +126,7 @@ impl Balancer {
                 remedy: "end the process, run `fathom balance stop` with the configuration before, and start anew".to_owned(),
             });
         }
-        if let Err(error) = self.live.reload(&config) {
+        if let Err(error) = self.live.reload(config) {
             // The numbers of before are needed again; they were given once and are there.
             self.live.reload(&before)?;
             return Err(error);
@@ -143,10 +143,10 @@ impl Balancer {
             .iter()
             .map(|service| now + service.bounds.interval)
             .collect();
-        let obstacles = resolve_patiently(&mut self.live, &config)?;
+        let obstacles = resolve_patiently(&mut self.live, config)?;
         self.take_obstacles(obstacles, &mut |_| {});
         self.write_rings();
-        self.live.publish(&config)
+        self.live.publish(config)
     }
 
     /// Waits at most so long, and does what is due.
@@ -218,7 +218,7 @@ impl Balancer {
         let findings: Vec<_> = self.checker.findings().collect();
         let mut has_changed = false;
         for finding in findings {
-            has_changed |= self.take_finding(finding, now, report);
+            has_changed |= self.take_finding(&finding, now, report);
         }
         if has_changed {
             self.write_rings();
@@ -248,7 +248,7 @@ impl Balancer {
     /// Returns whether a server has risen or fallen.
     fn take_finding(
         &mut self,
-        finding: Finding,
+        finding: &Finding,
         now: Duration,
         report: &mut impl FnMut(News),
     ) -> bool {

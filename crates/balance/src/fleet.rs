@@ -354,10 +354,10 @@ mod tests {
     use crate::controller::Latency;
 
     fn config(servers: &[&str]) -> Config {
-        let mut text = String::new();
-        for address in servers {
-            text += &format!("[[server]]\nname = \"s{address}\"\naddress = \"{address}\"\n");
-        }
+        let server = |address: &&str| {
+            format!("[[server]]\nname = \"s{address}\"\naddress = \"{address}\"\n")
+        };
+        let mut text: String = servers.iter().map(server).collect();
         text += "[[service]]\nname = \"web\"\naddress = \"192.0.2.1\"\nring = 1021\n";
         Config::parse(&text).unwrap()
     }

@@ -56,8 +56,8 @@ fn turns(size: u32, shares: &[Share<'_>]) -> Option<Vec<u16>> {
         // Who is first among equals must not depend on the other servers: by name.
         let tie = hash(share.name, 2);
         let own = (0..places(quota) + 2).map(|turn| {
-            let time = (f64::from(turn) + 0.5) / share.weight;
-            (time.to_bits(), tie, server)
+            let when = (f64::from(turn) + 0.5) / share.weight;
+            (when.to_bits(), tie, server)
         });
         turns.extend(own);
     }
@@ -118,10 +118,8 @@ fn hash(name: &str, purpose: u8) -> u64 {
 
 /// Is it a prime? A ring of another size would leave places that some server never reaches.
 pub fn is_prime(number: u32) -> bool {
-    number >= 2
-        && (2..)
-            .take_while(|factor| factor * factor <= number)
-            .all(|factor| number % factor != 0)
+    let has_factor = || (2..=number.isqrt()).any(|factor| number.is_multiple_of(factor));
+    number >= 2 && !has_factor()
 }
 
 #[cfg(test)]

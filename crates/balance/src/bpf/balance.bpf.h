@@ -82,6 +82,7 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 	struct balance_measured *measured;
 	__u32 place = 0, is_kept = 1;
 	__u16 named = 0, previous = BALANCE_NO_SERVER;
+	__u32 units;
 	__u64 now;
 
 	if (packet->service_flags & BALANCE_HAS_QUIC_IDS && packet->protocol == IP_PROTOCOL_UDP)
@@ -92,14 +93,15 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 		cpu->counters[BALANCE_COUNT_BY_HASH] += !named;
 		return;
 	}
-	/* What measures needs the time to the nanosecond, which costs as much as all else. */
-	now = is_measured ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns();
+	/* Before anything that is not in the cache is asked for: to read this clock waits for all loads. */
+	now = is_measured ? bpf_ktime_get_ns() : 0;
+	units = balance_time();
 	connection = balance_look_up(packet->hash, &place);
 	if (connection) {
 		previous = BALANCE_LOAD(connection->word);
-		is_new = balance_on_known(cpu, packet, connection, traffic, named, now >> BALANCE_TIME_SHIFT);
+		is_new = balance_on_known(cpu, packet, connection, traffic, named, units);
 	} else {
-		is_kept = balance_on_unknown(cpu, packet, traffic, now >> BALANCE_TIME_SHIFT);
+		is_kept = balance_on_unknown(cpu, packet, traffic, units);
 		place = is_kept - 1;
 	}
 	if (!is_measured || !is_kept)

@@ -96,8 +96,12 @@ struct balance_server {
 };
 FATHOM_ASSERT_SIZE(struct balance_server, 64);
 
-/* Connections. Time of the table is in units of 1.07 s. */
+/*
+ * Connections. Time of the table is in units of 1.07 s (2^30 ns). Its clock is the kernel's tick (jiffies64), which costs nothing to read; any other
+ * costs 20 ns and more.
+ */
 #define BALANCE_TIME_SHIFT 30
+#define BALANCE_TICK_NS 4000000
 #define BALANCE_BUCKET_PLACES 4
 
 enum balance_connection_flag {
@@ -151,6 +155,19 @@ struct balance_quic_id {
 };
 FATHOM_ASSERT_SIZE(struct balance_quic_id, 16);
 
+/*
+ * Services that a CPU has seen are at hand for it, for a unit of time: the kernel's hash table costs 35 ns. Whoever changes balance_services or
+ * balance_networks, and wants it to be seen at once, counts balance_generation up afterwards.
+ */
+#define BALANCE_RECENT 64
+
+struct balance_recent {
+	struct balance_service_key key;
+	struct balance_service service;
+	__u64 stamp; /* unit of time << 32 | generation, as of before the service was looked up, and 1; 0: unused */
+};
+FATHOM_ASSERT_SIZE(struct balance_recent, 48);
+
 /* Set before load. The programs leave out what is not there. */
 struct balance_config {
 	__u64 seed; /* secret, of the flow's hash; who takes a table over takes its seed */
@@ -164,7 +181,7 @@ struct balance_config {
 	__u8 has_networks;
 	__u8 is_measuring; /* some service is measured: balance_measured has an element for each place */
 	__u8 has_settled; /* places of rings may be settled */
-	__u8 padding[4];
+	__u32 tick_ns; /* of jiffies64: the resolution of CLOCK_MONOTONIC_COARSE; 0: BALANCE_TICK_NS */
 	__u8 quic_id_lengths[BALANCE_QUIC_CONFIGS]; /* bytes of server id by config; 0: no such config */
 };
 FATHOM_ASSERT_SIZE(struct balance_config, 48);

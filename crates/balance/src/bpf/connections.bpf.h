@@ -19,6 +19,14 @@ static __always_inline const struct balance_config *balance_settings(void)
 	return config;
 }
 
+/* In units of the table. */
+static __always_inline __u32 balance_time(void)
+{
+	__u64 tick_ns = balance_config.tick_ns ? balance_config.tick_ns : BALANCE_TICK_NS;
+
+	return bpf_jiffies64() * tick_ns >> BALANCE_TIME_SHIFT;
+}
+
 /* The place of the ring where the flow stands. */
 static __always_inline __u16 balance_look_at_ring(const struct balance_service *service, __u64 hash)
 {
@@ -65,10 +73,29 @@ static __always_inline void balance_count_room(struct balance_cpu *cpu, __u32 ro
 		cpu->counters[BALANCE_COUNT_REPLACED_IDLE]++;
 }
 
+/*
+ * Global, so that the verifier walks it once and takes any number for its result: inline, balance_open takes 378,000 instructions of the million that it
+ * may walk (6.18).
+ */
+__noinline int balance_room_of(struct balance_connection *connection, __u32 now)
+{
+	return connection ? balance_room_at(connection, now, balance_settings()) : BALANCE_ROOM_NONE;
+}
+
+static __always_inline struct balance_choice balance_choose_in(struct balance_bucket *bucket, __u32 now)
+{
+	__u32 rooms[BALANCE_BUCKET_PLACES], i;
+
+#pragma unroll
+	for (i = 0; i < BALANCE_BUCKET_PLACES; i++)
+		rooms[i] = balance_room_of(&bucket->connections[i], now);
+	return balance_choose(rooms);
+}
+
 /* Gives a flow that is not in the table a place, with its server. Returns the number of the place and 1; 0: there is none. */
 __noinline int balance_open(struct balance_packet *packet, struct balance_cpu *cpu, __u32 now)
 {
-	struct balance_choice first_choice, second_choice;
+	struct balance_choice choice, other;
 	struct balance_bucket *bucket, *second;
 	__u32 index, second_index;
 
@@ -80,22 +107,22 @@ __noinline int balance_open(struct balance_packet *packet, struct balance_cpu *c
 	second = bpf_map_lookup_elem(&balance_buckets, &second_index);
 	if (!bucket || !second)
 		return 0;
-	first_choice = balance_choose_in(bucket, now, balance_settings());
-	second_choice = balance_choose_in(second, now, balance_settings());
-	if (balance_prefers_second(&first_choice, &second_choice)) {
+	choice = balance_choose_in(bucket, now);
+	other = balance_choose_in(second, now);
+	if (balance_prefers_second(&choice, &other)) {
 		bucket = second;
 		index = second_index;
-		first_choice = second_choice;
+		choice = other;
 	}
-	if (first_choice.room == BALANCE_ROOM_NONE || first_choice.place >= BALANCE_BUCKET_PLACES) {
+	if (choice.room >= BALANCE_ROOM_NONE || choice.place >= BALANCE_BUCKET_PLACES) {
 		cpu->counters[BALANCE_COUNT_REFUSED]++;
 		return 0;
 	}
-	balance_count_room(cpu, first_choice.room);
+	balance_count_room(cpu, choice.room);
 	cpu->counters[BALANCE_COUNT_OPENED]++;
-	balance_write(&bucket->connections[first_choice.place], balance_tag(packet->hash), packet->server, now,
+	balance_write(&bucket->connections[choice.place], balance_tag(packet->hash), packet->server, now,
 		      packet->service, packet->protocol);
-	return index * BALANCE_BUCKET_PLACES + first_choice.place + 1;
+	return index * BALANCE_BUCKET_PLACES + choice.place + 1;
 }
 
 /* The server of a flow is gone: its next one is that of the ring. Returns whether there is one. */

@@ -35,6 +35,23 @@ struct {
 	__type(value, struct balance_service);
 } balance_networks SEC(".maps");
 
+/* How often services have changed; written by user space after each change. One number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} balance_generation SEC(".maps");
+
+/* Services that each CPU has seen, at the place of their hash; the later of two wins. 3 KB. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BALANCE_RECENT);
+	__type(key, __u32);
+	__type(value, struct balance_recent);
+} balance_recent SEC(".maps");
+
 /* The rings of all services, one behind the other; written by user space, in place. Room for 16 of 65,537 places: 2 MB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -68,7 +68,7 @@ __noinline int balance_tell(struct xdp_md *xdp, struct balance_cpu *cpu, struct 
 			    struct balance_measured *measured, __u64 now)
 {
 	struct packet request = {};
-	__u64 flags;
+	__u64 flags, waiting;
 	int is_told;
 
 	if (!cpu || !packet || !measured)
@@ -81,8 +81,10 @@ __noinline int balance_tell(struct xdp_md *xdp, struct balance_cpu *cpu, struct 
 		return 0;
 	cpu->ended.server = packet->server;
 	cpu->ended.service = packet->service;
-	flags = bpf_ringbuf_query(&balance_epochs, BPF_RB_AVAIL_DATA) >= BALANCE_WAKE_UP ? BPF_RB_FORCE_WAKEUP
-											 : BPF_RB_NO_WAKEUP;
+	/* Once: each wake-up interrupts a CPU, and a reader that is late must not cost packets microseconds each. */
+	waiting = bpf_ringbuf_query(&balance_epochs, BPF_RB_AVAIL_DATA);
+	flags = waiting >= BALANCE_WAKE_UP && waiting < BALANCE_WAKE_UP + 2 * sizeof(cpu->ended) ? BPF_RB_FORCE_WAKEUP
+												 : BPF_RB_NO_WAKEUP;
 	if (bpf_ringbuf_output(&balance_epochs, &cpu->ended, sizeof(cpu->ended), flags))
 		cpu->counters[BALANCE_COUNT_EPOCHS_LOST]++;
 	else

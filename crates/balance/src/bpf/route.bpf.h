@@ -38,21 +38,69 @@ static __always_inline struct balance_service *balance_find_network(const struct
 	return bpf_map_lookup_elem(&balance_networks, &key);
 }
 
-static __always_inline struct balance_service *balance_find_service(const struct flow_address *address, __u16 port,
-								    __u8 protocol)
+static __always_inline struct balance_service *balance_look_up_service(const struct balance_service_key *wanted)
 {
-	struct balance_service_key key = { .address = *address, .port = port, .protocol = protocol };
+	struct balance_service_key key = *wanted;
 	struct balance_service *service = bpf_map_lookup_elem(&balance_services, &key);
 
 	if (service)
 		return service;
-	if (port && balance_config.has_all_ports) {
+	if (key.port && balance_config.has_all_ports) {
 		key.port = 0;
 		service = bpf_map_lookup_elem(&balance_services, &key);
 	}
 	if (!service && balance_config.has_networks)
-		service = balance_find_network(address, port, protocol);
+		service = balance_find_network(&wanted->address, wanted->port, wanted->protocol);
 	return service;
+}
+
+/* What is at hand as of now has this stamp. */
+static __always_inline __u64 balance_stamp(void)
+{
+	__u32 zero = 0;
+	const __u64 *generation = bpf_map_lookup_elem(&balance_generation, &zero);
+
+	return ((__u64)balance_time() << 32 | (generation ? (__u32)BALANCE_LOAD(*generation) : 0)) + 1;
+}
+
+/* Finds a service in the maps, and has it at hand from now on. Returns whether there is one. */
+__noinline int balance_recall(struct balance_service_key *key, struct balance_recent *recent)
+{
+	struct balance_service *service;
+	__u64 stamp = balance_stamp();
+
+	if (!key || !recent)
+		return 0;
+	asm volatile("" ::: "memory"); /* a change after this makes what was found outdated */
+	service = balance_look_up_service(key);
+	if (!service)
+		return 0;
+	recent->key = *key;
+	recent->service = *service;
+	recent->stamp = stamp;
+	return 1;
+}
+
+static __always_inline int balance_is_recent(const struct balance_recent *recent, const struct balance_service_key *key)
+{
+	const __u64 *own = (const __u64 *)&recent->key, *other = (const __u64 *)key;
+
+	return own[0] == other[0] && own[1] == other[1] && own[2] == other[2] && recent->stamp == balance_stamp();
+}
+
+static __always_inline struct balance_service *balance_find_service(const struct flow_address *address, __u16 port,
+								    __u8 protocol)
+{
+	struct balance_service_key key = { .address = *address, .port = port, .protocol = protocol };
+	__u64 hash = flow_hash_step(address->words[0] ^ address->words[1], (__u64)port << 16 | protocol);
+	__u32 index = hash >> 32 & (BALANCE_RECENT - 1);
+	struct balance_recent *recent = bpf_map_lookup_elem(&balance_recent, &index);
+
+	if (!recent)
+		return 0;
+	if (!balance_is_recent(recent, &key) && !balance_recall(&key, recent))
+		return 0;
+	return &recent->service;
 }
 
 /* The flow of a packet to this service. */

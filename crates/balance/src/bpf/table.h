@@ -13,22 +13,26 @@
 #include "balance.h"
 
 #define BALANCE_SERVER_BITS 16
+/* By so many places the first bucket may be fuller than the second. */
+#ifndef BALANCE_FULLER
+#define BALANCE_FULLER 2
+#endif
 
 /* Words are read and written by many CPUs: each access is one. */
 #define BALANCE_LOAD(word) (*(const volatile __u64 *)&(word))
 #define BALANCE_STORE(word, value) (*(volatile __u64 *)&(word) = (value))
 
-/* Why a place can be had; the less, the better. */
+/* Why a place of a bucket can be had; within a bucket the first of these that there is. */
 enum balance_room {
+	BALANCE_ROOM_OPENING, /* only opened: who comes next must take this one */
 	BALANCE_ROOM_UNUSED,
 	BALANCE_ROOM_ABANDONED, /* only opened, long ago */
 	BALANCE_ROOM_CLOSED,
 	BALANCE_ROOM_IDLE,
-	BALANCE_ROOM_OPENING, /* only opened */
 	BALANCE_ROOM_NONE,
 };
 
-/* A place for a new connection. */
+/* The best place of a bucket. */
 struct balance_choice {
 	__u32 room; /* enum balance_room */
 	__u32 place;
@@ -59,7 +63,10 @@ static __always_inline int balance_is_of(__u64 word, __u64 tag)
 	return (word ^ tag) >> BALANCE_SERVER_BITS == 0;
 }
 
-/* The place of a flow in a bucket; BALANCE_BUCKET_PLACES: it is not there. */
+/*
+ * The place of a flow in a bucket; BALANCE_BUCKET_PLACES: it is not there. (Without branches it is not faster: what takes time is the bucket's way from
+ * memory.)
+ */
 static __always_inline __u32 balance_find(const struct balance_bucket *bucket, __u64 tag)
 {
 	__u32 i;
@@ -85,28 +92,27 @@ static __always_inline enum balance_room balance_room_at(const struct balance_co
 	return age > config->idle ? BALANCE_ROOM_IDLE : BALANCE_ROOM_NONE;
 }
 
-/* The best place of a bucket; where one connection is opening, that is the only one. */
-static __always_inline struct balance_choice balance_choose_in(const struct balance_bucket *bucket, __u32 now,
-							       const struct balance_config *config)
+/* The best place of a bucket whose places have this room. */
+static __always_inline struct balance_choice balance_choose(const __u32 rooms[BALANCE_BUCKET_PLACES])
 {
-	struct balance_choice best = { .room = BALANCE_ROOM_NONE };
-	int is_opening = 0;
+	struct balance_choice best = { .room = rooms[0], .used = rooms[0] != BALANCE_ROOM_UNUSED };
 	__u32 i;
 
 #pragma unroll
-	for (i = 0; i < BALANCE_BUCKET_PLACES; i++) {
-		__u32 room = balance_room_at(&bucket->connections[i], now, config);
-
-		best.used += room != BALANCE_ROOM_UNUSED;
-		if (is_opening)
-			continue;
-		is_opening = room == BALANCE_ROOM_OPENING;
-		if (is_opening || room < best.room) {
-			best.room = room;
+	for (i = 1; i < BALANCE_BUCKET_PLACES; i++) {
+		best.used += rooms[i] != BALANCE_ROOM_UNUSED;
+		if (rooms[i] < best.room) {
+			best.room = rooms[i];
 			best.place = i;
 		}
 	}
 	return best;
+}
+
+/* What it costs others to take such a room; the less, the better. */
+static __always_inline __u32 balance_price(__u32 room)
+{
+	return room == BALANCE_ROOM_OPENING ? 2 * BALANCE_ROOM_IDLE + 1 : 2 * room;
 }
 
 /*
@@ -117,8 +123,8 @@ static __always_inline int balance_prefers_second(const struct balance_choice *f
 						  const struct balance_choice *second)
 {
 	if (first->room == BALANCE_ROOM_UNUSED && second->room == BALANCE_ROOM_UNUSED)
-		return first->used >= second->used + 2;
-	return second->room < first->room;
+		return first->used >= second->used + BALANCE_FULLER;
+	return balance_price(second->room) < balance_price(first->room);
 }
 
 /* The word last: who finds it, finds the rest. */

@@ -33,7 +33,7 @@ impl fmt::Display for Place {
 }
 
 /// Says no unless something holds.
-fn require(holds: bool, place: &Place, sentence: impl FnOnce() -> String) -> Result<(), String> {
+fn require(holds: bool, place: Place, sentence: impl FnOnce() -> String) -> Result<(), String> {
     if holds {
         Ok(())
     } else {
@@ -41,7 +41,7 @@ fn require(holds: bool, place: &Place, sentence: impl FnOnce() -> String) -> Res
     }
 }
 
-fn check_name(what: &str, name: &str, place: &Place) -> Result<(), String> {
+fn check_name(what: &str, name: &str, place: Place) -> Result<(), String> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
     require(
         !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain),
@@ -54,11 +54,7 @@ fn check_name(what: &str, name: &str, place: &Place) -> Result<(), String> {
     )
 }
 
-pub(super) fn check_server(
-    server: &Server,
-    before: &[Server],
-    place: &Place,
-) -> Result<(), String> {
+pub(super) fn check_server(server: &Server, before: &[Server], place: Place) -> Result<(), String> {
     check_name("server", &server.name, place)?;
     let name = &server.name;
     require(
@@ -115,7 +111,7 @@ pub(super) fn check_server(
     })
 }
 
-pub(super) fn check_health(health: &Health, place: &Place) -> Result<(), String> {
+pub(super) fn check_health(health: &Health, place: Place) -> Result<(), String> {
     let least = Duration::from_millis(10);
     require(
         health.interval >= least && health.timeout >= least,
@@ -146,7 +142,7 @@ pub(super) fn check_health(health: &Health, place: &Place) -> Result<(), String>
 pub(super) fn check_service(
     service: &Service,
     before: &[Service],
-    place: &Place,
+    place: Place,
 ) -> Result<(), String> {
     check_name("service", &service.name, place)?;
     let name = &service.name;
@@ -199,7 +195,7 @@ pub(super) fn check_service(
     check_bounds(&service.bounds, place)
 }
 
-fn check_bounds(bounds: &Bounds, place: &Place) -> Result<(), String> {
+fn check_bounds(bounds: &Bounds, place: Place) -> Result<(), String> {
     let within = |number: f64, least: f64, most: f64| (least..=most).contains(&number);
     for (holds, sentence) in [
         (

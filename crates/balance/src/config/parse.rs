@@ -213,15 +213,15 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
         let place = place(words.span());
         let server = words.into_inner().server(&file.health);
         let server = server.map_err(|problem| format!("{place}: {problem}"))?;
-        check_server(&server, &config.servers, &place)?;
-        check_health(&server.health, &place)?;
+        check_server(&server, &config.servers, place)?;
+        check_health(&server.health, place)?;
         names.insert(server.name.clone(), config.servers.len());
         config.servers.push(server);
     }
     for words in file.service {
         let whole = place(words.span());
         let service = words.into_inner().service(&file.control, &names, &place)?;
-        check_service(&service, &config.services, &whole)?;
+        check_service(&service, &config.services, whole)?;
         config.services.push(service);
     }
     check_whole(&config)?;

@@ -65,8 +65,8 @@ impl Collected {
         let square = responses * responses;
         self.responses += responses;
         self.sum += responses * latency_ns;
-        for (power, sum) in self.squares.iter_mut().enumerate() {
-            *sum += square * latency_ns.powi(power as i32);
+        for (power, sum) in (0..).zip(&mut self.squares) {
+            *sum += square * latency_ns.powi(power);
         }
         self.epochs += 1;
     }

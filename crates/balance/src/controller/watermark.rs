@@ -80,13 +80,13 @@ fn shift(
         .zip(&*verdicts)
         .map(|(candidate, verdict)| loss(candidate, verdict))
         .collect();
-    let lost: f64 = losses.iter().sum();
-    let takers = (0..candidates.len()).filter(|index| takes(*index)).count();
-    if takers == 0 || lost <= 0.0 {
+    let total: f64 = losses.iter().sum();
+    let receivers = (0..candidates.len()).filter(|index| takes(*index)).count();
+    if receivers == 0 || total <= 0.0 {
         return;
     }
-    let share = (lost / takers as f64).min(bounds.cap * whole);
-    let moved = share * takers as f64 / lost;
+    let share = (total / receivers as f64).min(bounds.cap * whole);
+    let moved = share * receivers as f64 / total;
     for (index, verdict) in verdicts.iter_mut().enumerate() {
         let configured = candidates[index].configured;
         if losses[index] > 0.0 {

@@ -53,7 +53,7 @@ const IDLE: [Duration; 4] = [
 pub struct Live {
     pins: Pins,
     program: Program,
-    links: Vec<(u32, Link)>,
+    links: Vec<Link>,
     flows: Flows,
     servers: Mapped<balance_server>,
     rings: Mapped<balance_ring_element>,
@@ -255,8 +255,10 @@ impl Live {
         self.services.write(config, &self.slots)?;
         self.links.clear();
         for interface in &self.interfaces {
-            let link = self.program.attach(&self.pins, *interface, config.mode)?;
-            self.links.push((*interface, link));
+            let mode = self.resolver.mode(*interface, config.mode);
+            let mode = mode.map_err(|error| Error::kernel("look at an interface", error))?;
+            self.links
+                .push(self.program.attach(&self.pins, *interface, mode)?);
         }
         for interface in self.pins.links() {
             if !self.interfaces.contains(&interface) {
@@ -298,10 +300,10 @@ impl Live {
     /// Servers that are configured no more, and have no connection left, give their numbers back. `used` is by number.
     pub fn retire(&mut self, used: &HashMap<u16, u32>) {
         let numbers = &self.numbers;
-        let gone = self.known.extract_if(.., |number, _| {
-            !numbers.contains(number) && !used.contains_key(number)
-        });
-        for (number, _) in gone {
+        let is_gone = |number: &u16| !numbers.contains(number) && !used.contains_key(number);
+        let gone: Vec<_> = self.known.keys().copied().filter(is_gone).collect();
+        for number in gone {
+            self.known.remove(&number);
             self.servers.set(
                 number.into(),
                 &balance_server::default(),

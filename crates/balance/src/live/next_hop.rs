@@ -1,13 +1,12 @@
 //! How a server is reached, as the kernel's own tables say: interface, addresses of the link layer, source address, length of packets.
 
-use std::collections::HashMap;
 use std::io::{Error as IoError, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -17,6 +16,8 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr as KernelAddress};
+
+use crate::config::Mode;
 
 /// Room for a datagram of the kernel: it never sends longer ones.
 const LONGEST: usize = 64 << 10;
@@ -68,8 +69,6 @@ impl std::fmt::Display for Obstacle {
 /// Asks the kernel.
 pub(super) struct Resolver {
     socket: Socket,
-    /// To have neighbours asked: a datagram to them makes the kernel do so.
-    probes: HashMap<bool, UdpSocket>,
 }
 
 impl Resolver {
@@ -81,10 +80,7 @@ impl Resolver {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&KernelAddress::new(0, 0))?;
-        Ok(Self {
-            socket,
-            probes: HashMap::new(),
-        })
+        Ok(Self { socket })
     }
 
     /// The way to this address, or why there is none.
@@ -103,7 +99,7 @@ impl Resolver {
             return Ok(Err(Obstacle::NoEthernet));
         };
         let Some(destination) = self.neighbour(route.interface, route.neighbour)? else {
-            self.probe(address);
+            Self::probe(address);
             return Ok(Err(Obstacle::Unresolved(route.neighbour)));
         };
         Ok(Ok(NextHop {
@@ -137,6 +133,40 @@ impl Resolver {
         }
     }
 
+    /// Where XDP runs on an interface. On a veth pair not in the driver, if that is left open: what it sends back stays in its queue for seconds, unless the
+    /// other end has an XDP program too (`veth_xdp_flush` of Linux 6.18 asks for one before it wakes the receiver), and what it redirects is dropped.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub(super) fn mode(&mut self, interface: u32, configured: Mode) -> Result<Mode, IoError> {
+        Ok(match configured {
+            Mode::Auto if self.is_veth(interface)? => Mode::Generic,
+            mode => mode,
+        })
+    }
+
+    fn is_veth(&mut self, interface: u32) -> Result<bool, IoError> {
+        let mut message = LinkMessage::default();
+        message.header.index = interface;
+        let mut is_veth = false;
+        self.ask(RouteNetlinkMessage::GetLink(message), 0, |answer| {
+            let RouteNetlinkMessage::NewLink(answer) = answer else {
+                return;
+            };
+            let infos = answer
+                .attributes
+                .iter()
+                .filter_map(|attribute| match attribute {
+                    LinkAttribute::LinkInfo(infos) => Some(infos),
+                    _ => None,
+                });
+            is_veth = infos
+                .flatten()
+                .any(|info| *info == LinkInfo::Kind(InfoKind::Veth));
+        })?;
+        Ok(is_veth)
+    }
+
     /// The address and MTU of an interface, if it has Ethernet.
     fn link(&mut self, interface: u32) -> Result<Option<([u8; 6], u16)>, IoError> {
         let mut message = LinkMessage::default();
@@ -151,7 +181,7 @@ impl Resolver {
                 match attribute {
                     LinkAttribute::Address(bytes) => address = <[u8; 6]>::try_from(bytes).ok(),
                     LinkAttribute::Mtu(bytes) => {
-                        mtu = Some(u16::try_from(bytes).unwrap_or(u16::MAX))
+                        mtu = Some(u16::try_from(bytes).unwrap_or(u16::MAX));
                     }
                     _ => {}
                 }
@@ -181,20 +211,14 @@ impl Resolver {
     }
 
     /// Has the kernel ask for the neighbour that leads to this address. A failure shows in that there is no answer.
-    fn probe(&mut self, address: IpAddr) {
+    fn probe(address: IpAddr) {
         const DISCARD: u16 = 9;
-        if !self.probes.contains_key(&address.is_ipv4()) {
-            let any = if address.is_ipv4() {
-                "0.0.0.0:0"
-            } else {
-                "[::]:0"
-            };
-            let Ok(socket) = UdpSocket::bind(any) else {
-                return;
-            };
-            self.probes.insert(address.is_ipv4(), socket);
-        }
-        if let Some(socket) = self.probes.get(&address.is_ipv4()) {
+        let any = if address.is_ipv4() {
+            "0.0.0.0:0"
+        } else {
+            "[::]:0"
+        };
+        if let Ok(socket) = UdpSocket::bind(any) {
             let _ = socket.send_to(&[], SocketAddr::new(address, DISCARD));
         }
     }

@@ -187,18 +187,18 @@ mod tests {
     use super::*;
 
     fn config(services: &[(&str, u16, u32)], servers: &[&str]) -> Config {
-        let mut text = String::new();
-        for address in servers {
-            text += &format!(
-                "[[server]]\nname = \"s-{}\"\naddress = \"{address}\"\n",
-                address.replace(':', "-")
-            );
-        }
-        for (index, (address, port, ring)) in services.iter().enumerate() {
-            text += &format!(
+        let server = |address: &&str| {
+            let name = address.replace(':', "-");
+            format!("[[server]]\nname = \"s-{name}\"\naddress = \"{address}\"\n")
+        };
+        let service = |(index, (address, port, ring)): (usize, &(&str, u16, u32))| {
+            format!(
                 "[[service]]\nname = \"v{index}\"\naddress = \"{address}\"\nport = {port}\nring = {ring}\n"
-            );
-        }
+            )
+        };
+        let servers = servers.iter().map(server);
+        let services = services.iter().enumerate().map(service);
+        let text: String = servers.chain(services).collect();
         Config::parse(&text).unwrap()
     }
 

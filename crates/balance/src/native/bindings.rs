@@ -161,9 +161,11 @@ pub const BALANCE_PLACE_IS_SETTLED: u32 = 32768;
 pub const BALANCE_NO_SERVER: u32 = 0;
 pub const BALANCE_SERVERS_MAX: u32 = 32768;
 pub const BALANCE_TIME_SHIFT: u32 = 30;
+pub const BALANCE_TICK_NS: u32 = 4000000;
 pub const BALANCE_BUCKET_PLACES: u32 = 4;
 pub const BALANCE_QUIC_CONFIGS: u32 = 8;
 pub const BALANCE_QUIC_ID_MAX: u32 = 8;
+pub const BALANCE_RECENT: u32 = 64;
 pub type __u8 = ::core::ffi::c_uchar;
 pub type __u16 = ::core::ffi::c_ushort;
 pub type __u32 = ::core::ffi::c_uint;
@@ -1118,6 +1120,27 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct balance_recent {
+    pub key: balance_service_key,
+    pub service: balance_service,
+    pub stamp: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of balance_recent"][::core::mem::size_of::<balance_recent>() - 48usize];
+    ["Alignment of balance_recent"][::core::mem::align_of::<balance_recent>() - 8usize];
+    [
+        "Offset of field: balance_recent::key",
+    ][::core::mem::offset_of!(balance_recent, key) - 0usize];
+    [
+        "Offset of field: balance_recent::service",
+    ][::core::mem::offset_of!(balance_recent, service) - 24usize];
+    [
+        "Offset of field: balance_recent::stamp",
+    ][::core::mem::offset_of!(balance_recent, stamp) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct balance_config {
     pub seed: __u64,
     pub bucket_mask: __u32,
@@ -1130,7 +1153,7 @@ pub struct balance_config {
     pub has_networks: __u8,
     pub is_measuring: __u8,
     pub has_settled: __u8,
-    pub padding: [__u8; 4usize],
+    pub tick_ns: __u32,
     pub quic_id_lengths: [__u8; 8usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1171,8 +1194,8 @@ const _: () = {
         "Offset of field: balance_config::has_settled",
     ][::core::mem::offset_of!(balance_config, has_settled) - 35usize];
     [
-        "Offset of field: balance_config::padding",
-    ][::core::mem::offset_of!(balance_config, padding) - 36usize];
+        "Offset of field: balance_config::tick_ns",
+    ][::core::mem::offset_of!(balance_config, tick_ns) - 36usize];
     [
         "Offset of field: balance_config::quic_id_lengths",
     ][::core::mem::offset_of!(balance_config, quic_id_lengths) - 40usize];

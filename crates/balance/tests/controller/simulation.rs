@@ -69,12 +69,12 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// In milliseconds, of the requests from `begin` on.
-    pub(crate) fn quantile_ms(&self, part: f64, begin: f64) -> f64 {
+    /// A percentile in milliseconds, of the requests from `begin` on.
+    pub(crate) fn quantile_ms(&self, percent: usize, begin: f64) -> f64 {
         let late = self.latencies.iter().filter(|(sent, _)| *sent >= begin);
         let mut latencies: Vec<_> = late.map(|(_, latency)| *latency).collect();
         latencies.sort_by(f64::total_cmp);
-        latencies[(part * (latencies.len() - 1) as f64) as usize] * 1e3
+        latencies[percent * (latencies.len() - 1) / 100] * 1e3
     }
 }
 

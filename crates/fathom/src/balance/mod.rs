@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::
             );
             Ok(())
         }
-        None => balance(arguments, file, config),
+        None => balance(arguments, file, &config),
         Some(BalanceAction::Stop) => stop(&config),
         Some(BalanceAction::Status { format }) => {
             print(&put(&config, &Question::Status((*format).into()))?)
@@ -123,7 +123,7 @@ fn stop(config: &Config) -> anyhow::Result<()> {
 fn balance(
     arguments: &BalanceArguments,
     file: Option<&Path>,
-    config: Config,
+    config: &Config,
 ) -> anyhow::Result<()> {
     if config.interfaces.is_empty() || config.services.is_empty() {
         return Err(WrongUsage::error(
@@ -141,6 +141,9 @@ fn balance(
         Backlog::Long,
         &signals,
     )?;
+    if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
+        say!("fathom: metrics are at http://{address}/metrics");
+    }
     if balancer.has_taken_over() {
         say!("fathom: forwarding was under way, and goes on");
     }
@@ -208,7 +211,7 @@ impl Run {
 
     /// A configuration that is wrong changes nothing.
     fn reload(&mut self, file: &Path) {
-        let reloaded = read(file).and_then(|config| Ok(self.balancer.reload(config)?));
+        let reloaded = read(file).and_then(|config| Ok(self.balancer.reload(&config)?));
         match reloaded {
             Ok(()) => say!("fathom: {} has been read again", file.display()),
             Err(error) => say!("fathom: {error:#}; all stays as it was"),

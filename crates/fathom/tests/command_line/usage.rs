@@ -113,6 +113,35 @@ fn help_of_response_is_complete() {
 }
 
 #[test]
+fn help_of_balance_is_complete() {
+    let outcome = fathom(&["balance", "--help"]);
+    assert_eq!(outcome.status, 0);
+    insta::assert_snapshot!(outcome.stdout);
+}
+
+#[test]
+fn the_balancer_has_a_configuration_file_of_its_own() {
+    let outcome = fathom(&["balance", "--print-config"]);
+    assert_eq!(outcome.status, 0);
+    insta::assert_snapshot!(outcome.stdout);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lb.toml");
+    std::fs::write(&path, outcome.stdout).unwrap();
+    let path = path.to_str().unwrap();
+    assert_eq!(fathom(&["balance", "--check", "--config", path]).status, 0);
+    let idle = fathom(&["balance", "--config", path]);
+    assert_eq!(idle.status, 2);
+    assert!(
+        idle.stderr.contains("nothing to balance"),
+        "{}",
+        idle.stderr
+    );
+    let wrong = fathom(&["balance", "--check", "--config", "Cargo.toml"]);
+    assert_eq!(wrong.status, 2);
+    assert!(wrong.stderr.contains("unknown field"), "{}", wrong.stderr);
+}
+
+#[test]
 fn the_defaults_are_printed_as_a_configuration_file() {
     let outcome = fathom(&["rtt", "--print-config"]);
     assert_eq!(outcome.status, 0);

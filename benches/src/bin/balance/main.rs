@@ -1,0 +1,110 @@
+//! What the balancer costs a packet, over an empty program, and in memory.
+
+// The world of the balancer's fixtures, and the fixtures themselves: what they show to work is what is measured.
+#[allow(dead_code, reason = "the tests need more of it")]
+#[path = "../../../../crates/balance/tests/packets/balancer.rs"]
+mod balancer;
+mod cases;
+#[allow(dead_code, reason = "the tests need more of it")]
+#[path = "../../../../crates/balance/tests/packets/fixtures/mod.rs"]
+mod fixtures;
+#[allow(dead_code, reason = "the tests need more of it")]
+#[path = "../../../../crates/balance/tests/packets/frame.rs"]
+mod frame;
+mod memory;
+mod turns;
+#[allow(dead_code, reason = "the tests need more of it")]
+#[path = "../../../../crates/balance/tests/packets/world.rs"]
+mod world;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use fathom_benches::summary::{Row, conclude};
+
+use cases::{Case, Cost};
+use turns::Turns;
+
+/// Measure what the balancer costs a packet, by `BPF_PROG_TEST_RUN` (needs root).
+///
+/// An empty program and the production program take turns; both first make the buffer the frame that arrives, of the next flow. Figures are
+/// nanoseconds a packet over the empty program, formed within each round. What undoes the encapsulation is counted as the balancer's.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Packets of each program in each round.
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..=2_000_000))]
+    packets: u32,
+    /// Rounds; the median counts.
+    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// Measure each fixture of the balancer's tests too.
+    #[arg(long)]
+    fixtures: bool,
+    /// Append the rows of the summary table to this file.
+    #[arg(long)]
+    summary: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: loading BPF programs needs root");
+        return Ok(());
+    }
+    println!(
+        "{} packets a program and round, {} rounds; ns a packet over an empty program",
+        arguments.packets, arguments.rounds
+    );
+    println!(
+        "{:62} {:>7} {:>7} {:>7}  target",
+        "packet", "least", "median", "empty"
+    );
+    let mut rows = Vec::new();
+    let turns = Turns::load(1024, 0);
+    println!(
+        "bpf_ktime_get_ns alone: {:.0} ns; to undo an encapsulation, which is in the figures: {:.0} ns",
+        turns.clock(&arguments)?,
+        turns.undo(&arguments)?
+    );
+    let mut costs = Vec::new();
+    for case in Case::all() {
+        let turns = Turns::load(case.places, case.measured_one_in);
+        let cost = turns.measure(&case, &arguments)?;
+        print(&case, &cost);
+        rows.extend(case.row(&cost));
+        costs.push((case, cost));
+    }
+    rows.extend(cases::measuring(&costs));
+    if arguments.fixtures {
+        cases::fixtures(&arguments)?;
+    }
+    rows.extend(memory::rows());
+    conclude(&rows, arguments.summary.as_deref())
+}
+
+fn print(case: &Case, cost: &Cost) {
+    let verdict = case.most_ns.map_or_else(String::new, |most| {
+        let verdict = if cost.median_ns <= most {
+            "ok"
+        } else {
+            "MISSED"
+        };
+        format!("{most:.0} {verdict}")
+    });
+    println!(
+        "{:62} {:>7.0} {:>7.0} {:>7.0}  {verdict}",
+        case.name, cost.least_ns, cost.median_ns, cost.empty_ns
+    );
+}
+
+impl Case {
+    /// The row of the summary, if there is a target.
+    fn row(&self, cost: &Cost) -> Option<Row> {
+        self.most_ns.map(|most| Row {
+            what: format!("kernel, balancer, {}", self.name),
+            target: format!("at most {most:.0} ns over an empty program"),
+            measured: format!("{:.0} ns (least {:.0})", cost.median_ns, cost.least_ns),
+            is_reached: cost.median_ns <= most,
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! `fathom balance`, as a process of the balancer's namespace, with a configuration and pins of its own.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fathom_lab::{Namespace, Process, wait_until};
+use fathom_tests::binary;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long it may take to begin, to end, or to do what it was told.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A balancer, running or not.
+pub(crate) struct Balancer {
+    namespace: Namespace,
+    directory: TempDir,
+    pins: PathBuf,
+    process: Option<Process>,
+}
+
+/// Why there can be none here.
+pub(crate) fn obstacle() -> Option<String> {
+    if let Some(why) = fathom_lab::obstacle() {
+        return Some(why);
+    }
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let has_one = mounts
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf") && line.contains(" bpf "));
+    (!has_one).then(|| "no BPF file system is mounted at /sys/fs/bpf".to_owned())
+}
+
+impl Balancer {
+    /// Starts it with this configuration, but for interfaces, pins and socket.
+    pub(crate) fn start(namespace: &Namespace, name: &str, configuration: &str) -> Result<Self> {
+        let mut balancer = Self {
+            namespace: namespace.clone(),
+            directory: tempfile::tempdir()?,
+            pins: PathBuf::from(format!(
+                "/sys/fs/bpf/fathom-test-{}-{name}",
+                std::process::id()
+            )),
+            process: None,
+        };
+        balancer.configure(configuration)?;
+        balancer.run()?;
+        Ok(balancer)
+    }
+
+    /// Writes its configuration.
+    pub(crate) fn configure(&self, configuration: &str) -> Result<()> {
+        let socket = self.directory.path().join("socket");
+        let text = format!(
+            "interfaces = [\"eth0\"]\npins = {:?}\nsocket = {socket:?}\n{configuration}",
+            self.pins
+        );
+        fs::write(self.file(), text)?;
+        // For those who speak to it: what is balanced may be written wrong, on purpose.
+        let text = format!("pins = {:?}\nsocket = {socket:?}\n", self.pins);
+        fs::write(self.ends_file(), text)?;
+        Ok(())
+    }
+
+    fn ends_file(&self) -> PathBuf {
+        self.directory.path().join("ends.toml")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("lb.toml")
+    }
+
+    /// Starts the process, and waits until it answers.
+    pub(crate) fn run(&mut self) -> Result<()> {
+        let said = File::options()
+            .append(true)
+            .create(true)
+            .open(self.directory.path().join("errors"))?;
+        let told = File::options()
+            .append(true)
+            .create(true)
+            .open(self.directory.path().join("records"))?;
+        let mut command = self
+            .namespace
+            .command(binary()?.to_str().context("a name in UTF-8")?);
+        command
+            .args(["balance", "--format", "json", "--config"])
+            .arg(self.file());
+        command.stdout(told).stderr(said);
+        self.process = Some(Process::start(&mut command)?);
+        let answers = wait_until(PATIENCE, "fathom balance to answer", || {
+            self.ask(&["status", "--format", "json"]).is_ok()
+        });
+        answers.with_context(|| self.said())
+    }
+
+    /// What it has said on standard error, all its processes.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(self.directory.path().join("errors")).unwrap_or_default()
+    }
+
+    /// The records that it has printed.
+    pub(crate) fn records(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.directory.path().join("records")).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// Runs `fathom balance` with these words. Returns its standard output.
+    pub(crate) fn ask(&self, words: &[&str]) -> Result<String> {
+        let mut command = self
+            .namespace
+            .command(binary()?.to_str().context("a name in UTF-8")?);
+        command
+            .arg("balance")
+            .args(words)
+            .arg("--config")
+            .arg(self.ends_file());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = Process::start(&mut command)?.output(PATIENCE)?;
+        ensure!(
+            output.status.success(),
+            "{words:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The records of its status.
+    pub(crate) fn status(&self) -> Result<Vec<Value>> {
+        let text = self.ask(&["status", "--format", "json"])?;
+        text.lines()
+            .map(|line| Ok(serde_json::from_str(line)?))
+            .collect()
+    }
+
+    /// A field of the record of this kind about this server.
+    pub(crate) fn field(&self, kind: &str, server: &str, field: &str) -> Result<Value> {
+        let records = self.status()?;
+        let mut own = records
+            .iter()
+            .filter(|record| record["kind"] == kind && record["server"] == server);
+        let record = own
+            .next()
+            .with_context(|| format!("no {kind} of {server}"))?;
+        Ok(record[field].clone())
+    }
+
+    /// Waits until a server has a share of new connections within these bounds. Returns how long that took.
+    pub(crate) fn wait_for_share(&self, server: &str, least: f64, most: f64) -> Result<Duration> {
+        let begin = std::time::Instant::now();
+        wait_until(PATIENCE, "a share of new connections", || {
+            let share = self
+                .field("balance", server, "share")
+                .ok()
+                .and_then(|share| share.as_f64());
+            share.is_some_and(|share| (least..=most).contains(&share))
+        })
+        .with_context(|| format!("{:?}\n{}", self.status(), self.said()))?;
+        Ok(begin.elapsed())
+    }
+
+    /// Has it read its configuration again.
+    pub(crate) fn reload(&self) -> Result<()> {
+        let count = || self.said().matches("read again").count();
+        let before = count();
+        self.process
+            .as_ref()
+            .context("it runs")?
+            .signal(Signal::SIGHUP)?;
+        wait_until(PATIENCE, "the configuration to be read", || {
+            count() > before
+        })
+        .with_context(|| self.said())
+    }
+
+    /// The same with a configuration that it must refuse. Returns what it says.
+    pub(crate) fn reload_refused(&self) -> Result<String> {
+        let before = self.said().len();
+        self.process
+            .as_ref()
+            .context("it runs")?
+            .signal(Signal::SIGHUP)?;
+        wait_until(PATIENCE, "a refusal", || self.said().len() > before)?;
+        Ok(self.said()[before..].to_owned())
+    }
+
+    /// Ends the process by this signal.
+    pub(crate) fn end(&mut self, signal: Signal) -> Result<()> {
+        let mut process = self.process.take().context("it runs")?;
+        process.signal(signal)?;
+        process.wait_with_deadline(PATIENCE)?;
+        Ok(())
+    }
+
+    /// Takes everything away, as a user does. Returns whether all is gone.
+    pub(crate) fn stop(&mut self) -> Result<bool> {
+        self.ask(&["stop"])?;
+        if let Some(mut process) = self.process.take() {
+            process.wait_with_deadline(PATIENCE)?;
+        }
+        let link = self.namespace.run("ip link show eth0")?;
+        Ok(!self.pins.exists() && !link.contains("xdp"))
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing behind either.
+        drop(self.process.take());
+        let _ = self.ask(&["stop"]);
+    }
+}

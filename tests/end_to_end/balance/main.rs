@@ -1,0 +1,271 @@
+//! `fathom balance` on real traffic: a client, a balancer and four servers on a segment.
+
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+mod balancer;
+mod stage;
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use balancer::{Balancer, obstacle};
+use fathom_lab::wait_until;
+use nix::sys::signal::Signal;
+use stage::{Connection, SERVERS, SERVICE, Server, Stage, address};
+
+/// Connections that are open all the time; `FATHOM_CONNECTIONS` are more of them, for which the process needs twice as many descriptors.
+const CONNECTIONS: usize = 2_000;
+
+fn configuration(servers: &[u8], policy: &str) -> String {
+    let mut text = format!(
+        "[control]\npolicy = \"{policy}\"\n[health]\ninterval = \"100ms\"\nslow-start = \"1s\"\n"
+    );
+    for server in servers {
+        let _ = write!(
+            text,
+            "[[server]]\nname = \"s{server}\"\naddress = \"{}\"\n",
+            address(*server)
+        );
+    }
+    let (address, port) = (SERVICE.ip(), SERVICE.port());
+    let _ = write!(
+        text,
+        "[[service]]\nname = \"web\"\naddress = \"{address}\"\nport = {port}\nring = 4093\n"
+    );
+    text
+}
+
+fn is_skipped() -> bool {
+    obstacle()
+        .inspect(|why| println!("skipped: {why}"))
+        .is_some()
+}
+
+fn servers(stage: &Stage) -> Vec<Server> {
+    let servers = (1..=SERVERS).zip(&stage.servers);
+    servers
+        .map(|(number, namespace)| Server::start(namespace, number).unwrap())
+        .collect()
+}
+
+/// All of them are asked; what broke is counted.
+fn check_whole(connections: &mut [Connection], when: &str) {
+    let begin = Instant::now();
+    let broken = connections
+        .iter_mut()
+        .filter_map(|it| (!it.is_whole()).then_some(it.server));
+    let broken: Vec<_> = broken.collect();
+    println!(
+        "{when}: {} connections, {} broken, asked in {:?}",
+        connections.len(),
+        broken.len(),
+        begin.elapsed()
+    );
+    assert!(broken.is_empty(), "{when}: {broken:?}");
+}
+
+/// How many of the connections each server has.
+fn counts(connections: &[Connection]) -> [usize; SERVERS as usize] {
+    let mut counts = [0; SERVERS as usize];
+    for connection in connections {
+        counts[usize::from(connection.server) - 1] += 1;
+    }
+    counts
+}
+
+#[test]
+fn connections_outlive_all_that_happens_to_the_process() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let _servers = servers(&stage);
+    let mut balancer = Balancer::start(
+        &stage.balancer,
+        "outlive",
+        &configuration(&[1, 2, 3, 4], "static"),
+    )
+    .unwrap();
+    let wanted = std::env::var("FATHOM_CONNECTIONS")
+        .ok()
+        .and_then(|count| count.parse().ok());
+    let mut open = stage.connect(wanted.unwrap_or(CONNECTIONS)).unwrap();
+    let spread = counts(&open);
+    println!("connections by server: {spread:?}");
+    let fair = open.len() as f64 / f64::from(SERVERS);
+    for count in spread {
+        // Five standard deviations of a fair choice.
+        assert!(
+            (count as f64 - fair).abs() < 5.0 * fair.sqrt(),
+            "{spread:?}"
+        );
+    }
+    check_whole(&mut open, "as begun");
+
+    balancer.ask(&["weight", "s2", "3"]).unwrap();
+    let heavy = counts(&stage.connect(100).unwrap());
+    assert!(
+        (30..70).contains(&heavy[1]),
+        "half of the new ones: {heavy:?}"
+    );
+    check_whole(&mut open, "after a change of weights");
+
+    balancer.ask(&["drain", "s1"]).unwrap();
+    assert_eq!(counts(&stage.connect(100).unwrap())[0], 0);
+    check_whole(&mut open, "with a server drained");
+    let unknown = balancer.ask(&["drain", "s9"]).unwrap_err();
+    assert!(
+        unknown.to_string().contains("there is no server \"s9\""),
+        "{unknown}"
+    );
+
+    balancer.end(Signal::SIGKILL).unwrap();
+    assert_eq!(counts(&stage.connect(100).unwrap())[0], 0);
+    check_whole(&mut open, "after kill -9, without a process");
+
+    balancer.run().unwrap();
+    assert!(
+        balancer
+            .said()
+            .contains("forwarding was under way, and goes on"),
+        "{}",
+        balancer.said()
+    );
+    assert_eq!(
+        balancer.field("balance_server", "s1", "state").unwrap(),
+        "drained"
+    );
+    check_whole(&mut open, "with another process");
+    assert_eq!(counts(&stage.connect(100).unwrap())[0], 0);
+
+    balancer.ask(&["drain", "s1", "--undo"]).unwrap();
+    balancer.ask(&["weight", "s2", "default"]).unwrap();
+    balancer.configure("[[server]]\nname = 7\n").unwrap();
+    balancer_keeps_what_it_has(&balancer);
+    balancer
+        .configure(&configuration(&[1, 3, 4], "static"))
+        .unwrap();
+    balancer.reload().unwrap();
+    let new = counts(&stage.connect(100).unwrap());
+    assert!(new[0] > 0 && new[1] == 0, "{new:?}");
+    check_whole(&mut open, "with a server taken out of the configuration");
+
+    balancer.end(Signal::SIGINT).unwrap();
+    assert!(
+        balancer
+            .said()
+            .contains("packets are forwarded by the last weights"),
+        "{}",
+        balancer.said()
+    );
+    check_whole(&mut open, "after the end of the process");
+    assert!(balancer.stop().unwrap());
+    assert!(stage.connect(1).is_err());
+}
+
+/// A configuration that is wrong changes nothing.
+fn balancer_keeps_what_it_has(balancer: &Balancer) {
+    let told = balancer.reload_refused().unwrap();
+    assert!(
+        told.contains("all stays as it was") && told.contains("line"),
+        "{told}"
+    );
+    assert!(balancer.field("balance_server", "s2", "weight").is_ok());
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_left_and_returns() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let mut servers = servers(&stage);
+    let mut balancer = Balancer::start(
+        &stage.balancer,
+        "health",
+        &configuration(&[1, 2, 3, 4], "static"),
+    )
+    .unwrap();
+    servers.remove(2).stop().unwrap();
+    println!(
+        "left after {:?}",
+        balancer.wait_for_share("s3", 0.0, 0.0).unwrap()
+    );
+    assert_eq!(
+        balancer.field("balance_server", "s3", "state").unwrap(),
+        "unhealthy"
+    );
+    assert_eq!(counts(&stage.connect(100).unwrap())[2], 0);
+    let _returned = Server::start(&stage.servers[2], 3).unwrap();
+    balancer.wait_for_share("s3", 0.01, 0.2).unwrap();
+    println!(
+        "all of its share is back after {:?}",
+        balancer.wait_for_share("s3", 0.24, 0.26).unwrap()
+    );
+    let health = balancer
+        .records()
+        .into_iter()
+        .filter(|record| record["kind"] == "balance_health");
+    let states: Vec<_> = health.map(|record| record["state"].clone()).collect();
+    assert_eq!(states, ["unhealthy", "healthy"]);
+    assert!(balancer.stop().unwrap());
+}
+
+/// Clients that open connections, ask some times, and open others, until they are told to end.
+fn keep_asking(stage: &Stage, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let mut connections = stage.connect(1).unwrap();
+        for _ in 0..30 {
+            assert!(connections[0].is_whole());
+        }
+    }
+}
+
+#[test]
+fn weight_leaves_a_slow_server_and_returns_to_it() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let servers = servers(&stage);
+    for server in &servers {
+        server.set_delay(Duration::from_millis(3));
+    }
+    let mut balancer = Balancer::start(
+        &stage.balancer,
+        "latency",
+        &configuration(&[1, 2, 3, 4], "latency"),
+    )
+    .unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| keep_asking(&stage, &is_over));
+        }
+        let checked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| follow(&balancer, &servers)));
+        is_over.store(true, Ordering::Relaxed);
+        checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    assert!(balancer.stop().unwrap());
+}
+
+fn follow(balancer: &Balancer, servers: &[Server]) {
+    wait_until(Duration::from_secs(30), "a latency of each server", || {
+        (1..=4).all(|server| {
+            let latency = balancer.field("balance", &format!("s{server}"), "latency_ns");
+            latency.is_ok_and(|latency| latency.as_f64().is_some_and(|ns| ns > 3e6))
+        })
+    })
+    .unwrap();
+    servers[3].set_delay(Duration::from_millis(30));
+    let left = balancer.wait_for_share("s4", 0.0, 0.125).unwrap();
+    println!("half of the weight has left after {left:?}");
+    // Three intervals of half a second, and one for the request to come; the machine may be slow.
+    assert!(left < Duration::from_secs(3), "{left:?}");
+    servers[3].set_delay(Duration::from_millis(3));
+    let back = balancer.wait_for_share("s4", 0.125, 1.0).unwrap();
+    println!("half of the weight is back after {back:?}");
+    assert!(back < Duration::from_secs(10), "{back:?}");
+}

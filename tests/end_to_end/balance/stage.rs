@@ -1,0 +1,236 @@
+//! A segment with a client, a balancer and four servers, which have the service's address on their loopback and answer the client themselves.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use fathom_lab::{Namespace, Worker};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// What clients talk to.
+pub(crate) const SERVICE: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 9, 1)),
+    8080,
+);
+/// Servers, from 1 on.
+pub(crate) const SERVERS: u8 = 4;
+
+/// The segment.
+pub(crate) struct Stage {
+    pub(crate) client: Namespace,
+    pub(crate) balancer: Namespace,
+    pub(crate) servers: Vec<Namespace>,
+    _switch: Namespace,
+}
+
+/// The address of a server.
+pub(crate) fn address(server: u8) -> String {
+    format!("10.77.0.{}", 10 + server)
+}
+
+impl Stage {
+    pub(crate) fn new() -> Result<Self> {
+        let switch = Namespace::new("switch")?;
+        switch.run("ip link add name sw0 type bridge")?;
+        switch.run("ip link set sw0 up")?;
+        let join = |name: &str, address: &str| -> Result<Namespace> {
+            let namespace = Namespace::new(name)?;
+            let port = format!("to-{name}");
+            namespace.connect("eth0", &switch, &port)?;
+            switch.run(&format!("ip link set {port} master sw0"))?;
+            // A program at XDP sees packets as they are on a wire only without these.
+            switch.set_offloads(&port, false)?;
+            namespace.set_offloads("eth0", false)?;
+            namespace.add_address("eth0", &format!("{address}/24"))?;
+            Ok(namespace)
+        };
+        let client = join("client", "10.77.0.1")?;
+        let balancer = join("balancer", "10.77.0.2")?;
+        let service = SERVICE.ip();
+        let server = |number: u8| -> Result<Namespace> {
+            let server = join(&format!("server{number}"), &address(number))?;
+            // Nobody but the balancer is to find the service here.
+            server.set("net/ipv4/conf/all/arp_ignore", "1")?;
+            server.set("net/ipv4/conf/all/arp_announce", "2")?;
+            server.add_address("lo", &format!("{service}/32"))?;
+            Ok(server)
+        };
+        let servers = (1..=SERVERS).map(server).collect::<Result<_>>()?;
+        client.add_route(&format!("{service}/32"), "10.77.0.2")?;
+        Ok(Self {
+            client,
+            balancer,
+            servers,
+            _switch: switch,
+        })
+    }
+
+    /// Opens so many connections to the service, one after the other.
+    pub(crate) fn connect(&self, count: usize) -> Result<Vec<Connection>> {
+        self.client
+            .enter(|| (0..count).map(|_| Connection::open()).collect())?
+    }
+}
+
+/// A server that answers each byte with its number, after a while that can be changed.
+pub(crate) struct Server {
+    delay_us: Arc<AtomicU64>,
+    worker: Worker<Result<()>>,
+}
+
+impl Server {
+    /// Listens at all addresses of its namespace.
+    pub(crate) fn start(namespace: &Namespace, number: u8) -> Result<Self> {
+        let any = SocketAddr::from(([0, 0, 0, 0], SERVICE.port()));
+        let listener = namespace.enter(|| TcpListener::bind(any))??;
+        listener.set_nonblocking(true)?;
+        let delay_us = Arc::new(AtomicU64::new(0));
+        let delay = Arc::clone(&delay_us);
+        let worker = Worker::start("server", move |stop| {
+            let mut serving = Serving {
+                listener,
+                number,
+                connections: Vec::new(),
+                due: Vec::new(),
+            };
+            while !stop.is_set() {
+                serving.once(Duration::from_micros(delay.load(Ordering::Relaxed)))?;
+            }
+            Ok(())
+        })?;
+        Ok(Self { delay_us, worker })
+    }
+
+    /// From now on answers wait so long.
+    pub(crate) fn set_delay(&self, delay: Duration) {
+        self.delay_us
+            .store(delay.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Ends it, and with it its connections.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.worker.finish()
+    }
+}
+
+struct Serving {
+    listener: TcpListener,
+    number: u8,
+    connections: Vec<Option<TcpStream>>,
+    /// Answers on their way, by connection.
+    due: Vec<(Instant, usize)>,
+}
+
+impl Serving {
+    fn once(&mut self, delay: Duration) -> Result<()> {
+        let now = Instant::now();
+        let (over, due) = self
+            .due
+            .drain(..)
+            .partition::<Vec<_>, _>(|(at, _)| *at <= now);
+        self.due = due;
+        for (_, connection) in over {
+            self.answer(connection);
+        }
+        let next = self
+            .due
+            .iter()
+            .map(|(at, _)| at.saturating_duration_since(now))
+            .min();
+        let wait = next
+            .unwrap_or(Duration::from_millis(20))
+            .min(Duration::from_millis(20));
+        for ready in self.wait(wait)? {
+            let Some(index) = ready.checked_sub(1) else {
+                self.accept()?;
+                continue;
+            };
+            match self.read(index) {
+                Some(0) | None => self.connections[index] = None,
+                Some(_) if delay.is_zero() => self.answer(index),
+                Some(_) => self.due.push((Instant::now() + delay, index)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of those that something has come for: 0 is the listener.
+    fn wait(&self, wait: Duration) -> Result<Vec<usize>> {
+        let open = self.connections.iter().enumerate();
+        let open: Vec<_> = open
+            .filter_map(|(index, it)| Some((index + 1, it.as_ref()?)))
+            .collect();
+        let mut numbers = vec![0];
+        let mut places = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        for (number, stream) in open {
+            numbers.push(number);
+            places.push(PollFd::new(stream.as_fd(), PollFlags::POLLIN));
+        }
+        let wait = PollTimeout::try_from(wait.as_millis() as u32 + 1).context("wait")?;
+        poll(&mut places, wait)?;
+        let ready = numbers
+            .iter()
+            .zip(&places)
+            .filter(|(_, place)| place.any().unwrap_or(false));
+        Ok(ready.map(|(number, _)| *number).collect())
+    }
+
+    fn accept(&mut self) -> Result<()> {
+        while let Ok((stream, _)) = self.listener.accept() {
+            stream.set_nonblocking(true)?;
+            stream.set_nodelay(true)?;
+            self.connections.push(Some(stream));
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, index: usize) -> Option<usize> {
+        match self.connections[index].as_mut()?.read(&mut [0; 64]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Some(1),
+            result => result.ok(),
+        }
+    }
+
+    fn answer(&mut self, index: usize) {
+        if let Some(stream) = &mut self.connections[index] {
+            // Whoever has gone away is found at the next read.
+            let _ = stream.write_all(&[self.number]);
+        }
+    }
+}
+
+/// A connection of the client, and the server that has it.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    pub(crate) server: u8,
+}
+
+impl Connection {
+    fn open() -> Result<Self> {
+        let patience = Duration::from_secs(5);
+        let stream =
+            TcpStream::connect_timeout(&SERVICE, patience).context("connect to the service")?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        let mut connection = Self { stream, server: 0 };
+        connection.server = connection.ask()?;
+        Ok(connection)
+    }
+
+    /// Asks once. Returns who answered.
+    pub(crate) fn ask(&mut self) -> Result<u8> {
+        let mut answer = [0];
+        self.stream.write_all(b"?")?;
+        self.stream.read_exact(&mut answer)?;
+        Ok(answer[0])
+    }
+
+    /// Is it unbroken, with the server that it had from the beginning?
+    pub(crate) fn is_whole(&mut self) -> bool {
+        self.ask().is_ok_and(|server| server == self.server)
+    }
+}
