@@ -18,16 +18,31 @@ static __always_inline const struct response_config *balance_response_settings(v
 	return config;
 }
 
-/* What the algorithm asks of a packet, but for whose it is. */
-static __always_inline struct packet balance_as_request(const struct balance_packet *packet)
+/* Set together in clang's sight: a packet's data is valid until its head is moved. */
+static __always_inline struct packet_bytes balance_bytes(struct xdp_md *xdp)
 {
-	return (struct packet){
+	return (struct packet_bytes){
+		.data = (void *)(long)xdp->data,
+		.end = (void *)(long)xdp->data_end,
+		.length = xdp->data_end - xdp->data,
+	};
+}
+
+/* What the algorithm asks of a packet, but for whose it is. */
+static __always_inline struct packet balance_as_request(struct xdp_md *xdp, const struct balance_packet *packet)
+{
+	struct packet_bytes bytes = balance_bytes(xdp);
+	struct packet_cursor at = { .end = packet->network + packet->length };
+	struct packet request = {
 		.payload = packet->payload,
 		.seq = packet->seq,
 		.ack = packet->ack,
 		.kind = packet->kind,
 		.tcp_flags = packet->tcp_flags,
 	};
+
+	request.content = response_read_content(&request, response_first_bytes(&bytes, &at, &request));
+	return request;
 }
 
 /* And whose it is. */
@@ -46,14 +61,15 @@ static __always_inline void balance_name(const struct balance_packet *packet, __
 }
 
 /* A packet of a connection that has had no request yet. */
-__noinline int balance_measure_first(struct balance_packet *packet, struct balance_measured *measured, __u64 now)
+__noinline int balance_measure_first(struct xdp_md *xdp, struct balance_packet *packet,
+				     struct balance_measured *measured, __u64 now)
 {
 	struct packet request;
 	int has_begun;
 
 	if (!packet || !measured)
 		return 0;
-	request = balance_as_request(packet);
+	request = balance_as_request(xdp, packet);
 	balance_name(packet, 0, &request);
 	/* Of datagrams the handshake is empty, and stays so. */
 	has_begun = response_without_flow(&measured->flow, &measured->gaps.handshake, packet->hash, request.direction,
@@ -115,12 +131,12 @@ static __always_inline void balance_measure(struct xdp_md *xdp, struct balance_c
 	struct packet request;
 
 	if (!measured->flow.last) {
-		balance_measure_first(packet, measured, now);
+		balance_measure_first(xdp, packet, measured, now);
 		return;
 	}
 	if (response_is_over(&measured->flow, now, config))
 		balance_tell(xdp, cpu, packet, measured, now);
-	request = balance_as_request(packet);
+	request = balance_as_request(xdp, packet);
 	response_on_known(&measured->flow, (void *)&measured->gaps, &request, now, config);
 }
 

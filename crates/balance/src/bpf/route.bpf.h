@@ -8,16 +8,6 @@
 #include "quic.h"
 #include "send.bpf.h"
 
-/* Set together in clang's sight: a packet's data is valid until its head is moved. */
-static __always_inline struct packet_bytes balance_bytes(struct xdp_md *xdp)
-{
-	return (struct packet_bytes){
-		.data = (void *)(long)xdp->data,
-		.end = (void *)(long)xdp->data_end,
-		.length = xdp->data_end - xdp->data,
-	};
-}
-
 /* Where a packet goes that the balancer does not send itself, or BALANCE_SEND: to packet->server. */
 #define BALANCE_SEND (-1)
 

@@ -23,6 +23,8 @@ struct Options {
     loads: Vec<f64>,
     seconds: u64,
     policies: Vec<String>,
+    /// The servers change their pace.
+    is_changing: bool,
     summary: Option<String>,
 }
 
@@ -87,6 +89,7 @@ impl Options {
             loads: vec![0.3, 0.5, 0.7],
             seconds: 20,
             policies: POLICIES.map(str::to_owned).to_vec(),
+            is_changing: true,
             summary: None,
         };
         let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
@@ -101,10 +104,11 @@ impl Options {
                         .map(|load| load.parse())
                         .collect::<Result<_, _>>()?;
                 }
+                "--pace" => options.is_changing = value == "changing",
                 "--policies" => options.policies = list(&value),
                 "--summary" => options.summary = Some(value),
                 _ => bail!(
-                    "usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--summary FILE]"
+                    "usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--pace changing|steady] [--summary FILE]"
                 ),
             }
         }
@@ -116,7 +120,10 @@ impl Options {
 fn compare(options: &Options, load: f64) -> Result<Interval> {
     let mut quantiles: Vec<Vec<f64>> = vec![Vec::new(); options.policies.len()];
     for pair in 0..options.pairs {
-        let scenario = changing(load, Duration::from_secs(options.seconds), pair as u64 + 1);
+        let mut scenario = changing(load, Duration::from_secs(options.seconds), pair as u64 + 1);
+        if !options.is_changing {
+            scenario.slowdowns = vec![Vec::new(); SERVERS];
+        }
         let mut order = (0..options.policies.len()).collect::<Vec<_>>();
         if pair % 2 == 1 {
             order.reverse();

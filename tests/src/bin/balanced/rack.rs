@@ -18,7 +18,7 @@ pub(crate) const SERVERS: usize = 4;
 /// Requests that a server works on at a time.
 pub(crate) const WORKERS: usize = 4;
 /// How long a request takes a server that is not slow, on average.
-pub(crate) const MEAN: Duration = Duration::from_millis(8);
+pub(crate) const MEAN: Duration = Duration::from_millis(16);
 const PATIENCE: Duration = Duration::from_secs(30);
 const BALANCER: usize = 1;
 const FIRST_SERVER: usize = 2;
@@ -138,9 +138,12 @@ impl Balancer {
 
 fn configuration(folder: &Path, policy: &str) -> String {
     let path = folder.display();
+    // Lines to try other settings by: of the beginning, and of [control].
+    let [first, control] =
+        ["BALANCED_FIRST", "BALANCED_CONTROL"].map(|name| std::env::var(name).unwrap_or_default());
     let mut text = format!(
         "interfaces = [\"{}\"]\nxdp = \"generic\"\npins = \"{path}/pins/fathom\"\nsocket = \"{path}/socket\"\n\
-         [health]\ncheck = \"none\"\n[control]\npolicy = \"{policy}\"\n\
+         {first}\n[health]\ncheck = \"none\"\n[control]\npolicy = \"{policy}\"\n{control}\n\
          [[service]]\nname = \"farm\"\naddress = \"{}\"\nport = {}\n",
         Switch::INTERFACE,
         SERVICE.ip(),
