@@ -51,6 +51,7 @@ fn tables_take_over_from_the_defaults_above() {
         r#"
         [health]
         check = "http"
+        port = 8080
         path = "/alive"
         rise = 5
         [control]

@@ -7,7 +7,7 @@ fn config(servers: &[&str]) -> Config {
     let server =
         |address: &&str| format!("[[server]]\nname = \"s{address}\"\naddress = \"{address}\"\n");
     let mut text: String = servers.iter().map(server).collect();
-    text += "[[service]]\nname = \"web\"\naddress = \"192.0.2.1\"\nring = 1021\n";
+    text += "[[service]]\nname = \"web\"\naddress = \"192.0.2.1\"\nport = 80\nring = 1021\n";
     Config::parse(&text).unwrap()
 }
 
