@@ -151,6 +151,8 @@ record! {
         /// healthy, unhealthy, slow start, drained, unreachable, or unknown.
         #[field(bare)]
         pub state: &'static str,
+        /// How it is checked: at its own address, not through the tunnel.
+        pub check: Option<String>,
         /// Its weight: what an operator said, else what is configured.
         pub weight: f64,
         /// Connections in the table that are not closing.

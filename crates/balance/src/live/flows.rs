@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use fathom_measure::response::{Tabled, TabledFlow, kernel_clock, kernel_clock_offset};
+use fathom_measure::response::{
+    Confidence, ResponseEpoch, Tabled, TabledFlow, kernel_clock, kernel_clock_offset,
+};
+use fathom_record::Histogram;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::mapped::Mapped;
@@ -41,6 +44,8 @@ pub struct Flows {
     indexes: Vec<u16>,
     numbers: Vec<u16>,
     seen: Seen,
+    /// Of all epochs since this process began, each as often as it has responses; by index and number.
+    latencies: HashMap<(u16, u16), Histogram>,
 }
 
 /// What a look at the table of connections found.
@@ -70,6 +75,7 @@ impl Flows {
             indexes: Vec::new(),
             numbers: Vec::new(),
             seen: Seen::default(),
+            latencies: HashMap::new(),
         })
     }
 
@@ -101,20 +107,42 @@ impl Flows {
         consumed.map_err(|error| Error::kernel("read the epochs from the kernel", error))?;
         let offset = kernel_clock_offset();
         let mut inbox = self.inbox.borrow_mut();
+        let mut told = Vec::new();
         for bytes in inbox.chunks_exact(size_of::<balance_epoch>()) {
-            let told = read::<balance_epoch>(bytes).zip(self.tabled.epoch(bytes, offset));
-            let Some((raw, epoch)) = told else {
+            let read = read::<balance_epoch>(bytes).zip(self.tabled.epoch(bytes, offset));
+            let Some((raw, epoch)) = read else {
                 continue;
             };
             if !self.told.remove(&(raw.server, epoch.begin)) {
-                self.collected
-                    .entry((raw.service, raw.server))
-                    .or_default()
-                    .take(&epoch.epoch);
+                told.push(((raw.service, raw.server), epoch.epoch));
             }
         }
         inbox.clear();
+        drop(inbox);
+        for (key, epoch) in told {
+            self.take_epoch(key, &epoch);
+        }
         Ok(())
+    }
+
+    fn take_epoch(&mut self, key: (u16, u16), epoch: &ResponseEpoch) {
+        self.collected.entry(key).or_default().take(epoch);
+        if let Some(latency) = epoch
+            .latency_ns
+            .filter(|_| epoch.confidence >= Confidence::Medium)
+        {
+            let responses = epoch.causal_gaps.into();
+            self.latencies
+                .entry(key)
+                .or_default()
+                .record_many(latency.0, responses);
+        }
+    }
+
+    /// What clients waited for a server of a service (indexes in the configuration) since this process began.
+    pub fn latencies(&self, service: usize, server: usize) -> Option<&Histogram> {
+        let key = (*self.indexes.get(service)?, *self.numbers.get(server)?);
+        self.latencies.get(&key)
     }
 
     /// Looks through the table: ends the epochs of connections that are silent, and finds those that wait.
@@ -123,6 +151,7 @@ impl Flows {
         let mut seen = Seen::default();
         // Only what is in the table is remembered: the program replaces connections without a word.
         let before = std::mem::take(&mut self.told);
+        let mut silent = Vec::new();
         for bucket in 0..self.buckets.len() {
             let bucket_of = self.buckets.get(bucket);
             for (place, connection) in (0..).zip(bucket_of.connections) {
@@ -150,10 +179,13 @@ impl Flows {
                     continue;
                 };
                 if !before.contains(&(server, ended.begin)) {
-                    self.collected.entry(key).or_default().take(&ended.epoch);
+                    silent.push((key, ended.epoch));
                 }
                 self.told.insert((server, ended.begin));
             }
+        }
+        for (key, epoch) in silent {
+            self.take_epoch(key, &epoch);
         }
         self.seen = seen;
     }

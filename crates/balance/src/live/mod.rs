@@ -4,50 +4,42 @@ mod flows;
 mod mapped;
 mod next_hop;
 mod object;
+mod orders;
 mod pins;
 mod plan;
+mod setup;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::net::IpAddr;
-use std::time::Duration;
 
-use fathom_measure::response::{Settings, Tabled};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use nix::fcntl::Flock;
 
 use crate::Error;
-use crate::config::{Config, Encapsulation, MOST};
+use crate::config::{Config, Encapsulation};
 use crate::fleet::Order;
 use crate::native::{
-    BALANCE_BUCKET_PLACES, BALANCE_BY_GUE, BALANCE_BY_IPIP, BALANCE_BY_LAYER2, BALANCE_BY_NONE,
-    BALANCE_NO_SERVER, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES, BALANCE_TIME_SHIFT, balance_config,
-    balance_quic_id, balance_ring_element, balance_server, bytes_of,
+    BALANCE_BY_GUE, BALANCE_BY_IPIP, BALANCE_BY_LAYER2, BALANCE_BY_NONE, BALANCE_NO_SERVER,
+    BALANCE_RING_LANES, balance_quic_id, balance_ring_element, balance_server, bytes_of,
 };
 
 pub use flows::{Flows, Seen};
 use mapped::Mapped;
 pub use next_hop::Obstacle;
 use next_hop::{NextHop, Resolver};
-use object::{Program, Sizes};
+use object::Program;
+use orders::Orders;
 use pins::Pins;
 pub use pins::remove;
-use plan::{Entry, NoRoom, Slot, number_servers, place_services, to_address};
+use plan::{NoRoom, Slot, number_servers, place_services, to_address};
+use setup::load;
 use tables::Services;
 
 /// The words of a server in the order in which they are written: what it is comes last.
 const SERVER_WORDS: [usize; 8] = [0, 1, 2, 3, 4, 5, 7, 6];
-/// The table in which this process keeps what operators said, for the next one.
-const ORDERS: &str = "balance_orders";
-/// Connections that were silent for so long may lose their place to new ones; after FIN or RST, not confirmed, and of datagrams.
-const IDLE: [Duration; 4] = [
-    Duration::from_secs(300),
-    Duration::from_secs(10),
-    Duration::from_secs(10),
-    Duration::from_secs(60),
-];
 
 /// Forwarding, as it is.
 pub struct Live {
@@ -59,7 +51,7 @@ pub struct Live {
     rings: Mapped<balance_ring_element>,
     services: Services,
     quic_ids: MapHandle,
-    orders: MapHandle,
+    orders: Orders,
     resolver: Resolver,
     /// The server of each number that is in use.
     known: BTreeMap<u16, IpAddr>,
@@ -87,7 +79,7 @@ impl Live {
             rings: Mapped::new(program.map("balance_rings")?)?,
             services: Services::open(&program)?,
             quic_ids: program.map("balance_quic_ids")?,
-            orders: open_orders(&pins, servers.len())?,
+            orders: Orders::open(&pins, servers.len())?,
             resolver: Resolver::open()
                 .map_err(|error| Error::kernel("ask the kernel for routes", error))?,
             known: read_servers(&servers),
@@ -304,6 +296,8 @@ impl Live {
         let gone: Vec<_> = self.known.keys().copied().filter(is_gone).collect();
         for number in gone {
             self.known.remove(&number);
+            // Whoever has the number next is another server; if it cannot be written, nothing can.
+            let _ = self.orders.set(number, Order::default());
             self.servers.set(
                 number.into(),
                 &balance_server::default(),
@@ -317,20 +311,10 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when it cannot be read.
     pub fn orders(&self) -> Result<Vec<Order>, Error> {
-        let read = |number: &u16| {
-            let bytes = self
-                .orders
-                .lookup(&u32::from(*number).to_ne_bytes(), MapFlags::ANY);
-            let bytes = bytes.map_err(|error| Error::kernel("read what operators said", error))?;
-            let [drained, weight]: [u32; 2] =
-                bytes.and_then(|bytes| read(&bytes)).unwrap_or_default();
-            let weight = f32::from_bits(weight);
-            Ok(Order {
-                is_drained: drained != 0,
-                weight: (weight > 0.0).then_some(weight),
-            })
-        };
-        self.numbers.iter().map(read).collect()
+        self.numbers
+            .iter()
+            .map(|number| self.orders.get(*number))
+            .collect()
     }
 
     /// Keeps what an operator said, for the next process.
@@ -338,20 +322,10 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when it cannot be written.
     pub fn write_order(&self, server: usize, order: Order) -> Result<(), Error> {
-        let Some(number) = self.numbers.get(server) else {
-            return Ok(());
-        };
-        let value = [
-            u32::from(order.is_drained),
-            order.weight.unwrap_or(0.0).to_bits(),
-        ];
-        self.orders
-            .update(
-                &u32::from(*number).to_ne_bytes(),
-                bytes_of(&value),
-                MapFlags::ANY,
-            )
-            .map_err(|error| Error::kernel("write what an operator said", error))
+        match self.numbers.get(server) {
+            Some(number) => self.orders.set(*number, order),
+            None => Ok(()),
+        }
     }
 
     /// Epochs, connections, counters.
@@ -365,87 +339,6 @@ impl Live {
     }
 }
 
-/// Loads the program with what is configured; a table that is there keeps its size, and its secret.
-fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Error> {
-    let previous = object::previous_config(pins);
-    let buckets = object::entries(pins, "balance_buckets");
-    let buckets =
-        buckets.unwrap_or_else(|| (config.connections / BALANCE_BUCKET_PLACES).next_power_of_two());
-    let seed = previous.map_or_else(secret, |previous| previous.seed);
-    let settings = Settings {
-        epoch: config.epoch,
-        timeout: config.timeout,
-        ..Settings::live()
-    };
-    let tabled = Tabled::new(&settings, seed)?;
-    let program = Program::load(
-        pins,
-        &sizes(config, buckets),
-        &constants(config, buckets, seed),
-        tabled.config(),
-    )?;
-    Ok((program, tabled))
-}
-
-/// With room for twice of what is configured.
-fn sizes(config: &Config, buckets: u32) -> Sizes {
-    let elements = config
-        .services
-        .iter()
-        .map(|service| service.ring.div_ceil(BALANCE_RING_LANES));
-    let room = |count: usize, least: u32| {
-        (2 * count.min(MOST) as u32 + 1)
-            .max(least)
-            .next_power_of_two()
-    };
-    Sizes {
-        buckets,
-        services: room(config.services.len(), 64),
-        servers: room(config.servers.len(), 256),
-        ring_elements: (2 * elements.sum::<u32>()).max(4 * 16_385),
-    }
-}
-
-fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
-    let [idle, closing, opening, datagram_idle] =
-        IDLE.map(|time| (time.as_nanos() >> BALANCE_TIME_SHIFT) as u32 + 1);
-    let mut constants = balance_config {
-        seed,
-        bucket_mask: buckets - 1,
-        idle,
-        closing,
-        opening,
-        datagram_idle,
-        sampled: u32::MAX,
-        has_all_ports: u8::from(config.services.iter().any(|service| service.port.is_none())),
-        has_networks: u8::from(
-            config
-                .services
-                .iter()
-                .any(|service| !Entry::of(service).is_single()),
-        ),
-        is_measuring: 1,
-        ..balance_config::default()
-    };
-    for id in config
-        .servers
-        .iter()
-        .filter_map(|server| server.quic_id.as_ref())
-    {
-        let length = id.bytes.len().min(BALANCE_QUIC_ID_MAX as usize) as u8;
-        if let Some(place) = constants.quic_id_lengths.get_mut(usize::from(id.config)) {
-            *place = length;
-        }
-    }
-    constants
-}
-
-/// A seed that nobody can guess, and so aim packets at one bucket of the table.
-fn secret() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
-}
-
 fn read_servers(servers: &Mapped<balance_server>) -> BTreeMap<u16, IpAddr> {
     let present = (1..servers.len()).filter_map(|number| {
         let server = servers.get(number);
@@ -453,23 +346,6 @@ fn read_servers(servers: &Mapped<balance_server>) -> BTreeMap<u16, IpAddr> {
         is_used.then(|| (number as u16, to_address(server.destination)))
     });
     present.collect()
-}
-
-fn open_orders(pins: &Pins, servers: usize) -> Result<MapHandle, Error> {
-    let path = pins.map(ORDERS);
-    let failed = |error| Error::kernel(format!("use {}", path.display()), error);
-    if path.exists() {
-        return MapHandle::from_pinned_path(&path).map_err(failed);
-    }
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
-        ..libbpf_sys::bpf_map_create_opts::default()
-    };
-    let entries = servers as u32;
-    let mut map =
-        MapHandle::create(MapType::Array, Some(ORDERS), 4, 8, entries, &options).map_err(failed)?;
-    map.pin(&path).map_err(failed)?;
-    Ok(map)
 }
 
 /// A struct of integers at the begin of these bytes.

@@ -18,6 +18,8 @@ use crate::native::{
 pub(super) struct Services {
     single: MapHandle,
     networks: MapHandle,
+    /// How often they have changed: until it is counted up, CPUs go by what they have at hand.
+    generation: MapHandle,
     room: usize,
 }
 
@@ -26,6 +28,7 @@ impl Services {
         Ok(Self {
             single: program.map("balance_services")?,
             networks: program.map("balance_networks")?,
+            generation: program.map("balance_generation")?,
             room: program.map("balance_service_traffic")?.max_entries() as usize,
         })
     }
@@ -88,7 +91,22 @@ impl Services {
             };
             self.put(&Entry::of_echo(service), &echo)?;
         }
-        Ok(())
+        self.tell()
+    }
+
+    /// Has what was changed be seen at once.
+    fn tell(&self) -> Result<(), Error> {
+        let failed = |error| Error::kernel("count the changes of services", error);
+        let place = 0_u32.to_ne_bytes();
+        let count = self
+            .generation
+            .lookup(&place, MapFlags::ANY)
+            .map_err(failed)?;
+        let count: u64 = count.and_then(|bytes| read(&bytes)).unwrap_or_default();
+        let next = count.wrapping_add(1).to_ne_bytes();
+        self.generation
+            .update(&place, &next, MapFlags::ANY)
+            .map_err(failed)
     }
 
     /// Removes what is not configured.
@@ -104,7 +122,7 @@ impl Services {
                     .map_err(|error| Error::kernel("remove a service", error))?;
             }
         }
-        Ok(())
+        self.tell()
     }
 
     fn put(&self, entry: &Entry, value: &balance_service) -> Result<(), Error> {

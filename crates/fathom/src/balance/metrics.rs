@@ -7,6 +7,7 @@ use std::thread;
 
 use anyhow::anyhow;
 use fathom_balance::record::{BalanceServer, BalanceService, BalanceWeight};
+use fathom_record::Histogram;
 use tiny_http::{Header, Response, Server};
 
 /// Serves the page that was last given.
@@ -22,11 +23,11 @@ impl Metrics {
             .map_err(|error| anyhow!("cannot serve metrics at {address}: {error}"))?;
         let server = Arc::new(server);
         let page: Arc<Mutex<String>> = Arc::default();
-        let (served, pages) = (Arc::clone(&server), Arc::clone(&page));
+        let (thread_server, pages) = (Arc::clone(&server), Arc::clone(&page));
         thread::Builder::new()
             .name("metrics".to_owned())
             .spawn(move || {
-                for request in served.incoming_requests() {
+                for request in thread_server.incoming_requests() {
                     let is_known = matches!(request.url(), "/metrics" | "/");
                     let page = pages.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     let (page, status) = if is_known {
@@ -70,6 +71,7 @@ pub(super) fn page(
     services: &[BalanceService],
     servers: &[BalanceServer],
     weights: &[BalanceWeight],
+    latencies: &[(String, String, Histogram)],
     counts: &[(&'static str, u64)],
 ) -> String {
     let mut page = Page::default();
@@ -109,6 +111,7 @@ pub(super) fn page(
     }
     servers_on(&mut page, servers);
     weights_on(&mut page, weights);
+    latencies_on(&mut page, latencies);
     page.family(
         "events_total",
         "counter",
@@ -196,6 +199,43 @@ fn weights_on(page: &mut Page, weights: &[BalanceWeight]) {
     }
 }
 
+/// Bounds of the buckets, in ms.
+const BUCKETS_MS: [f64; 14] = [
+    0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 10_000.0,
+];
+
+fn latencies_on(page: &mut Page, latencies: &[(String, String, Histogram)]) {
+    let name = "response_seconds";
+    page.family(
+        name,
+        "histogram",
+        "What clients waited for responses, averaged over epochs of a connection, since the process began.",
+    );
+    for (service, server, histogram) in latencies {
+        let labels = [("service", service.as_str()), ("server", server.as_str())];
+        for bound in BUCKETS_MS {
+            let below = histogram.buckets().filter(|(bucket, _)| {
+                (*Histogram::bucket_bounds(*bucket).start() as f64) < bound * 1e6
+            });
+            let count: u64 = below.map(|(_, count)| count).sum();
+            let bound = (bound / 1e3).to_string();
+            let [service, server] = labels;
+            let bucket = format!("{name}_bucket");
+            page.sample(&bucket, &[service, server, ("le", &bound)], count as f64);
+        }
+        let count = histogram.count() as f64;
+        let sum = histogram.mean().unwrap_or(0) as f64 * count / 1e9;
+        let [service, server] = labels;
+        page.sample(
+            &format!("{name}_bucket"),
+            &[service, server, ("le", "+Inf")],
+            count,
+        );
+        page.sample(&format!("{name}_sum"), &labels, sum);
+        page.sample(&format!("{name}_count"), &labels, count);
+    }
+}
+
 /// A page as it is written.
 #[derive(Default)]
 struct Page(String);
@@ -243,6 +283,7 @@ mod tests {
             server: "web1".into(),
             address: [10, 0, 0, 1].into(),
             encapsulation: "ipip",
+            check: None,
             state: "unhealthy",
             weight: 1.5,
             connections: 3,
@@ -250,12 +291,27 @@ mod tests {
             bytes: 5000,
             problem: None,
         };
-        let page = page(&[], &[server], &[], &[("connections replaced: idle", 7)]);
+        let mut waits = Histogram::default();
+        waits.record_many(3_000_000, 7);
+        waits.record(30_000_000);
+        let latencies = [("web".to_owned(), "web1".to_owned(), waits)];
+        let page = page(
+            &[],
+            &[server],
+            &[],
+            &latencies,
+            &[("connections replaced: idle", 7)],
+        );
         for line in [
             "# TYPE fathom_balance_server_packets_total counter",
             "fathom_balance_server_packets_total{server=\"web1\",address=\"10.0.0.1\"} 100",
             "fathom_balance_server_up{server=\"web1\",address=\"10.0.0.1\"} 0",
             "fathom_balance_server_configured_weight{server=\"web1\",address=\"10.0.0.1\"} 1.5",
+            "# TYPE fathom_balance_response_seconds histogram",
+            "fathom_balance_response_seconds_bucket{service=\"web\",server=\"web1\",le=\"0.0025\"} 0",
+            "fathom_balance_response_seconds_bucket{service=\"web\",server=\"web1\",le=\"0.005\"} 7",
+            "fathom_balance_response_seconds_bucket{service=\"web\",server=\"web1\",le=\"+Inf\"} 8",
+            "fathom_balance_response_seconds_count{service=\"web\",server=\"web1\"} 8",
             "fathom_balance_events_total{event=\"connections replaced: idle\"} 7",
         ] {
             assert!(page.lines().any(|own| own == line), "{line}\n{page}");

@@ -257,7 +257,8 @@ impl Run {
         self.page_due = Instant::now() + PAGE;
         let (services, servers) = (self.balancer.services()?, self.balancer.servers()?);
         let counts = self.balancer.counts()?;
-        metrics.set(page(&services, &servers, &self.balancer.weights(), &counts));
+        let (weights, latencies) = (self.balancer.weights(), self.balancer.latencies());
+        metrics.set(page(&services, &servers, &weights, &latencies, &counts));
         Ok(())
     }
 

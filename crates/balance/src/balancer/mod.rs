@@ -1,19 +1,19 @@
 //! The balancer as it runs: what is measured, checked and said goes to the fleet, and what comes of it into the tables.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
+mod checks;
+mod status;
+
 use std::time::{Duration, Instant};
 
-use fathom_record::{Record, Time};
+use fathom_record::Time;
 
 use crate::Error;
-use crate::config::{Check, Config};
+use crate::config::Config;
 use crate::fleet::{Fleet, Order};
-use crate::health::{Change, Checker, Finding, Target};
+use crate::health::Checker;
 use crate::live::{Live, Obstacle, remove};
-use crate::native::balance_traffic;
-use crate::record::{BalanceCount, BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
+use crate::record::{BalanceHealth, BalanceWeight};
+use checks::CheckDue;
 
 /// Ways to servers are asked for as often, and twice a second while one is missing.
 const RESOLVE: Duration = Duration::from_secs(5);
@@ -45,14 +45,6 @@ pub struct Balancer {
     resolve_due: Duration,
     obstacles: Vec<Option<Obstacle>>,
     begun: Instant,
-}
-
-/// Of a server.
-#[derive(Debug, Clone, Default)]
-struct CheckDue {
-    at: Duration,
-    is_under_way: bool,
-    failure: Option<String>,
 }
 
 impl Balancer {
@@ -213,80 +205,6 @@ impl Balancer {
         self.live.write_ring(service, ring.as_deref());
     }
 
-    /// Begins checks that are due, and takes in those that are done.
-    fn check(&mut self, now: Duration, report: &mut impl FnMut(News)) {
-        let findings: Vec<_> = self.checker.findings().collect();
-        let mut has_changed = false;
-        for finding in findings {
-            has_changed |= self.take_finding(&finding, now, report);
-        }
-        if has_changed {
-            self.write_rings();
-        }
-        let config = self.fleet.config();
-        for (index, due) in self.checks.iter_mut().enumerate() {
-            let (Some(server), Some(port)) = (config.servers.get(index), config.check_port(index))
-            else {
-                continue;
-            };
-            if due.is_under_way || now < due.at || server.health.check == Check::None {
-                continue;
-            }
-            (due.is_under_way, due.at) = (true, now + server.health.interval);
-            let ticket = u64::from(self.generation) << 32 | index as u64;
-            self.checker.ask(
-                ticket,
-                Target {
-                    address: SocketAddr::new(server.address, port),
-                    check: server.health.check.clone(),
-                    timeout: server.health.timeout,
-                },
-            );
-        }
-    }
-
-    /// Returns whether a server has risen or fallen.
-    fn take_finding(
-        &mut self,
-        finding: &Finding,
-        now: Duration,
-        report: &mut impl FnMut(News),
-    ) -> bool {
-        let index = (finding.ticket & u64::from(u32::MAX)) as usize;
-        if finding.ticket >> 32 != u64::from(self.generation) {
-            return false;
-        }
-        let Some((due, server)) = self
-            .checks
-            .get_mut(index)
-            .zip(self.fleet.config().servers.get(index))
-        else {
-            return false;
-        };
-        due.is_under_way = false;
-        due.failure = finding.result.as_ref().err().map(ToString::to_string);
-        let (name, address, failure) = (
-            Arc::from(server.name.as_str()),
-            server.address,
-            due.failure.clone(),
-        );
-        let Some(change) = self.fleet.checked(index, finding.result.is_ok(), now) else {
-            return false;
-        };
-        report(News::Health(BalanceHealth {
-            time: Time::now(),
-            server: name,
-            address,
-            state: if change == Change::Rose {
-                "healthy"
-            } else {
-                "unhealthy"
-            },
-            failure,
-        }));
-        true
-    }
-
     /// Returns whether a server can be reached again, or no more.
     fn take_obstacles(
         &mut self,
@@ -355,112 +273,6 @@ impl Balancer {
         self.fleet.order(server, order);
         self.write_rings();
         Ok(true)
-    }
-
-    /// How everything stands: services, servers, weights, counts.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the tables cannot be read.
-    pub fn status(&mut self) -> Result<Vec<Box<dyn Record>>, Error> {
-        let mut records: Vec<Box<dyn Record>> = Vec::new();
-        let (time, now) = (Time::now(), self.now());
-        for service in self.services()? {
-            records.push(Box::new(service));
-        }
-        for server in self.servers()? {
-            records.push(Box::new(server));
-        }
-        for service in 0..self.fleet.config().services.len() {
-            for record in self.fleet.records(service, time, now) {
-                records.push(Box::new(record));
-            }
-        }
-        for (name, count) in self.counts()? {
-            records.push(Box::new(BalanceCount { time, name, count }));
-        }
-        Ok(records)
-    }
-
-    /// The services, and what passed to them.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the tables cannot be read.
-    pub fn services(&mut self) -> Result<Vec<BalanceService>, Error> {
-        let services = self.fleet.config().services.clone();
-        let record = |(index, service): (usize, crate::config::Service)| {
-            let traffic = self.live.flows().traffic_of_service(index)?;
-            let balance_traffic {
-                packets,
-                bytes,
-                connections,
-                hits,
-                misses,
-                ..
-            } = traffic;
-            Ok(BalanceService {
-                time: Time::now(),
-                service: service.name.into(),
-                network: service.network,
-                port: service.port,
-                protocol: service.protocol.name(),
-                policy: service.policy.name(),
-                packets,
-                bytes,
-                connections,
-                hits,
-                misses,
-            })
-        };
-        services.into_iter().enumerate().map(record).collect()
-    }
-
-    /// The servers, and what was sent to them.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the tables cannot be read.
-    pub fn servers(&mut self) -> Result<Vec<BalanceServer>, Error> {
-        let now = self.now();
-        let connections: HashMap<u16, u32> = self.live.flows().seen().connections.clone();
-        let mut records = Vec::new();
-        for index in 0..self.fleet.config().servers.len() {
-            let traffic = self.live.flows().traffic_of_server(index)?;
-            let number = self.live.number(index).unwrap_or_default();
-            let obstacle = self.obstacles.get(index).cloned().flatten();
-            let failure = self.checks.get(index).and_then(|due| due.failure.clone());
-            let server = &self.fleet.config().servers[index];
-            let order = self.fleet.order_of(index);
-            records.push(BalanceServer {
-                time: Time::now(),
-                server: server.name.as_str().into(),
-                address: server.address,
-                encapsulation: server.encapsulation.name(),
-                state: self.fleet.state(index, now),
-                weight: order.weight.map_or(server.weight, f64::from),
-                connections: connections.get(&number).copied().unwrap_or(0).into(),
-                packets: traffic.packets,
-                bytes: traffic.bytes,
-                problem: obstacle.map(|obstacle| obstacle.to_string()).or(failure),
-            });
-        }
-        Ok(records)
-    }
-
-    /// The weights of all services, as last decided.
-    pub fn weights(&self) -> Vec<BalanceWeight> {
-        let services = 0..self.fleet.config().services.len();
-        services
-            .flat_map(|service| self.fleet.records(service, Time::now(), self.now()))
-            .collect()
-    }
-
-    /// What was counted since forwarding began, by name, without what never happened.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when it cannot be read.
-    pub fn counts(&mut self) -> Result<Vec<(&'static str, u64)>, Error> {
-        let mut counts = self.live.flows().counts()?;
-        counts.retain(|(_, count)| *count > 0);
-        Ok(counts)
     }
 
     /// Ends forwarding, and takes everything away.

@@ -1,0 +1,121 @@
+//! Shares, orders and standings of a fleet.
+
+use super::*;
+use crate::controller::Latency;
+
+fn config(servers: &[&str]) -> Config {
+    let server =
+        |address: &&str| format!("[[server]]\nname = \"s{address}\"\naddress = \"{address}\"\n");
+    let mut text: String = servers.iter().map(server).collect();
+    text += "[[service]]\nname = \"web\"\naddress = \"192.0.2.1\"\nport = 80\nring = 1021\n";
+    Config::parse(&text).unwrap()
+}
+
+fn shares(fleet: &mut Fleet, now: u64) -> Vec<f64> {
+    let ring = fleet.ring(0, Duration::from_secs(now)).unwrap_or_default();
+    let count = |server: usize| ring.iter().filter(|place| **place == server).count();
+    (0..fleet.config.servers.len())
+        .map(|server| count(server) as f64 / 1021.0)
+        .collect()
+}
+
+fn measured(ms: f64) -> Measurement {
+    let latency = Latency {
+        mean_ns: ms * 1e6,
+        error: 0.0,
+        responses: 100,
+    };
+    Measurement {
+        latency: Some(latency),
+        ..Measurement::default()
+    }
+}
+
+const THREE: [&str; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+
+#[test]
+fn a_server_that_falls_has_no_place_and_returns_slowly() {
+    let mut fleet = Fleet::new(config(&THREE));
+    let at = Duration::from_secs;
+    fleet.checked(1, true, at(0));
+    for _ in 0..3 {
+        fleet.checked(1, false, at(1));
+    }
+    assert!(shares(&mut fleet, 1)[1] <= 0.0);
+    assert_eq!(fleet.state(1, at(1)), "unhealthy");
+    for _ in 0..2 {
+        fleet.checked(1, true, at(2));
+    }
+    let grown = shares(&mut fleet, 7)[1];
+    assert!((0.1..0.3).contains(&grown), "{grown}");
+    assert!((shares(&mut fleet, 12)[1] - 1.0 / 3.0).abs() < 0.01);
+}
+
+#[test]
+fn when_all_fall_all_serve() {
+    let mut fleet = Fleet::new(config(&THREE));
+    for server in 0..3 {
+        fleet.checked(server, false, Duration::ZERO);
+    }
+    assert!(shares(&mut fleet, 0).iter().all(|share| *share > 0.3));
+    for server in 0..3 {
+        fleet.order(
+            server,
+            Order {
+                is_drained: true,
+                weight: None,
+            },
+        );
+    }
+    assert_eq!(fleet.ring(0, Duration::ZERO), None);
+}
+
+#[test]
+fn orders_come_before_the_configuration_and_survive_it() {
+    let mut fleet = Fleet::new(config(&THREE));
+    fleet.order(
+        0,
+        Order {
+            is_drained: false,
+            weight: Some(2.0),
+        },
+    );
+    fleet.order(
+        2,
+        Order {
+            is_drained: true,
+            weight: None,
+        },
+    );
+    assert!((shares(&mut fleet, 0)[0] - 2.0 / 3.0).abs() < 0.01);
+    fleet.reload(config(&["10.0.0.9", "10.0.0.3", "10.0.0.1"]));
+    let shares = shares(&mut fleet, 0);
+    assert!(
+        shares[1] <= 0.0 && (shares[2] - 2.0 / 3.0).abs() < 0.01,
+        "{shares:?}"
+    );
+}
+
+#[test]
+fn a_ring_that_is_there_tells_the_weights_that_were() {
+    let mut before = Fleet::new(config(&THREE));
+    for _ in 0..3 {
+        before.decide(
+            0,
+            &[measured(2.0), measured(2.0), measured(20.0)],
+            Duration::ZERO,
+        );
+    }
+    let ring = before.ring(0, Duration::ZERO).unwrap();
+    let mut places = HashMap::new();
+    for server in ring {
+        *places.entry(server).or_insert(0) += 1;
+    }
+    let mut after = Fleet::new(config(&THREE));
+    after.recall(0, &places, Duration::ZERO);
+    for (one, other) in shares(&mut before, 0).iter().zip(shares(&mut after, 0)) {
+        assert!((one - other).abs() < 0.005, "{one} {other}");
+    }
+    let records = after.records(0, Time(0), Duration::ZERO);
+    assert_eq!(records.len(), 3);
+}

@@ -1,0 +1,63 @@
+//! What operators said of servers: kept in a table that no program reads, for the next process.
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+
+use super::pins::Pins;
+use super::read;
+use crate::Error;
+use crate::fleet::Order;
+use crate::native::bytes_of;
+
+/// Its name.
+const ORDERS: &str = "balance_orders";
+
+/// By the number of the server.
+pub(super) struct Orders(MapHandle);
+
+impl Orders {
+    /// Takes the one that is there, or makes it with so many places.
+    pub(super) fn open(pins: &Pins, servers: usize) -> Result<Self, Error> {
+        open_orders(pins, servers).map(Self)
+    }
+
+    pub(super) fn get(&self, number: u16) -> Result<Order, Error> {
+        let bytes = self
+            .0
+            .lookup(&u32::from(number).to_ne_bytes(), MapFlags::ANY);
+        let bytes = bytes.map_err(|error| Error::kernel("read what operators said", error))?;
+        let words = bytes.and_then(|bytes| read(&bytes));
+        let [drained, weight]: [u32; 2] = words.unwrap_or_default();
+        let weight = f32::from_bits(weight);
+        Ok(Order {
+            is_drained: drained != 0,
+            weight: (weight > 0.0).then_some(weight),
+        })
+    }
+
+    pub(super) fn set(&self, number: u16, order: Order) -> Result<(), Error> {
+        let value = [
+            u32::from(order.is_drained),
+            order.weight.unwrap_or(0.0).to_bits(),
+        ];
+        let key = u32::from(number).to_ne_bytes();
+        let put = self.0.update(&key, bytes_of(&value), MapFlags::ANY);
+        put.map_err(|error| Error::kernel("write what an operator said", error))
+    }
+}
+
+fn open_orders(pins: &Pins, servers: usize) -> Result<MapHandle, Error> {
+    let path = pins.map(ORDERS);
+    let failed = |error| Error::kernel(format!("use {}", path.display()), error);
+    if path.exists() {
+        return MapHandle::from_pinned_path(&path).map_err(failed);
+    }
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        ..libbpf_sys::bpf_map_create_opts::default()
+    };
+    let entries = servers as u32;
+    let mut map =
+        MapHandle::create(MapType::Array, Some(ORDERS), 4, 8, entries, &options).map_err(failed)?;
+    map.pin(&path).map_err(failed)?;
+    Ok(map)
+}

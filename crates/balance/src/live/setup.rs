@@ -1,0 +1,119 @@
+//! What must be known before the program is loaded: its constants, and how large new tables are.
+
+use std::time::Duration;
+
+use fathom_measure::response::{Settings, Tabled};
+
+use super::object::{self, Program, Sizes};
+use super::pins::Pins;
+use super::plan::Entry;
+use crate::Error;
+use crate::config::{Config, MOST};
+use crate::native::{
+    BALANCE_BUCKET_PLACES, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES, BALANCE_TIME_SHIFT,
+    balance_config,
+};
+
+/// Connections that were silent for so long may lose their place to new ones; after FIN or RST, not confirmed, and of datagrams.
+const IDLE: [Duration; 4] = [
+    Duration::from_secs(300),
+    Duration::from_secs(10),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
+
+/// Loads the program with what is configured; a table that is there keeps its size, and its secret.
+pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Error> {
+    let previous = object::previous_config(pins);
+    let buckets = object::entries(pins, "balance_buckets");
+    let buckets =
+        buckets.unwrap_or_else(|| (config.connections / BALANCE_BUCKET_PLACES).next_power_of_two());
+    let seed = previous.map_or_else(secret, |previous| previous.seed);
+    let settings = Settings {
+        epoch: config.epoch,
+        timeout: config.timeout,
+        ..Settings::live()
+    };
+    let tabled = Tabled::new(&settings, seed)?;
+    let program = Program::load(
+        pins,
+        &sizes(config, buckets),
+        &constants(config, buckets, seed),
+        tabled.config(),
+    )?;
+    Ok((program, tabled))
+}
+
+/// With room for twice of what is configured.
+fn sizes(config: &Config, buckets: u32) -> Sizes {
+    let elements = config
+        .services
+        .iter()
+        .map(|service| service.ring.div_ceil(BALANCE_RING_LANES));
+    let room = |count: usize, least: u32| {
+        (2 * count.min(MOST) as u32 + 1)
+            .max(least)
+            .next_power_of_two()
+    };
+    Sizes {
+        buckets,
+        services: room(config.services.len(), 64),
+        servers: room(config.servers.len(), 256),
+        ring_elements: (2 * elements.sum::<u32>()).max(4 * 16_385),
+    }
+}
+
+fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
+    let [idle, closing, opening, datagram_idle] =
+        IDLE.map(|time| (time.as_nanos() >> BALANCE_TIME_SHIFT) as u32 + 1);
+    let mut constants = balance_config {
+        seed,
+        bucket_mask: buckets - 1,
+        idle,
+        closing,
+        opening,
+        datagram_idle,
+        sampled: u32::MAX,
+        has_all_ports: u8::from(config.services.iter().any(|service| service.port.is_none())),
+        has_networks: u8::from(
+            config
+                .services
+                .iter()
+                .any(|service| !Entry::of(service).is_single()),
+        ),
+        is_measuring: 1,
+        tick_ns: tick_ns(),
+        ..balance_config::default()
+    };
+    for id in config
+        .servers
+        .iter()
+        .filter_map(|server| server.quic_id.as_ref())
+    {
+        let length = id.bytes.len().min(BALANCE_QUIC_ID_MAX as usize) as u8;
+        if let Some(place) = constants.quic_id_lengths.get_mut(usize::from(id.config)) {
+            *place = length;
+        }
+    }
+    constants
+}
+
+/// A seed that nobody can guess, and so aim packets at one bucket of the table.
+fn secret() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// The resolution of the clock that the table goes by, in nanoseconds; 0: not known.
+fn tick_ns() -> u32 {
+    let mut resolution = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    #[expect(unsafe_code, reason = "std does not tell the resolution of clocks")]
+    // SAFETY: the pointer is valid; this clock always exists.
+    unsafe {
+        libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution);
+    }
+    u32::try_from(resolution.tv_nsec).unwrap_or(0)
+}
