@@ -6,6 +6,7 @@ mod balancer;
 mod fixtures;
 mod frame;
 mod kernel;
+mod mutated;
 mod world;
 
 use std::collections::BTreeMap;
