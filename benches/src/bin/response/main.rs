@@ -83,6 +83,7 @@ fn load() -> anyhow::Result<Programs> {
         seed: 0x0123_4567_89ab_cdef,
         epoch: 500_000_000 >> 4,
         timeout: 180_000_000 >> 4,
+        datagram_timeout: 180_000_000 >> 4,
         threshold: 1_000_000 >> 4,
         handshake_mask: 16_383,
         has_tunnels: 1,

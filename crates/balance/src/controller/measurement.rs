@@ -1,6 +1,6 @@
 //! What is known of a server after an interval.
 
-use fathom_measure::response::{Confidence, ResponseEpoch};
+use fathom_measure::response::{Confidence, Reason, ResponseEpoch};
 
 /// What was measured of a server in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -36,7 +36,7 @@ pub struct Waiting {
 }
 
 /// The epochs of a server put together. An epoch counts as often as it has responses, and so as often as clients waited; it must be of medium
-/// confidence at least.
+/// confidence at least, or have few gaps only: flows that wait long have few, and without them a slow server would look fast.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Collected {
     responses: f64,
@@ -52,7 +52,9 @@ impl Collected {
     /// Takes an epoch in.
     pub fn take(&mut self, epoch: &ResponseEpoch) {
         match epoch.latency_ns {
-            Some(latency) if epoch.confidence >= Confidence::Medium => {
+            Some(latency)
+                if epoch.confidence >= Confidence::Medium || epoch.reason == Some(Reason::Few) =>
+            {
                 self.add(latency.0 as f64, epoch.causal_gaps);
             }
             _ => self.left_out += 1,

@@ -14,6 +14,8 @@ use crate::native::{
     balance_config,
 };
 
+/// A gap between datagrams that is longer may be the client's silence.
+const DATAGRAM_TIMEOUT: Duration = Duration::from_millis(180);
 /// Connections that were silent for so long may lose their place to new ones; after FIN or RST, not confirmed, and of datagrams.
 const IDLE: [Duration; 4] = [
     Duration::from_secs(300),
@@ -32,6 +34,8 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
     let settings = Settings {
         epoch: config.epoch,
         timeout: config.timeout,
+        // Of datagrams it is not seen whether a client waits, or is silent.
+        datagram_timeout: config.timeout.min(DATAGRAM_TIMEOUT),
         ..Settings::live()
     };
     let tabled = Tabled::new(&settings, seed)?;

@@ -154,6 +154,9 @@ pub const RESPONSE_TICK_SHIFT: u32 = 4;
 pub const RESPONSE_BINS: u32 = 24;
 pub const RESPONSE_BINS_FROM: u32 = 10;
 pub const RESPONSE_MODES: u32 = 10;
+pub const RESPONSE_SIZES: u32 = 8;
+pub const RESPONSE_SIZES_FROM: u32 = 32;
+pub const RESPONSE_SIZE_SHIFT: u32 = 4;
 pub const RESPONSE_HANDSHAKE_IS_OVER: u32 = 2147483648;
 pub const BALANCE_NETWORK_PREFIX: u32 = 32;
 pub const BALANCE_RING_LANES: u32 = 4;
@@ -337,7 +340,8 @@ pub struct packet {
     pub tcp_flags: __u8,
     pub direction: __u8,
     pub ecn: __u8,
-    pub padding: [__u8; 3usize],
+    pub content: __u8,
+    pub padding: [__u8; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -374,8 +378,11 @@ const _: () = {
     ][::core::mem::offset_of!(packet, direction) - 87usize];
     ["Offset of field: packet::ecn"][::core::mem::offset_of!(packet, ecn) - 88usize];
     [
+        "Offset of field: packet::content",
+    ][::core::mem::offset_of!(packet, content) - 89usize];
+    [
         "Offset of field: packet::padding",
-    ][::core::mem::offset_of!(packet, padding) - 89usize];
+    ][::core::mem::offset_of!(packet, padding) - 90usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -454,16 +461,17 @@ pub struct response_config {
     pub servers: selection,
     pub epoch: __u32,
     pub timeout: __u32,
+    pub datagram_timeout: __u32,
     pub threshold: __u32,
     pub sampled: __u32,
     pub handshake_mask: __u32,
     pub estimator: __u8,
     pub has_tunnels: __u8,
-    pub padding: [__u8; 2usize],
+    pub padding: [__u8; 6usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_config"][::core::mem::size_of::<response_config>() - 1112usize];
+    ["Size of response_config"][::core::mem::size_of::<response_config>() - 1120usize];
     [
         "Alignment of response_config",
     ][::core::mem::align_of::<response_config>() - 8usize];
@@ -480,23 +488,26 @@ const _: () = {
         "Offset of field: response_config::timeout",
     ][::core::mem::offset_of!(response_config, timeout) - 1092usize];
     [
+        "Offset of field: response_config::datagram_timeout",
+    ][::core::mem::offset_of!(response_config, datagram_timeout) - 1096usize];
+    [
         "Offset of field: response_config::threshold",
-    ][::core::mem::offset_of!(response_config, threshold) - 1096usize];
+    ][::core::mem::offset_of!(response_config, threshold) - 1100usize];
     [
         "Offset of field: response_config::sampled",
-    ][::core::mem::offset_of!(response_config, sampled) - 1100usize];
+    ][::core::mem::offset_of!(response_config, sampled) - 1104usize];
     [
         "Offset of field: response_config::handshake_mask",
-    ][::core::mem::offset_of!(response_config, handshake_mask) - 1104usize];
+    ][::core::mem::offset_of!(response_config, handshake_mask) - 1108usize];
     [
         "Offset of field: response_config::estimator",
-    ][::core::mem::offset_of!(response_config, estimator) - 1108usize];
+    ][::core::mem::offset_of!(response_config, estimator) - 1112usize];
     [
         "Offset of field: response_config::has_tunnels",
-    ][::core::mem::offset_of!(response_config, has_tunnels) - 1109usize];
+    ][::core::mem::offset_of!(response_config, has_tunnels) - 1113usize];
     [
         "Offset of field: response_config::padding",
-    ][::core::mem::offset_of!(response_config, padding) - 1110usize];
+    ][::core::mem::offset_of!(response_config, padding) - 1114usize];
 };
 pub const RESPONSE_TO_LOW: response_flow_flag = 1;
 pub const RESPONSE_COUNTS_FLIGHT: response_flow_flag = 2;
@@ -504,15 +515,21 @@ pub const RESPONSE_IS_FULL: response_flow_flag = 4;
 pub const RESPONSE_AFTER_FULL: response_flow_flag = 8;
 pub const RESPONSE_IS_NEW: response_flow_flag = 16;
 pub const RESPONSE_IS_USED: response_flow_flag = 32;
-pub const RESPONSE_IS_QUIC: response_flow_flag = 64;
+pub const RESPONSE_IS_SEALED: response_flow_flag = 64;
+pub const RESPONSE_STARTS_OVER: response_flow_flag = 128;
+pub const RESPONSE_HAS_LONGER: response_flow_flag = 256;
+pub const RESPONSE_HAS_SHORT: response_flow_flag = 512;
+pub const RESPONSE_IGNORES_SHORT: response_flow_flag = 1024;
 pub type response_flow_flag = ::core::ffi::c_uint;
+pub const RESPONSE_CONTENT_CLEAR: response_content = 0;
+pub const RESPONSE_CONTENT_GREETING: response_content = 1;
+pub const RESPONSE_CONTENT_CONTROL: response_content = 2;
+pub const RESPONSE_CONTENT_SEALED: response_content = 3;
+pub const RESPONSE_CONTENT_SEALED_SHORT: response_content = 4;
+pub type response_content = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct response_flow {
-    pub last: __u64,
-    pub age: __u32,
-    pub retained: __u32,
-    pub sent: __u32,
+pub struct response_tcp {
     pub next_seq: __u32,
     pub data_ack: __u32,
     pub pure_age: __u32,
@@ -520,13 +537,94 @@ pub struct response_flow {
     pub handshake: __u16,
     pub causal: __u16,
     pub early: __u16,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_tcp"][::core::mem::size_of::<response_tcp>() - 20usize];
+    ["Alignment of response_tcp"][::core::mem::align_of::<response_tcp>() - 4usize];
+    [
+        "Offset of field: response_tcp::next_seq",
+    ][::core::mem::offset_of!(response_tcp, next_seq) - 0usize];
+    [
+        "Offset of field: response_tcp::data_ack",
+    ][::core::mem::offset_of!(response_tcp, data_ack) - 4usize];
+    [
+        "Offset of field: response_tcp::pure_age",
+    ][::core::mem::offset_of!(response_tcp, pure_age) - 8usize];
+    [
+        "Offset of field: response_tcp::pure_ack",
+    ][::core::mem::offset_of!(response_tcp, pure_ack) - 12usize];
+    [
+        "Offset of field: response_tcp::handshake",
+    ][::core::mem::offset_of!(response_tcp, handshake) - 14usize];
+    [
+        "Offset of field: response_tcp::causal",
+    ][::core::mem::offset_of!(response_tcp, causal) - 16usize];
+    [
+        "Offset of field: response_tcp::early",
+    ][::core::mem::offset_of!(response_tcp, early) - 18usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_sizes {
+    pub counts: [__u16; 8usize],
+    pub bound: __u16,
+    pub padding: __u16,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_sizes"][::core::mem::size_of::<response_sizes>() - 20usize];
+    ["Alignment of response_sizes"][::core::mem::align_of::<response_sizes>() - 2usize];
+    [
+        "Offset of field: response_sizes::counts",
+    ][::core::mem::offset_of!(response_sizes, counts) - 0usize];
+    [
+        "Offset of field: response_sizes::bound",
+    ][::core::mem::offset_of!(response_sizes, bound) - 16usize];
+    [
+        "Offset of field: response_sizes::padding",
+    ][::core::mem::offset_of!(response_sizes, padding) - 18usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union response_state {
+    pub tcp: response_tcp,
+    pub sizes: response_sizes,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_state"][::core::mem::size_of::<response_state>() - 20usize];
+    ["Alignment of response_state"][::core::mem::align_of::<response_state>() - 4usize];
+    [
+        "Offset of field: response_state::tcp",
+    ][::core::mem::offset_of!(response_state, tcp) - 0usize];
+    [
+        "Offset of field: response_state::sizes",
+    ][::core::mem::offset_of!(response_state, sizes) - 0usize];
+};
+impl Default for response_state {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct response_flow {
+    pub last: __u64,
+    pub age: __u32,
+    pub retained: __u32,
+    pub sent: __u32,
+    pub state: response_state,
     pub flight: __u16,
     pub flight_packets: __u8,
     pub repeated: __u8,
     pub timeouts: __u8,
     pub idle: __u8,
-    pub flags: __u8,
-    pub padding: __u8,
+    pub flags: __u16,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -545,26 +643,8 @@ const _: () = {
         "Offset of field: response_flow::sent",
     ][::core::mem::offset_of!(response_flow, sent) - 16usize];
     [
-        "Offset of field: response_flow::next_seq",
-    ][::core::mem::offset_of!(response_flow, next_seq) - 20usize];
-    [
-        "Offset of field: response_flow::data_ack",
-    ][::core::mem::offset_of!(response_flow, data_ack) - 24usize];
-    [
-        "Offset of field: response_flow::pure_age",
-    ][::core::mem::offset_of!(response_flow, pure_age) - 28usize];
-    [
-        "Offset of field: response_flow::pure_ack",
-    ][::core::mem::offset_of!(response_flow, pure_ack) - 32usize];
-    [
-        "Offset of field: response_flow::handshake",
-    ][::core::mem::offset_of!(response_flow, handshake) - 34usize];
-    [
-        "Offset of field: response_flow::causal",
-    ][::core::mem::offset_of!(response_flow, causal) - 36usize];
-    [
-        "Offset of field: response_flow::early",
-    ][::core::mem::offset_of!(response_flow, early) - 38usize];
+        "Offset of field: response_flow::state",
+    ][::core::mem::offset_of!(response_flow, state) - 20usize];
     [
         "Offset of field: response_flow::flight",
     ][::core::mem::offset_of!(response_flow, flight) - 40usize];
@@ -583,10 +663,16 @@ const _: () = {
     [
         "Offset of field: response_flow::flags",
     ][::core::mem::offset_of!(response_flow, flags) - 46usize];
-    [
-        "Offset of field: response_flow::padding",
-    ][::core::mem::offset_of!(response_flow, padding) - 47usize];
 };
+impl Default for response_flow {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct response_bins {

@@ -204,6 +204,7 @@ fn prepare(object: &mut OpenObject, size: Size) {
     let response = response_config {
         epoch: 500_000_000 >> 4,
         timeout: 180_000_000 >> 4,
+        datagram_timeout: 180_000_000 >> 4,
         ..response_config::default()
     };
     for mut map in object.maps_mut() {

@@ -24,6 +24,7 @@ impl ResponseArguments {
             estimator: self.estimation.estimator,
             epoch: self.estimation.epoch,
             timeout: self.estimation.timeout,
+            datagram_timeout: self.estimation.timeout,
             threshold: self.estimation.threshold,
             servers: self.servers.to.clone(),
             ports: self.servers.port.clone(),

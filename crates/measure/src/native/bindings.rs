@@ -1871,16 +1871,17 @@ pub struct response_config {
     pub servers: selection,
     pub epoch: __u32,
     pub timeout: __u32,
+    pub datagram_timeout: __u32,
     pub threshold: __u32,
     pub sampled: __u32,
     pub handshake_mask: __u32,
     pub estimator: __u8,
     pub has_tunnels: __u8,
-    pub padding: [__u8; 2usize],
+    pub padding: [__u8; 6usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_config"][::core::mem::size_of::<response_config>() - 1112usize];
+    ["Size of response_config"][::core::mem::size_of::<response_config>() - 1120usize];
     [
         "Alignment of response_config",
     ][::core::mem::align_of::<response_config>() - 8usize];
@@ -1897,23 +1898,26 @@ const _: () = {
         "Offset of field: response_config::timeout",
     ][::core::mem::offset_of!(response_config, timeout) - 1092usize];
     [
+        "Offset of field: response_config::datagram_timeout",
+    ][::core::mem::offset_of!(response_config, datagram_timeout) - 1096usize];
+    [
         "Offset of field: response_config::threshold",
-    ][::core::mem::offset_of!(response_config, threshold) - 1096usize];
+    ][::core::mem::offset_of!(response_config, threshold) - 1100usize];
     [
         "Offset of field: response_config::sampled",
-    ][::core::mem::offset_of!(response_config, sampled) - 1100usize];
+    ][::core::mem::offset_of!(response_config, sampled) - 1104usize];
     [
         "Offset of field: response_config::handshake_mask",
-    ][::core::mem::offset_of!(response_config, handshake_mask) - 1104usize];
+    ][::core::mem::offset_of!(response_config, handshake_mask) - 1108usize];
     [
         "Offset of field: response_config::estimator",
-    ][::core::mem::offset_of!(response_config, estimator) - 1108usize];
+    ][::core::mem::offset_of!(response_config, estimator) - 1112usize];
     [
         "Offset of field: response_config::has_tunnels",
-    ][::core::mem::offset_of!(response_config, has_tunnels) - 1109usize];
+    ][::core::mem::offset_of!(response_config, has_tunnels) - 1113usize];
     [
         "Offset of field: response_config::padding",
-    ][::core::mem::offset_of!(response_config, padding) - 1110usize];
+    ][::core::mem::offset_of!(response_config, padding) - 1114usize];
 };
 pub const RESPONSE_TO_LOW: response_flow_flag = 1;
 pub const RESPONSE_COUNTS_FLIGHT: response_flow_flag = 2;

@@ -141,6 +141,7 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 {
 	__u32 gap = response_since(flow->last, now);
 	__u32 ticks = response_is_tcp(packet) ? response_of_server(flow, packet, gap) : gap;
+	__u32 timeout = response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
 
 	flow->age += gap;
 	flow->flags |= RESPONSE_IS_USED;
@@ -151,12 +152,12 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 	}
 	if (!ticks)
 		response_leave_out(gaps, &flow->idle, config);
-	else if (ticks > config->timeout)
+	else if (ticks > timeout)
 		response_leave_out(gaps, &flow->timeouts, config);
 	else
 		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
 	/* After silence for as long as a timeout takes, nothing is outstanding. */
-	if (gap - (ticks < gap ? flow->state.tcp.pure_age : 0) > config->timeout)
+	if (gap - (ticks < gap ? flow->state.tcp.pure_age : 0) > timeout)
 		response_begin_flight(flow, packet);
 }
 

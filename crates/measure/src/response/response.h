@@ -29,13 +29,14 @@ struct response_config {
 	__u64 seed; /* secret: of the hash that samples flows and places handshakes */
 	struct selection servers; /* requests go to these networks and ports; empty: see response_find_direction */
 	__u32 epoch; /* ticks */
-	__u32 timeout; /* ticks: a longer gap is a retransmission timeout, or nobody asked */
+	__u32 timeout; /* ticks, of TCP: a longer gap is a retransmission timeout, or nobody asked */
+	__u32 datagram_timeout; /* the same of all else, where it is not seen that nobody asked */
 	__u32 threshold; /* ticks: of the estimator `fixed` */
 	__u32 sampled; /* flows whose hash is below are measured; 0: all */
 	__u32 handshake_mask; /* places for handshakes, less one */
 	__u8 estimator; /* enum response_estimator */
 	__u8 has_tunnels; /* look into tunnels */
-	__u8 padding[2];
+	__u8 padding[6];
 };
 
 /* Bins of half octaves: bin 0 is below 2^14 ns, bin 23 from 2^25 ns (33.5 ms) on. */
@@ -107,7 +108,7 @@ struct response_flow {
 	__u16 flight; /* bytes before the first answer after silence; 0: not known */
 	__u8 flight_packets; /* without those that go on with the message before */
 	__u8 repeated; /* packets that were sent before: retransmissions, and what arrived out of order; 255: or more */
-	__u8 timeouts; /* gaps that do not count: longer than config->timeout; 255: or more */
+	__u8 timeouts; /* gaps that do not count: longer than a timeout; 255: or more */
 	__u8 idle; /* gaps that do not count: the client had its answer and was silent; 255: or more */
 	__u16 flags; /* enum response_flow_flag */
 };

@@ -66,8 +66,10 @@ pub struct Settings {
     pub estimator: Estimator,
     /// How long an epoch is: 100 ms to 10 s.
     pub epoch: Duration,
-    /// A longer gap is a retransmission timeout, or silence: it does not count as a response.
+    /// A longer gap is a retransmission timeout, or silence: it does not count as a response. 30 s at most.
     pub timeout: Duration,
+    /// The same where silence of the client is not seen: of all but TCP.
+    pub datagram_timeout: Duration,
     /// Of [`Estimator::Fixed`]: a longer gap begins a batch.
     pub threshold: Duration,
     /// Only flows to these networks; empty: to all.
@@ -91,6 +93,7 @@ impl Settings {
             estimator: Estimator::Acknowledged,
             epoch: Duration::from_millis(500),
             timeout: Duration::from_millis(180),
+            datagram_timeout: Duration::from_millis(180),
             threshold: Duration::from_millis(1),
             servers: Vec::new(),
             ports: Vec::new(),
@@ -121,6 +124,7 @@ impl Settings {
             servers: servers.to_native()?,
             epoch: ticks(self.epoch),
             timeout: ticks(self.timeout),
+            datagram_timeout: ticks(self.datagram_timeout),
             threshold: ticks(self.threshold),
             sampled: if self.one_flow_in > 1 {
                 u32::MAX / self.one_flow_in

@@ -37,6 +37,7 @@ pub(crate) fn config(estimator: u8) -> response_config {
         seed: 7,
         epoch: 100_000_000 >> 4,
         timeout: 180_000_000 >> 4,
+        datagram_timeout: 180_000_000 >> 4,
         threshold: 1_000_000 >> 4,
         handshake_mask: HANDSHAKES - 1,
         estimator,
