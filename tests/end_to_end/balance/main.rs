@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod balancer;
+mod comparison;
+mod queue;
 mod stage;
 
 use std::fmt::Write as _;

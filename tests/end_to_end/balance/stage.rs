@@ -211,14 +211,19 @@ pub(crate) struct Connection {
 
 impl Connection {
     fn open() -> Result<Self> {
-        let patience = Duration::from_secs(5);
+        let mut connection = Self::silent()?;
+        connection.server = connection.ask()?;
+        Ok(connection)
+    }
+
+    /// One that has asked nothing yet; to be opened by a thread of the client's namespace.
+    pub(crate) fn silent() -> Result<Self> {
+        let patience = Duration::from_secs(20);
         let stream =
             TcpStream::connect_timeout(&SERVICE, patience).context("connect to the service")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
-        let mut connection = Self { stream, server: 0 };
-        connection.server = connection.ask()?;
-        Ok(connection)
+        Ok(Self { stream, server: 0 })
     }
 
     /// Asks once. Returns who answered.
