@@ -6,6 +6,7 @@ mod balancer;
 mod comparison;
 mod queue;
 mod stage;
+mod tunnel;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,7 @@ use balancer::{Balancer, obstacle};
 use fathom_lab::wait_until;
 use nix::sys::signal::Signal;
 use stage::{Connection, SERVERS, SERVICE, Server, Stage, address};
+use tunnel::TunnelEnd;
 
 /// Connections that are open all the time; `FATHOM_CONNECTIONS` are more of them, for which the process needs twice as many descriptors.
 const CONNECTIONS: usize = 2_000;
@@ -212,6 +214,35 @@ fn a_server_that_does_not_answer_is_left_and_returns() {
     let states: Vec<_> = health.map(|record| record["state"].clone()).collect();
     assert_eq!(states, ["unhealthy", "healthy"]);
     assert!(balancer.stop().unwrap());
+}
+
+#[test]
+fn packets_go_through_a_tunnel_and_long_ones_are_told() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let _servers = servers(&stage);
+    let ends = stage.servers.iter().map(TunnelEnd::start);
+    let ends: Vec<_> = ends.collect::<Result<_, _>>().unwrap();
+    let text = configuration(&[1, 2, 3, 4], "static");
+    let text = text.replace("[[server]]\n", "[[server]]\nencapsulation = \"ipip\"\n");
+    let mut balancer = Balancer::start(&stage.balancer, "tunnel", &text).unwrap();
+    let mut open = stage.connect(200).unwrap();
+    check_whole(&mut open, "through a tunnel");
+    // The client takes 1500 bytes for the length of the path; in the tunnel there is room for 1480.
+    for connection in &mut open[..20] {
+        connection.send(20_000).unwrap();
+    }
+    let counts = balancer.status().unwrap();
+    let told = counts
+        .iter()
+        .find(|record| record["name"] == "too long for the path to the server: client told");
+    assert!(told.is_some(), "{counts:?}");
+    assert!(balancer.stop().unwrap());
+    for end in ends {
+        assert!(end.stop().unwrap() > 100, "packets through each tunnel");
+    }
 }
 
 /// Clients that open connections, ask some times, and open others, until they are told to end.

@@ -234,6 +234,16 @@ impl Connection {
         Ok(answer[0])
     }
 
+    /// Sends so many bytes, more than a packet takes, and waits until the server has all of them: it answers each read of 64 bytes at most.
+    pub(crate) fn send(&mut self, bytes: usize) -> Result<()> {
+        self.stream.write_all(&vec![b'?'; bytes])?;
+        let mut answers = vec![0; bytes.div_ceil(64)];
+        self.stream
+            .read_exact(&mut answers)
+            .context("answers to a long request")?;
+        Ok(())
+    }
+
     /// Is it unbroken, with the server that it had from the beginning?
     pub(crate) fn is_whole(&mut self) -> bool {
         self.ask().is_ok_and(|server| server == self.server)
