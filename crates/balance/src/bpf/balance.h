@@ -223,6 +223,7 @@ FATHOM_ASSERT_SIZE(struct balance_traffic, 48);
 	X(REPLACED_OPENING, "connections replaced: only opened")                                                       \
 	X(REPLACED_CLOSED, "connections replaced: closed")                                                             \
 	X(REPLACED_IDLE, "connections replaced: idle")                                                                 \
+	X(RELOCATED, "connections put elsewhere in the table")                                                         \
 	X(REFUSED, "connections not kept: table busy")                                                                 \
 	X(MOVED, "connections moved: server gone")                                                                     \
 	X(QUIC_NAMED, "packets whose connection id names the server")                                                  \

@@ -82,47 +82,102 @@ __noinline int balance_room_of(struct balance_connection *connection, __u32 now)
 	return connection ? balance_room_at(connection, now, balance_settings()) : BALANCE_ROOM_NONE;
 }
 
-static __always_inline struct balance_choice balance_choose_in(struct balance_bucket *bucket, __u32 now)
+static __always_inline struct balance_choice balance_choose_in(struct balance_bucket *bucket, __u64 tag, __u32 now)
 {
-	__u32 rooms[BALANCE_BUCKET_PLACES], i;
+	__u32 rooms[BALANCE_BUCKET_PLACES], first = balance_first_place(tag), i;
 
 #pragma unroll
 	for (i = 0; i < BALANCE_BUCKET_PLACES; i++)
-		rooms[i] = balance_room_of(&bucket->connections[i], now);
-	return balance_choose(rooms);
+		rooms[i] = balance_room_of(&bucket->connections[(first + i) % BALANCE_BUCKET_PLACES], now);
+	return balance_choose(rooms, first);
+}
+
+/* What is measured of a connection goes with it. */
+static __always_inline void balance_put_measured(__u32 to, __u32 from)
+{
+	struct balance_measured *target = bpf_map_lookup_elem(&balance_measured, &to);
+	const struct balance_measured *measured = bpf_map_lookup_elem(&balance_measured, &from);
+
+	if (target && measured)
+		*target = *measured;
+}
+
+/* All connections of a bucket are in use: can one of them go to its other bucket? Returns the number of its place and 1; 0: none can. */
+__noinline int balance_make_room(struct balance_cpu *cpu, __u32 index, __u32 now)
+{
+	struct balance_bucket *bucket = bpf_map_lookup_elem(&balance_buckets, &index), *other;
+	struct balance_choice choice;
+	__u32 i, other_index;
+	__u64 word;
+
+	if (!bucket || !cpu)
+		return 0;
+	for (i = 0; i < BALANCE_BUCKET_PLACES; i++) {
+		word = BALANCE_LOAD(bucket->connections[i].word);
+		other_index = balance_other_bucket(index, word, balance_config.bucket_mask);
+		other = bpf_map_lookup_elem(&balance_buckets, &other_index);
+		if (!other)
+			continue;
+		choice = balance_choose_in(other, word, now);
+		if (!balance_is_free(&choice) || choice.place >= BALANCE_BUCKET_PLACES)
+			continue;
+		balance_count_room(cpu, choice.room);
+		cpu->counters[BALANCE_COUNT_RELOCATED]++;
+		if (balance_config.is_measuring)
+			balance_put_measured(other_index * BALANCE_BUCKET_PLACES + choice.place,
+					     index * BALANCE_BUCKET_PLACES + i);
+		balance_put(&other->connections[choice.place], &bucket->connections[i]);
+		return index * BALANCE_BUCKET_PLACES + i + 1;
+	}
+	return 0;
+}
+
+/* The best place for a flow, in its two buckets. Returns its number and 1; 0: there is none. */
+static __always_inline __u32 balance_find_room(struct balance_cpu *cpu, __u64 hash, __u32 now)
+{
+	__u32 index = balance_first_bucket(hash, balance_config.bucket_mask), place;
+	__u32 second_index = balance_second_bucket(hash, balance_config.bucket_mask);
+	struct balance_bucket *bucket = bpf_map_lookup_elem(&balance_buckets, &index);
+	struct balance_bucket *second = bpf_map_lookup_elem(&balance_buckets, &second_index);
+	struct balance_choice choice, other;
+
+	if (!bucket || !second)
+		return 0;
+	choice = balance_choose_in(bucket, hash, now);
+	other = balance_choose_in(second, hash, now);
+	if (balance_prefers_second(&choice, &other)) {
+		index = second_index;
+		choice = other;
+	}
+	if (choice.room < BALANCE_ROOM_NONE) {
+		balance_count_room(cpu, choice.room);
+		return index * BALANCE_BUCKET_PLACES + choice.place + 1;
+	}
+	place = balance_make_room(cpu, index, now);
+	return place ? place : balance_make_room(cpu, second_index, now);
 }
 
 /* Gives a flow that is not in the table a place, with its server. Returns the number of the place and 1; 0: there is none. */
 __noinline int balance_open(struct balance_packet *packet, struct balance_cpu *cpu, __u32 now)
 {
-	struct balance_choice choice, other;
-	struct balance_bucket *bucket, *second;
-	__u32 index, second_index;
+	struct balance_bucket *bucket;
+	__u32 place, index;
 
 	if (!packet || !cpu)
 		return 0;
-	index = balance_first_bucket(packet->hash, balance_config.bucket_mask);
-	second_index = balance_second_bucket(packet->hash, balance_config.bucket_mask);
-	bucket = bpf_map_lookup_elem(&balance_buckets, &index);
-	second = bpf_map_lookup_elem(&balance_buckets, &second_index);
-	if (!bucket || !second)
-		return 0;
-	choice = balance_choose_in(bucket, now);
-	other = balance_choose_in(second, now);
-	if (balance_prefers_second(&choice, &other)) {
-		bucket = second;
-		index = second_index;
-		choice = other;
-	}
-	if (choice.room >= BALANCE_ROOM_NONE || choice.place >= BALANCE_BUCKET_PLACES) {
+	place = balance_find_room(cpu, packet->hash, now);
+	if (!place) {
 		cpu->counters[BALANCE_COUNT_REFUSED]++;
 		return 0;
 	}
-	balance_count_room(cpu, choice.room);
+	index = (place - 1) / BALANCE_BUCKET_PLACES;
+	bucket = bpf_map_lookup_elem(&balance_buckets, &index);
+	if (!bucket)
+		return 0;
 	cpu->counters[BALANCE_COUNT_OPENED]++;
-	balance_write(&bucket->connections[choice.place], balance_tag(packet->hash), packet->server, now,
-		      packet->service, packet->protocol);
-	return index * BALANCE_BUCKET_PLACES + choice.place + 1;
+	balance_write(&bucket->connections[(place - 1) % BALANCE_BUCKET_PLACES], balance_tag(packet->hash),
+		      packet->server, now, packet->service, packet->protocol);
+	return place;
 }
 
 /* The server of a flow is gone: its next one is that of the ring. Returns whether there is one. */

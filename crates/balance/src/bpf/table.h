@@ -3,8 +3,8 @@
  * The table of connections. A flow may be in one of two buckets of four places. It is found by 48 bits of its hash, which with the bucket's
  * number identify it. Pure; who calls has the buckets and the time.
  *
- * A new flow takes a place that is unused, or whose connection is over or was silent for long. It never takes that of a connection which is
- * in use, and of those that have sent their first packet and nothing else a bucket has one at most: the next such flow takes its place. So a
+ * A new flow takes a place that is unused, or whose connection is over or was silent for long; if there is none, one whose connection can go to its other
+ * bucket. It never drives out a connection which is in use, and of those that have sent their first packet and nothing else a bucket has one at most: the next such flow takes its place. So a
  * flood of SYNs, from whatever addresses, occupies a quarter of the table, and drives no established connection out.
  */
 #ifndef FATHOM_BALANCE_TABLE_H
@@ -52,10 +52,15 @@ static __always_inline __u32 balance_first_bucket(__u64 hash, __u32 mask)
 	return hash & mask;
 }
 
-/* Another one, unless the mask is 0. */
+/* The other bucket of a flow that is in this one; by its word or its hash, which agree in the bits that tell. Another one, unless the mask is 0. */
+static __always_inline __u32 balance_other_bucket(__u32 bucket, __u64 word, __u32 mask)
+{
+	return (bucket ^ (word >> 29 | 1)) & mask;
+}
+
 static __always_inline __u32 balance_second_bucket(__u64 hash, __u32 mask)
 {
-	return (hash ^ (hash >> 29 | 1)) & mask;
+	return balance_other_bucket(hash, hash, mask);
 }
 
 static __always_inline int balance_is_of(__u64 word, __u64 tag)
@@ -64,18 +69,26 @@ static __always_inline int balance_is_of(__u64 word, __u64 tag)
 }
 
 /*
- * The place of a flow in a bucket; BALANCE_BUCKET_PLACES: it is not there. (Without branches it is not faster: what takes time is the bucket's way from
- * memory.)
+ * Where in a bucket a flow is looked for first, and is put if it can be. A CPU that expects it there knows where its measurements are before the bucket has
+ * come from memory, and has both fetched at once.
  */
+static __always_inline __u32 balance_first_place(__u64 tag)
+{
+	return tag >> 44 & (BALANCE_BUCKET_PLACES - 1);
+}
+
+/* The place of a flow in a bucket; BALANCE_BUCKET_PLACES: it is not there. */
 static __always_inline __u32 balance_find(const struct balance_bucket *bucket, __u64 tag)
 {
 	__u32 i;
 
-#pragma unroll
-	for (i = 0; i < BALANCE_BUCKET_PLACES; i++)
-		if (balance_is_of(BALANCE_LOAD(bucket->connections[i].word), tag))
-			break;
-	return i;
+	for (i = 0; i < BALANCE_BUCKET_PLACES; i++) {
+		__u32 place = (balance_first_place(tag) + i) % BALANCE_BUCKET_PLACES;
+
+		if (balance_is_of(BALANCE_LOAD(bucket->connections[place].word), tag))
+			return place;
+	}
+	return BALANCE_BUCKET_PLACES;
 }
 
 static __always_inline enum balance_room balance_room_at(const struct balance_connection *connection, __u32 now,
@@ -92,13 +105,12 @@ static __always_inline enum balance_room balance_room_at(const struct balance_co
 	return age > config->idle ? BALANCE_ROOM_IDLE : BALANCE_ROOM_NONE;
 }
 
-/* The best place of a bucket whose places have this room. */
-static __always_inline struct balance_choice balance_choose(const __u32 rooms[BALANCE_BUCKET_PLACES])
+/* The best place of a bucket, of those from `first` on, which have these rooms. */
+static __always_inline struct balance_choice balance_choose(const __u32 rooms[BALANCE_BUCKET_PLACES], __u32 first)
 {
 	struct balance_choice best = { .room = rooms[0], .used = rooms[0] != BALANCE_ROOM_UNUSED };
 	__u32 i;
 
-#pragma unroll
 	for (i = 1; i < BALANCE_BUCKET_PLACES; i++) {
 		best.used += rooms[i] != BALANCE_ROOM_UNUSED;
 		if (rooms[i] < best.room) {
@@ -106,6 +118,7 @@ static __always_inline struct balance_choice balance_choose(const __u32 rooms[BA
 			best.place = i;
 		}
 	}
+	best.place = (first + best.place) % BALANCE_BUCKET_PLACES;
 	return best;
 }
 
@@ -125,6 +138,19 @@ static __always_inline int balance_prefers_second(const struct balance_choice *f
 	if (first->room == BALANCE_ROOM_UNUSED && second->room == BALANCE_ROOM_UNUSED)
 		return first->used >= second->used + BALANCE_FULLER;
 	return balance_price(second->room) < balance_price(first->room);
+}
+
+/* May a connection that is in use be put there? */
+static __always_inline int balance_is_free(const struct balance_choice *choice)
+{
+	return choice->room != BALANCE_ROOM_OPENING && choice->room < BALANCE_ROOM_NONE;
+}
+
+/* Puts a connection elsewhere. It is found at one of both places throughout. */
+static __always_inline void balance_put(struct balance_connection *to, const struct balance_connection *from)
+{
+	BALANCE_STORE(*(&to->word + 1), BALANCE_LOAD(*(&from->word + 1)));
+	BALANCE_STORE(to->word, BALANCE_LOAD(from->word));
 }
 
 /* The word last: who finds it, finds the rest. */

@@ -166,6 +166,8 @@ pub const BALANCE_BUCKET_PLACES: u32 = 4;
 pub const BALANCE_QUIC_CONFIGS: u32 = 8;
 pub const BALANCE_QUIC_ID_MAX: u32 = 8;
 pub const BALANCE_RECENT: u32 = 64;
+pub const BALANCE_SERVER_BITS: u32 = 16;
+pub const BALANCE_FULLER: u32 = 2;
 pub type __u8 = ::core::ffi::c_uchar;
 pub type __u16 = ::core::ffi::c_ushort;
 pub type __u32 = ::core::ffi::c_uint;
@@ -1259,19 +1261,82 @@ pub const BALANCE_COUNT_OPENED: balance_counter = 20;
 pub const BALANCE_COUNT_REPLACED_OPENING: balance_counter = 21;
 pub const BALANCE_COUNT_REPLACED_CLOSED: balance_counter = 22;
 pub const BALANCE_COUNT_REPLACED_IDLE: balance_counter = 23;
-pub const BALANCE_COUNT_REFUSED: balance_counter = 24;
-pub const BALANCE_COUNT_MOVED: balance_counter = 25;
-pub const BALANCE_COUNT_QUIC_NAMED: balance_counter = 26;
-pub const BALANCE_COUNT_QUIC_UNKNOWN: balance_counter = 27;
-pub const BALANCE_COUNT_EPOCHS: balance_counter = 28;
-pub const BALANCE_COUNT_EPOCHS_LOST: balance_counter = 29;
-pub const BALANCE_COUNTER_COUNT: balance_counter = 30;
+pub const BALANCE_COUNT_RELOCATED: balance_counter = 24;
+pub const BALANCE_COUNT_REFUSED: balance_counter = 25;
+pub const BALANCE_COUNT_MOVED: balance_counter = 26;
+pub const BALANCE_COUNT_QUIC_NAMED: balance_counter = 27;
+pub const BALANCE_COUNT_QUIC_UNKNOWN: balance_counter = 28;
+pub const BALANCE_COUNT_EPOCHS: balance_counter = 29;
+pub const BALANCE_COUNT_EPOCHS_LOST: balance_counter = 30;
+pub const BALANCE_COUNTER_COUNT: balance_counter = 31;
 pub type balance_counter = ::core::ffi::c_uint;
+pub const BALANCE_ROOM_OPENING: balance_room = 0;
+pub const BALANCE_ROOM_UNUSED: balance_room = 1;
+pub const BALANCE_ROOM_ABANDONED: balance_room = 2;
+pub const BALANCE_ROOM_CLOSED: balance_room = 3;
+pub const BALANCE_ROOM_IDLE: balance_room = 4;
+pub const BALANCE_ROOM_NONE: balance_room = 5;
+pub type balance_room = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct balance_choice {
+    pub room: __u32,
+    pub place: __u32,
+    pub used: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of balance_choice"][::core::mem::size_of::<balance_choice>() - 12usize];
+    ["Alignment of balance_choice"][::core::mem::align_of::<balance_choice>() - 4usize];
+    [
+        "Offset of field: balance_choice::room",
+    ][::core::mem::offset_of!(balance_choice, room) - 0usize];
+    [
+        "Offset of field: balance_choice::place",
+    ][::core::mem::offset_of!(balance_choice, place) - 4usize];
+    [
+        "Offset of field: balance_choice::used",
+    ][::core::mem::offset_of!(balance_choice, used) - 8usize];
+};
 unsafe extern "C" {
     pub fn fathom_balance_ring_place(word: __u64, ring_size: __u32) -> __u32;
 }
 unsafe extern "C" {
-    pub static fathom_balance_counter_names: [*const ::core::ffi::c_char; 30usize];
+    pub fn fathom_balance_look_up(
+        buckets: *const balance_bucket,
+        hash: __u64,
+        config: *const balance_config,
+    ) -> __u32;
+}
+unsafe extern "C" {
+    pub fn fathom_balance_open(
+        buckets: *mut balance_bucket,
+        hash: __u64,
+        server: __u16,
+        now: __u32,
+        config: *const balance_config,
+        room: *mut __u32,
+    ) -> __u32;
+}
+unsafe extern "C" {
+    pub fn fathom_balance_touch(
+        buckets: *mut balance_bucket,
+        place: __u32,
+        now: __u32,
+        is_over: ::core::ffi::c_int,
+    );
+}
+unsafe extern "C" {
+    pub fn fathom_balance_begins_anew(
+        buckets: *const balance_bucket,
+        place: __u32,
+        is_syn: ::core::ffi::c_int,
+        now: __u32,
+        config: *const balance_config,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub static fathom_balance_counter_names: [*const ::core::ffi::c_char; 31usize];
 }
 unsafe extern "C" {
     pub static fathom_balance_encapsulation_names: [*const ::core::ffi::c_char; 4usize];

@@ -12,6 +12,8 @@
 #[allow(dead_code, reason = "the headers declare more than user space needs")]
 #[rustfmt::skip]
 mod bindings;
+#[cfg(test)]
+mod table;
 
 pub use bindings::{
     BALANCE_ANSWERS_ECHO, BALANCE_BUCKET_PLACES, BALANCE_BY_GUE, BALANCE_BY_IPIP,

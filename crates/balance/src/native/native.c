@@ -6,6 +6,89 @@ __u32 fathom_balance_ring_place(__u64 word, __u32 ring_size)
 	return balance_ring_place(word, ring_size);
 }
 
+static struct balance_connection *connection_at(struct balance_bucket *buckets, __u32 place)
+{
+	return &buckets[place / BALANCE_BUCKET_PLACES].connections[place % BALANCE_BUCKET_PLACES];
+}
+
+__u32 fathom_balance_look_up(const struct balance_bucket *buckets, __u64 hash, const struct balance_config *config)
+{
+	__u32 index = balance_first_bucket(hash, config->bucket_mask);
+	__u32 at = balance_find(&buckets[index], balance_tag(hash));
+
+	if (at >= BALANCE_BUCKET_PLACES) {
+		index = balance_second_bucket(hash, config->bucket_mask);
+		at = balance_find(&buckets[index], balance_tag(hash));
+	}
+	return at < BALANCE_BUCKET_PLACES ? index * BALANCE_BUCKET_PLACES + at : ~0U;
+}
+
+static struct balance_choice choose_in(const struct balance_bucket *bucket, __u64 tag, __u32 now,
+				       const struct balance_config *config)
+{
+	__u32 rooms[BALANCE_BUCKET_PLACES], first = balance_first_place(tag), i;
+
+	for (i = 0; i < BALANCE_BUCKET_PLACES; i++)
+		rooms[i] = balance_room_at(&bucket->connections[(first + i) % BALANCE_BUCKET_PLACES], now, config);
+	return balance_choose(rooms, first);
+}
+
+/* All connections of a bucket are in use: has one room in its other bucket? */
+static __u32 make_room(struct balance_bucket *buckets, __u32 index, __u32 now, const struct balance_config *config)
+{
+	__u32 i, other;
+
+	for (i = 0; i < BALANCE_BUCKET_PLACES; i++) {
+		struct balance_connection *own = &buckets[index].connections[i];
+		struct balance_choice choice;
+
+		other = balance_other_bucket(index, own->word, config->bucket_mask);
+		choice = choose_in(&buckets[other], own->word, now, config);
+		if (!balance_is_free(&choice))
+			continue;
+		balance_put(&buckets[other].connections[choice.place], own);
+		return index * BALANCE_BUCKET_PLACES + i;
+	}
+	return ~0U;
+}
+
+__u32 fathom_balance_open(struct balance_bucket *buckets, __u64 hash, __u16 server, __u32 now,
+			  const struct balance_config *config, __u32 *room)
+{
+	__u32 index = balance_first_bucket(hash, config->bucket_mask), place;
+	__u32 second_index = balance_second_bucket(hash, config->bucket_mask);
+	struct balance_choice choice = choose_in(&buckets[index], hash, now, config);
+	struct balance_choice other = choose_in(&buckets[second_index], hash, now, config);
+
+	if (balance_prefers_second(&choice, &other)) {
+		choice = other;
+		index = second_index;
+	}
+	*room = choice.room;
+	place = index * BALANCE_BUCKET_PLACES + choice.place;
+	if (choice.room >= BALANCE_ROOM_NONE) {
+		place = make_room(buckets, index, now, config);
+		if (place == ~0U)
+			place = make_room(buckets, second_index, now, config);
+		if (place == ~0U)
+			return place;
+		*room = BALANCE_ROOM_UNUSED;
+	}
+	balance_write(connection_at(buckets, place), balance_tag(hash), server, now, 0, IP_PROTOCOL_TCP);
+	return place;
+}
+
+void fathom_balance_touch(struct balance_bucket *buckets, __u32 place, __u32 now, int is_over)
+{
+	balance_touch(connection_at(buckets, place), now, is_over);
+}
+
+int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 place, int is_syn, __u32 now,
+			       const struct balance_config *config)
+{
+	return balance_begins_anew(connection_at((struct balance_bucket *)buckets, place), is_syn, now, config);
+}
+
 #define X(name, text) text,
 const char *const fathom_balance_counter_names[BALANCE_COUNTER_COUNT] = { BALANCE_COUNTERS(X) };
 const char *const fathom_balance_encapsulation_names[BALANCE_ENCAPSULATION_COUNT] = { BALANCE_ENCAPSULATIONS(X) };

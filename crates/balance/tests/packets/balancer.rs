@@ -200,7 +200,6 @@ fn prepare(object: &mut OpenObject, size: Size) {
         has_settled: 1,
         tick_ns: 4_000_000,
         quic_id_lengths: [0, 0, 4, 0, 0, 0, 0, 0],
-        ..balance_config::default()
     };
     let response = response_config {
         epoch: 500_000_000 >> 4,

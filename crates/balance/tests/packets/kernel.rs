@@ -4,12 +4,16 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use fathom_balance::native::balance_epoch;
+use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_epoch};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use crate::balancer::{Balancer, Counts, Size};
+
+/// Of the table: few, so that tests fill it.
+pub(crate) const PLACES: u32 = 256;
 
 /// When fixtures begin, ns: the table's clock is well above 0.
 const START: u64 = 1_000_000_000_000;
@@ -19,6 +23,9 @@ pub(crate) fn obstacle() -> Option<&'static str> {
     let id = Command::new("id").arg("-u").output().unwrap().stdout;
     (id.trim_ascii() != b"0").then_some("running BPF programs needs root")
 }
+
+/// The object, compiled once for all tests.
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(compile);
 
 /// A balancer whose time the tests set, and its ring of epochs.
 pub(crate) struct Kernel {
@@ -34,12 +41,12 @@ pub(crate) struct Kernel {
 impl Kernel {
     pub(crate) fn load() -> Self {
         let size = Size {
-            buckets: 64,
+            buckets: PLACES / BALANCE_BUCKET_PLACES,
             is_measuring: true,
             sampled: u32::MAX,
             epochs: 1 << 20,
         };
-        let balancer = Balancer::load(&compile(), size);
+        let balancer = Balancer::load(&OBJECT, size);
         let told = Rc::new(RefCell::new(Vec::new()));
         let inbox = Rc::clone(&told);
         let mut builder = RingBufferBuilder::new();

@@ -6,13 +6,15 @@ mod balancer;
 mod fixtures;
 mod frame;
 mod kernel;
+mod mutated;
 mod world;
 
 use std::collections::BTreeMap;
 
 use fixtures::{Expect, Fixture, Step};
+use frame::Packet;
 use kernel::Kernel;
-use world::{IPIP4, IPIP6, WAYS, sent, take_entropy};
+use world::{CLIENT, IPIP4, IPIP6, LAYER2, MEASURED, SERVICE, WAYS, sent, take_entropy};
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
@@ -40,6 +42,51 @@ fn what_becomes_of_packets() {
     );
     let cold = kernel.spent / kernel.packets;
     println!("{count} fixtures hold; a packet took {cold:?}, in a program that was not warm");
+}
+
+/// As many connections as the table has places for, nearly: some are put elsewhere, and all keep their servers when the ring changes.
+#[test]
+fn a_table_that_is_nearly_full_keeps_its_connections() {
+    if let Some(obstacle) = kernel::obstacle() {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let mut kernel = Kernel::load();
+    kernel.reset();
+    let service = std::net::SocketAddr::new(SERVICE[0].parse().unwrap(), MEASURED).to_string();
+    let before = kernel.balancer.counters();
+    let count = kernel::PLACES * 9 / 10;
+    let mut servers = Vec::new();
+    for number in 0..count {
+        let client = format!("{}:{}", CLIENT[0], 1024 + number);
+        kernel.run(&Packet::syn(&client, &service).frame());
+        let data = Packet::tcp(&client, &service).frame();
+        let (verdict, out, counted) = kernel.run(&data);
+        let server = [IPIP4, IPIP6]
+            .into_iter()
+            .find(|server| sent_to(*server, &data, verdict, &out).is_ok());
+        let is_kept = counted.contains_key("connections found");
+        servers.push((data, server.unwrap(), is_kept));
+    }
+    kernel.balancer.set_ring(LAYER2);
+    let kept: Vec<_> = servers.iter().filter(|(.., is_kept)| *is_kept).collect();
+    for (data, server, _) in &kept {
+        let (verdict, out, counted) = kernel.run(data);
+        sent_to(*server, data, verdict, &out).unwrap();
+        assert!(counted.contains_key("connections found"), "{counted:?}");
+    }
+    let counted = kernel.balancer.counted_since(&before);
+    println!(
+        "{} of {count} connections have places, of which there are {}: {counted:?}",
+        kept.len(),
+        kernel::PLACES
+    );
+    assert!(counted["connections put elsewhere in the table"] > 0);
+    assert!(
+        kept.len() * 100 > count as usize * 97,
+        "{} of {count}",
+        kept.len()
+    );
 }
 
 /// Runs a fixture. Returns what differs.

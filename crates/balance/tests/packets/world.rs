@@ -242,6 +242,8 @@ fn outer(number: u16, ip: &[u8]) -> Vec<u8> {
         return Vec::new();
     }
     let inner = if ip[0] >> 4 == 4 { 4 } else { 41 };
+    // What follows the packet is padding of the frame.
+    let ip = &ip[..length_of(ip).min(ip.len())];
     let gue = if way.encapsulation == BALANCE_BY_GUE {
         let length = (ip.len() + 12) as u16;
         let ports = [[0, 0], GUE_PORT.to_be_bytes(), length.to_be_bytes(), [0, 0]];
@@ -280,6 +282,15 @@ fn outer(number: u16, ip: &[u8]) -> Vec<u8> {
         .to_vec(),
     };
     [header, gue].concat()
+}
+
+fn length_of(ip: &[u8]) -> usize {
+    let field = |at: usize| usize::from(u16::from_be_bytes([ip[at], ip[at + 1]]));
+    if ip[0] >> 4 == 4 {
+        field(2)
+    } else {
+        40 + field(4)
+    }
 }
 
 /// Traffic class, DF, identification.

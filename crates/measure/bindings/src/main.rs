@@ -23,7 +23,7 @@ const NATIVES: [Native; 2] = [
     },
     Native {
         folder: "../../balance/src/native",
-        headers: ".*/(native|balance|flow|selection|response).h",
+        headers: ".*/(native|balance|table|flow|selection|response).h",
         opaque: "",
     },
 ];
