@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use balancer::{Balancer, obstacle};
 use fathom_lab::wait_until;
 use nix::sys::signal::Signal;
-use stage::{Connection, SERVERS, SERVICE, Server, Stage, address};
+use stage::{Connection, SERVERS, SERVICE, SERVICE_V6, Server, Stage, address, address_v6};
 use tunnel::TunnelEnd;
 
 /// Connections that are open all the time; `FATHOM_CONNECTIONS` are more of them, for which the process needs twice as many descriptors.
@@ -213,6 +213,33 @@ fn a_server_that_does_not_answer_is_left_and_returns() {
         .filter(|record| record["kind"] == "balance_health");
     let states: Vec<_> = health.map(|record| record["state"].clone()).collect();
     assert_eq!(states, ["unhealthy", "healthy"]);
+    assert!(balancer.stop().unwrap());
+}
+
+/// A service of each family, a network and all ports beside; a server by IPv6 answers both.
+#[test]
+fn services_of_both_families_have_servers_of_both() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let _servers = servers(&stage);
+    let text = configuration(&[1, 2], "static")
+        + &format!(
+            "[[server]]\nname = \"s3\"\naddress = \"{}\"\n[[server]]\nname = \"s4\"\naddress = \"{}\"\n",
+            address_v6(3),
+            address_v6(4)
+        )
+        + "[[service]]\nname = \"six\"\naddress = \"fd77:9::/64\"\nring = 4093\n";
+    let mut balancer = Balancer::start(&stage.balancer, "families", &text).unwrap();
+    for service in [SERVICE, SERVICE_V6.parse().unwrap()] {
+        let mut open = stage.connect_to(service, 200).unwrap();
+        println!("{service} by server: {:?}", counts(&open));
+        assert!(counts(&open).iter().all(|count| *count > 20));
+        check_whole(&mut open, "of both families");
+    }
+    stage.client.run("ping -c 1 -W 2 10.77.9.1").unwrap();
+    stage.client.run("ping -c 1 -W 2 fd77:9::1").unwrap();
     assert!(balancer.stop().unwrap());
 }
 

@@ -57,8 +57,8 @@ impl Speeds {
         let (mut until, mut speeds) = (begin, Vec::new());
         while until < begin + length {
             until += random.exponential(HOLD);
-            let speed = SPEEDS[(random.next() % SPEEDS.len() as u64) as usize];
-            speeds.push((until, speed));
+            let level = SPEEDS[(random.next() % SPEEDS.len() as u64) as usize];
+            speeds.push((until, level));
         }
         Self(speeds)
     }
@@ -252,7 +252,7 @@ pub(crate) fn load(
 
 /// A connection from its begin to its end. What it waited, of the requests from `from` on.
 fn talk(mut random: Random, from: Instant) -> Result<Vec<Duration>> {
-    let mut connection = Connection::silent()?;
+    let mut connection = Connection::silent(SERVICE)?;
     let mut waits = Vec::new();
     for _ in 0..REQUESTS {
         let sent = Instant::now();
