@@ -54,16 +54,19 @@ impl Balancer {
 
     /// Writes its configuration.
     pub(crate) fn configure(&self, configuration: &str) -> Result<()> {
-        let socket = self.directory.path().join("socket");
-        let text = format!(
-            "interfaces = [\"eth0\"]\npins = {:?}\nsocket = {socket:?}\n{configuration}",
-            self.pins
-        );
+        let ends = self.ends();
+        let text = format!("interfaces = [\"eth0\"]\n{ends}{configuration}");
         fs::write(self.file(), text)?;
         // For those who speak to it: what is balanced may be written wrong, on purpose.
-        let text = format!("pins = {:?}\nsocket = {socket:?}\n", self.pins);
-        fs::write(self.ends_file(), text)?;
+        fs::write(self.ends_file(), ends)?;
         Ok(())
+    }
+
+    /// The lines that every configuration begins with.
+    fn ends(&self) -> String {
+        let socket = self.directory.path().join("socket");
+        let (pins, socket) = (self.pins.display(), socket.display());
+        format!("pins = '{pins}'\nsocket = '{socket}'\n")
     }
 
     fn ends_file(&self) -> PathBuf {

@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod balancer;
+mod comparison;
+mod queue;
 mod stage;
+mod tunnel;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +15,8 @@ use std::time::{Duration, Instant};
 use balancer::{Balancer, obstacle};
 use fathom_lab::wait_until;
 use nix::sys::signal::Signal;
-use stage::{Connection, SERVERS, SERVICE, Server, Stage, address};
+use stage::{Connection, SERVERS, SERVICE, SERVICE_V6, Server, Stage, address, address_v6};
+use tunnel::TunnelEnd;
 
 /// Connections that are open all the time; `FATHOM_CONNECTIONS` are more of them, for which the process needs twice as many descriptors.
 const CONNECTIONS: usize = 2_000;
@@ -210,6 +214,62 @@ fn a_server_that_does_not_answer_is_left_and_returns() {
     let states: Vec<_> = health.map(|record| record["state"].clone()).collect();
     assert_eq!(states, ["unhealthy", "healthy"]);
     assert!(balancer.stop().unwrap());
+}
+
+/// A service of each family, a network and all ports beside; a server by IPv6 answers both.
+#[test]
+fn services_of_both_families_have_servers_of_both() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let _servers = servers(&stage);
+    let text = configuration(&[1, 2], "static")
+        + &format!(
+            "[[server]]\nname = \"s3\"\naddress = \"{}\"\n[[server]]\nname = \"s4\"\naddress = \"{}\"\n",
+            address_v6(3),
+            address_v6(4)
+        )
+        + "[[service]]\nname = \"six\"\naddress = \"fd77:9::/64\"\nring = 4093\n";
+    let mut balancer = Balancer::start(&stage.balancer, "families", &text).unwrap();
+    for service in [SERVICE, SERVICE_V6.parse().unwrap()] {
+        let mut open = stage.connect_to(service, 200).unwrap();
+        println!("{service} by server: {:?}", counts(&open));
+        assert!(counts(&open).iter().all(|count| *count > 20));
+        check_whole(&mut open, "of both families");
+    }
+    stage.client.run("ping -c 1 -W 2 10.77.9.1").unwrap();
+    stage.client.run("ping -c 1 -W 2 fd77:9::1").unwrap();
+    assert!(balancer.stop().unwrap());
+}
+
+#[test]
+fn packets_go_through_a_tunnel_and_long_ones_are_told() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let _servers = servers(&stage);
+    let ends = stage.servers.iter().map(TunnelEnd::start);
+    let ends: Vec<_> = ends.collect::<Result<_, _>>().unwrap();
+    let text = configuration(&[1, 2, 3, 4], "static");
+    let text = text.replace("[[server]]\n", "[[server]]\nencapsulation = \"ipip\"\n");
+    let mut balancer = Balancer::start(&stage.balancer, "tunnel", &text).unwrap();
+    let mut open = stage.connect(200).unwrap();
+    check_whole(&mut open, "through a tunnel");
+    // The client takes 1500 bytes for the length of the path; in the tunnel there is room for 1480.
+    for connection in &mut open[..20] {
+        connection.send(20_000).unwrap();
+    }
+    let counts = balancer.status().unwrap();
+    let told = counts
+        .iter()
+        .find(|record| record["name"] == "too long for the path to the server: client told");
+    assert!(told.is_some(), "{counts:?}");
+    assert!(balancer.stop().unwrap());
+    for end in ends {
+        assert!(end.stop().unwrap() > 100, "packets through each tunnel");
+    }
 }
 
 /// Clients that open connections, ask some times, and open others, until they are told to end.

@@ -16,8 +16,15 @@ pub(crate) const SERVICE: SocketAddr = SocketAddr::new(
     std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 9, 1)),
     8080,
 );
+/// The same by IPv6.
+pub(crate) const SERVICE_V6: &str = "[fd77:9::1]:8080";
 /// Servers, from 1 on.
 pub(crate) const SERVERS: u8 = 4;
+
+/// The same by IPv6.
+pub(crate) fn address_v6(server: u8) -> String {
+    format!("fd77::{}", 10 + server)
+}
 
 /// The segment.
 pub(crate) struct Stage {
@@ -37,7 +44,7 @@ impl Stage {
         let switch = Namespace::new("switch")?;
         switch.run("ip link add name sw0 type bridge")?;
         switch.run("ip link set sw0 up")?;
-        let join = |name: &str, address: &str| -> Result<Namespace> {
+        let join = |name: &str, address: &str, address_v6: &str| -> Result<Namespace> {
             let namespace = Namespace::new(name)?;
             let port = format!("to-{name}");
             namespace.connect("eth0", &switch, &port)?;
@@ -46,21 +53,30 @@ impl Stage {
             switch.set_offloads(&port, false)?;
             namespace.set_offloads("eth0", false)?;
             namespace.add_address("eth0", &format!("{address}/24"))?;
+            namespace.add_address("eth0", &format!("{address_v6}/64"))?;
             Ok(namespace)
         };
-        let client = join("client", "10.77.0.1")?;
-        let balancer = join("balancer", "10.77.0.2")?;
+        let client = join("client", "10.77.0.1", "fd77::1")?;
+        let balancer = join("balancer", "10.77.0.2", "fd77::2")?;
         let service = SERVICE.ip();
         let server = |number: u8| -> Result<Namespace> {
-            let server = join(&format!("server{number}"), &address(number))?;
+            let server = join(
+                &format!("server{number}"),
+                &address(number),
+                &address_v6(number),
+            )?;
             // Nobody but the balancer is to find the service here.
             server.set("net/ipv4/conf/all/arp_ignore", "1")?;
             server.set("net/ipv4/conf/all/arp_announce", "2")?;
             server.add_address("lo", &format!("{service}/32"))?;
+            server.add_address("lo", "fd77:9::1/128")?;
+            // Who asks for a neighbour on behalf of an address of the loopback, asks from this one.
+            server.add_address("eth0", &format!("fe80::{number}/64"))?;
             Ok(server)
         };
         let servers = (1..=SERVERS).map(server).collect::<Result<_>>()?;
         client.add_route(&format!("{service}/32"), "10.77.0.2")?;
+        client.add_route("fd77:9::1/128", "fd77::2")?;
         Ok(Self {
             client,
             balancer,
@@ -71,8 +87,13 @@ impl Stage {
 
     /// Opens so many connections to the service, one after the other.
     pub(crate) fn connect(&self, count: usize) -> Result<Vec<Connection>> {
-        self.client
-            .enter(|| (0..count).map(|_| Connection::open()).collect())?
+        self.connect_to(SERVICE, count)
+    }
+
+    /// The same to another address of it.
+    pub(crate) fn connect_to(&self, service: SocketAddr, count: usize) -> Result<Vec<Connection>> {
+        let connect = || (0..count).map(|_| Connection::open(service)).collect();
+        self.client.enter(connect)?
     }
 }
 
@@ -85,7 +106,7 @@ pub(crate) struct Server {
 impl Server {
     /// Listens at all addresses of its namespace.
     pub(crate) fn start(namespace: &Namespace, number: u8) -> Result<Self> {
-        let any = SocketAddr::from(([0, 0, 0, 0], SERVICE.port()));
+        let any = SocketAddr::from(([0; 16], SERVICE.port()));
         let listener = namespace.enter(|| TcpListener::bind(any))??;
         listener.set_nonblocking(true)?;
         let delay_us = Arc::new(AtomicU64::new(0));
@@ -210,15 +231,20 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn open() -> Result<Self> {
-        let patience = Duration::from_secs(5);
-        let stream =
-            TcpStream::connect_timeout(&SERVICE, patience).context("connect to the service")?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        let mut connection = Self { stream, server: 0 };
+    fn open(service: SocketAddr) -> Result<Self> {
+        let mut connection = Self::silent(service)?;
         connection.server = connection.ask()?;
         Ok(connection)
+    }
+
+    /// One that has asked nothing yet; to be opened by a thread of the client's namespace.
+    pub(crate) fn silent(service: SocketAddr) -> Result<Self> {
+        let patience = Duration::from_secs(20);
+        let stream =
+            TcpStream::connect_timeout(&service, patience).context("connect to the service")?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        Ok(Self { stream, server: 0 })
     }
 
     /// Asks once. Returns who answered.
@@ -227,6 +253,16 @@ impl Connection {
         self.stream.write_all(b"?")?;
         self.stream.read_exact(&mut answer)?;
         Ok(answer[0])
+    }
+
+    /// Sends so many bytes, more than a packet takes, and waits until the server has all of them: it answers each read of 64 bytes at most.
+    pub(crate) fn send(&mut self, bytes: usize) -> Result<()> {
+        self.stream.write_all(&vec![b'?'; bytes])?;
+        let mut answers = vec![0; bytes.div_ceil(64)];
+        self.stream
+            .read_exact(&mut answers)
+            .context("answers to a long request")?;
+        Ok(())
     }
 
     /// Is it unbroken, with the server that it had from the beginning?

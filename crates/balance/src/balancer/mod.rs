@@ -173,7 +173,7 @@ impl Balancer {
             return;
         };
         self.live.flows().look(shortest);
-        let used = self.live.flows().seen().connections.clone();
+        let used = self.live.flows().seen().held.clone();
         self.live.retire(&used);
         for service in over {
             let interval = self.interval(service);

@@ -15,11 +15,13 @@ use super::mapped::Mapped;
 use super::object::Program;
 use super::plan::Slot;
 use super::read;
+use super::setup::idle_units;
 use crate::Error;
+use crate::config::Transport;
 use crate::controller::{Collected, Measurement, Waiting};
 use crate::native::{
-    BALANCE_BUCKET_PLACES, BALANCE_IS_CLOSING, balance_bucket, balance_epoch, balance_measured,
-    balance_traffic, bytes_of, counter_names,
+    BALANCE_BUCKET_PLACES, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, balance_bucket,
+    balance_connection, balance_epoch, balance_measured, balance_traffic, bytes_of, counter_names,
 };
 
 /// A request that has been unanswered for longer says nothing of how fast the server is: the client has gone, or waits for something to happen.
@@ -44,6 +46,9 @@ pub struct Flows {
     indexes: Vec<u16>,
     numbers: Vec<u16>,
     seen: Seen,
+    /// When the last packet of all came, up to the last look, in units of the table. Its clock is the kernel's tick, which user space cannot read; while no
+    /// packets come, nothing grows old.
+    newest: u32,
     /// Of all epochs since this process began, each as often as it has responses; by index and number.
     latencies: HashMap<(u16, u16), Histogram>,
 }
@@ -51,8 +56,10 @@ pub struct Flows {
 /// What a look at the table of connections found.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Connections by the number of their server.
+    /// Connections that are open, by the number of their server.
     pub connections: HashMap<u16, u32>,
+    /// These, and those that are closing.
+    pub held: HashMap<u16, u32>,
     /// Those that are active, and those that wait and for how long together, by service and server.
     active: HashMap<(u16, u16), u32>,
     waiting: HashMap<(u16, u16), (u32, u64)>,
@@ -75,6 +82,7 @@ impl Flows {
             indexes: Vec::new(),
             numbers: Vec::new(),
             seen: Seen::default(),
+            newest: 0,
             latencies: HashMap::new(),
         })
     }
@@ -152,18 +160,19 @@ impl Flows {
         // Only what is in the table is remembered: the program replaces connections without a word.
         let before = std::mem::take(&mut self.told);
         let mut silent = Vec::new();
+        let mut newest = 0;
         for bucket in 0..self.buckets.len() {
             let bucket_of = self.buckets.get(bucket);
             for (place, connection) in (0..).zip(bucket_of.connections) {
                 if connection.word == 0 {
                     continue;
                 }
-                let (server, is_closing) = (
-                    connection.server(),
-                    u32::from(connection.flags) & BALANCE_IS_CLOSING != 0,
-                );
-                if !is_closing {
-                    *seen.connections.entry(server).or_insert(0) += 1;
+                let server = connection.server();
+                let is_closing = u32::from(connection.flags) & BALANCE_IS_CLOSING != 0;
+                newest = newest.max(connection.used);
+                if !is_past(&connection, self.newest) {
+                    *seen.held.entry(server).or_insert(0) += 1;
+                    *seen.connections.entry(server).or_insert(0) += u32::from(!is_closing);
                 }
                 let at = bucket * BALANCE_BUCKET_PLACES as usize + place;
                 if at >= self.measured.len() || self.measured.first_word(at) == 0 {
@@ -187,6 +196,7 @@ impl Flows {
         for (key, epoch) in silent {
             self.take_epoch(key, &epoch);
         }
+        self.newest = newest;
         self.seen = seen;
     }
 
@@ -277,6 +287,22 @@ impl Seen {
     }
 }
 
+/// May its place be taken by another? A place is not emptied: what was is there until then.
+fn is_past(connection: &balance_connection, now: u32) -> bool {
+    let [idle, closing, opening, datagram_idle] = idle_units();
+    let flags = u32::from(connection.flags);
+    let limit = if flags & BALANCE_IS_CLOSING != 0 {
+        closing
+    } else if flags & BALANCE_IS_CONFIRMED == 0 {
+        opening
+    } else if connection.protocol == Transport::Tcp.number() {
+        idle
+    } else {
+        datagram_idle
+    };
+    now.saturating_sub(connection.used) > limit
+}
+
 fn open_ring(
     program: &Program,
     inbox: &Rc<RefCell<Vec<u8>>>,
@@ -316,4 +342,27 @@ fn traffic(map: &MapHandle, index: u32) -> Result<balance_traffic, Error> {
         sum.by_hash += own.by_hash;
     }
     Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_past_when_it_was_silent_for_long() {
+        let [idle, closing, ..] = idle_units();
+        let connection = |flags: u32, protocol: u8| balance_connection {
+            used: 1000,
+            flags: flags as u8,
+            protocol,
+            ..balance_connection::default()
+        };
+        let open = connection(BALANCE_IS_CONFIRMED, 6);
+        assert!(!is_past(&open, 1000 + idle) && is_past(&open, 1001 + idle));
+        let over = connection(BALANCE_IS_CONFIRMED | BALANCE_IS_CLOSING, 6);
+        assert!(!is_past(&over, 1000 + closing) && is_past(&over, 1001 + closing));
+        assert!(is_past(&connection(BALANCE_IS_CONFIRMED, 17), 1000 + idle));
+        // One that is newer than the last look knows.
+        assert!(!is_past(&open, 0));
+    }
 }

@@ -24,6 +24,11 @@ const IDLE: [Duration; 4] = [
     Duration::from_secs(60),
 ];
 
+/// These times in units of the table.
+pub(super) fn idle_units() -> [u32; 4] {
+    IDLE.map(|time| (time.as_nanos() >> BALANCE_TIME_SHIFT) as u32 + 1)
+}
+
 /// Loads the program with what is configured; a table that is there keeps its size, and its secret.
 pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Error> {
     let previous = object::previous_config(pins);
@@ -68,8 +73,7 @@ fn sizes(config: &Config, buckets: u32) -> Sizes {
 }
 
 fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
-    let [idle, closing, opening, datagram_idle] =
-        IDLE.map(|time| (time.as_nanos() >> BALANCE_TIME_SHIFT) as u32 + 1);
+    let [idle, closing, opening, datagram_idle] = idle_units();
     let mut constants = balance_config {
         seed,
         bucket_mask: buckets - 1,

@@ -105,3 +105,57 @@ pub fn kernel_clock() -> u64 {
 pub fn kernel_clock_offset() -> u64 {
     crate::kernel::wall_clock_offset()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tabled() -> Tabled {
+        Tabled::new(&Settings::live(), 7).unwrap()
+    }
+
+    /// As a program keeps it: a flow of TCP that sent its last request at 900 ms, 300 ms after its epoch began, with ten responses of 30 ms.
+    fn bytes(pure_age: u32) -> Vec<u8> {
+        let ticks = |ms: u32| ms * 1_000_000 / 16;
+        let flow = response_flow {
+            last: 900_000_000,
+            age: ticks(300),
+            retained: ticks(300),
+            causal: 10,
+            pure_age,
+            flags: crate::native::RESPONSE_IS_USED as u8,
+            ..response_flow::default()
+        };
+        let mut bins = response_bins::default();
+        bins.counts[21] = 10;
+        [bytes_of(&flow), bytes_of(&bins)].concat()
+    }
+
+    #[test]
+    fn an_epoch_ends_without_a_packet() {
+        let tabled = tabled();
+        let flow = tabled.flow(&bytes(0), 6).unwrap();
+        assert!(
+            tabled.end(&flow, 1_000_000_000, 0).is_none(),
+            "it lasts 500 ms"
+        );
+        let ended = tabled.end(&flow, 1_200_000_000, 0).unwrap();
+        assert_eq!(ended.begin, 600_000_000);
+        assert_eq!(ended.epoch.causal_gaps, 10);
+        let latency = ended.epoch.latency_ns.unwrap().0;
+        assert!((29_900_000..30_100_000).contains(&latency), "{latency}");
+        assert!(tabled.flow(&bytes(0)[..60], 6).is_none());
+    }
+
+    #[test]
+    fn who_has_no_answer_waits() {
+        let tabled = tabled();
+        let waiting = |pure_age, protocol| {
+            let flow = tabled.flow(&bytes(pure_age), protocol).unwrap();
+            flow.waiting(950_000_000)
+        };
+        assert_eq!(waiting(0, 6), Some(Nanoseconds(50_000_000)));
+        assert_eq!(waiting(5, 6), None, "the answer was acknowledged");
+        assert_eq!(waiting(0, 17), None, "only TCP tells");
+    }
+}
