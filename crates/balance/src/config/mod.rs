@@ -213,8 +213,8 @@ impl Default for Config {
             pins: PathBuf::from("/sys/fs/bpf/fathom-balance"),
             socket: PathBuf::from("/run/fathom-balance.sock"),
             connections: 1 << 18,
-            epoch: Duration::from_millis(500),
-            timeout: Duration::from_millis(180),
+            epoch: Duration::from_millis(200),
+            timeout: Duration::from_secs(2),
             services: Vec::new(),
             servers: Vec::new(),
         }

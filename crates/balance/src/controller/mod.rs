@@ -64,12 +64,12 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            interval: Duration::from_millis(500),
+            interval: Duration::from_millis(200),
             floor: 0.1,
             step: 4.0,
             hysteresis: 0.1,
             recovery: Duration::from_secs(5),
-            strength: 0.5,
+            strength: 0.4,
             high: 1.5,
             low: 1.2,
             quiet: 3,
@@ -283,7 +283,7 @@ mod tests {
             let mut servers = candidates(&[None, None, None, None]);
             servers[1].factor = 0.1;
             servers[0].factor = 1.84;
-            let factors = settled(policy, &mut servers, 60);
+            let factors = settled(policy, &mut servers, 150);
             for factor in &factors {
                 assert!((factor - 1.0).abs() < 0.01, "{policy:?}: {factors:?}");
             }

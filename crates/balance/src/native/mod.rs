@@ -24,7 +24,7 @@ pub use bindings::{
     BALANCE_TIME_SHIFT, RESPONSE_TICK_SHIFT, balance_bucket, balance_config, balance_connection,
     balance_epoch, balance_measured, balance_network_key, balance_quic_id, balance_ring_element,
     balance_server, balance_service, balance_service_key, balance_traffic, flow_address, flow_key,
-    response_config, response_epoch, response_flow,
+    response_config, response_epoch, response_flow, response_tcp,
 };
 
 use std::ffi::{CStr, c_char};

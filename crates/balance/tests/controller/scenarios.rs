@@ -80,25 +80,31 @@ fn step(load: f64, slow: f64) -> Scenario {
     scenario(load, servers)
 }
 
+/// The number of the decision at this second: five are made in each.
+fn decision_at(second: usize) -> usize {
+    5 * second - 1
+}
+
 #[test]
 fn a_server_ten_times_slower_is_left_within_three_intervals_and_comes_back() {
     for (load, seed) in [(0.3, 1), (0.5, 2), (0.5, 3), (0.7, 4)] {
         let outcome = run(&step(load, 0.1), Policy::Latency, &Bounds::default(), seed);
-        // Of two decisions a second, counted from 0, number 39 is that at 20 s.
-        let (before, after) = (outcome.factors[39][2], outcome.factors[42][2]);
+        let change = decision_at(20);
+        let (before, after) = (outcome.factors[change][2], outcome.factors[change + 3][2]);
         println!("load {load}: {before:.2} before, {after:.2} three intervals later");
         assert!(after < before / 2.0, "load {load}: {before} to {after}");
         // It never starves: what would clear it comes to it.
-        let starved = outcome.requests[44..70].windows(4);
+        let starved = outcome.requests[decision_at(22)..decision_at(35)].windows(10);
         for window in starved {
             let requests: u64 = window.iter().map(|requests| requests[2]).sum();
             assert!(requests > 0, "load {load}");
         }
-        let back = (70..90).find(|index| outcome.factors[*index][2] > 0.5);
+        let recovery = decision_at(35);
+        let back = (recovery..decision_at(45)).find(|index| outcome.factors[*index][2] > 0.5);
         let back = back.expect("within ten seconds it has load again");
         println!(
             "load {load}: half of its load is back after {} s",
-            (back - 69) as f64 / 2.0
+            (back - recovery) as f64 / 5.0
         );
     }
 }
@@ -115,7 +121,7 @@ fn weights_settle_and_do_not_swing() {
             seed,
         );
         for server in 0..4 {
-            let late = outcome.factors[40..].iter().map(|factors| factors[server]);
+            let late = outcome.factors[decision_at(20)..].iter().map(|factors| factors[server]);
             let late: Vec<_> = late.collect();
             let mean = late.iter().sum::<f64>() / late.len() as f64;
             let square: f64 = late.iter().map(|factor| (factor - mean).powi(2)).sum();

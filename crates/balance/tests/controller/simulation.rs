@@ -128,7 +128,7 @@ struct Connection {
 }
 
 /// Seconds of an epoch.
-const EPOCH: f64 = 0.5;
+const EPOCH: f64 = 0.2;
 
 struct Simulation<'a> {
     scenario: &'a Scenario,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_epoch};
+use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_epoch, response_flow, response_tcp};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use crate::balancer::{Balancer, Counts, Size};
@@ -108,6 +108,13 @@ fn read(event: &[u8]) -> balance_epoch {
     assert_eq!(event.len(), size_of::<balance_epoch>());
     // SAFETY: it is as long, and holds only integers, for which any bytes are valid.
     unsafe { std::ptr::read_unaligned(event.as_ptr().cast()) }
+}
+
+/// What a flow of segments remembers.
+#[expect(unsafe_code, reason = "reads a union of plain numbers")]
+pub(crate) fn tcp_of(flow: &response_flow) -> response_tcp {
+    // SAFETY: all members are plain numbers, and any bytes are valid ones.
+    unsafe { flow.state.tcp }
 }
 
 /// Compiles the program with a clock that the tests set.

@@ -42,8 +42,9 @@ fn an_epoch_tells_what_a_client_waited_and_how_far_it_is() {
         };
         assert_eq!((ended.server, ended.service), (IPIP4, 202));
         let flow = &ended.epoch.flow;
-        assert_eq!(u64::from(flow.handshake), HANDSHAKE_NS / HANDSHAKE_UNIT_NS);
-        assert_eq!(u64::from(flow.causal), GAPS);
+        let tcp = kernel::tcp_of(flow);
+        assert_eq!(u64::from(tcp.handshake), HANDSHAKE_NS / HANDSHAKE_UNIT_NS);
+        assert_eq!(u64::from(tcp.causal), GAPS);
         assert_eq!(u64::from(flow.retained), GAPS * GAP_NS / TICK_NS);
         let key = &ended.epoch.key;
         let mut ports = [key.low_port, key.high_port];
