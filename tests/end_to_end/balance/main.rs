@@ -140,8 +140,8 @@ fn the_process_goes_and_comes(stage: &Stage, balancer: &mut Balancer, open: &mut
         said.contains("forwarding was under way, and goes on"),
         "{said}"
     );
-    let state = balancer.field("balance_server", "s1", "state").unwrap();
-    assert_eq!(state, "drained");
+    let found = balancer.field("balance_server", "s1", "state");
+    assert_eq!(found.unwrap(), "drained");
     check_whole(open, "with another process");
     assert_eq!(counts(&stage.connect(100).unwrap())[0], 0);
 }
