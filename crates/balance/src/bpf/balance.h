@@ -124,15 +124,11 @@ struct balance_bucket {
 };
 FATHOM_ASSERT_SIZE(struct balance_bucket, 64);
 
-union balance_gaps {
-	struct response_bins bins;
-	struct response_handshake handshake; /* until the first request */
-};
-
 /* What is measured of a connection; at BALANCE_BUCKET_PLACES * bucket + place. */
 struct balance_measured {
-	struct response_flow flow; /* flow.last is 0 until the first request */
-	union balance_gaps gaps;
+	struct response_flow
+		flow; /* flow.last is 0 until the first request; till then, behind it, is a struct response_handshake */
+	struct response_bins bins;
 };
 FATHOM_ASSERT_SIZE(struct balance_measured, 96);
 

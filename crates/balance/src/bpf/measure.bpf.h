@@ -45,22 +45,30 @@ static __always_inline void balance_name(const struct balance_packet *packet, __
 	request->key.interface = interface;
 }
 
+/* Until the first request, the handshake is where the flow will be, so that a SYN touches one cache line. */
+static __always_inline struct response_handshake *balance_handshake(struct balance_measured *measured)
+{
+	return (struct response_handshake *)&measured->flow.age;
+}
+
 /* A packet of a connection that has had no request yet. */
 __noinline int balance_measure_first(struct balance_packet *packet, struct balance_measured *measured, __u64 now)
 {
+	struct response_handshake handshake;
 	struct packet request;
-	int has_begun;
 
 	if (!packet || !measured)
 		return 0;
 	request = balance_as_request(packet);
 	balance_name(packet, 0, &request);
+	handshake = *balance_handshake(measured);
+	__builtin_memset(&measured->flow, 0, sizeof(measured->flow));
 	/* Of datagrams the handshake is empty, and stays so. */
-	has_begun = response_without_flow(&measured->flow, &measured->gaps.handshake, packet->hash, request.direction,
-					  &request, now);
-	if (has_begun)
-		__builtin_memset(&measured->gaps, 0, sizeof(measured->gaps));
-	return has_begun;
+	if (response_without_flow(&measured->flow, &handshake, packet->hash, request.direction, &request, now))
+		__builtin_memset(&measured->bins, 0, sizeof(measured->bins));
+	else
+		*balance_handshake(measured) = handshake;
+	return 0;
 }
 
 /* The epoch of a connection is over. */
@@ -75,7 +83,7 @@ __noinline int balance_tell(struct xdp_md *xdp, struct balance_cpu *cpu, struct 
 		return 0;
 	is_told = measured->flow.flags & RESPONSE_IS_USED;
 	balance_name(packet, xdp->ingress_ifindex, &request);
-	response_end_epoch(&measured->flow, (void *)&measured->gaps, &request.key, now, balance_response_settings(),
+	response_end_epoch(&measured->flow, (void *)&measured->bins, &request.key, now, balance_response_settings(),
 			   &cpu->ended.epoch);
 	if (!is_told)
 		return 0;
@@ -104,7 +112,8 @@ static __always_inline void balance_measure_new(struct xdp_md *xdp, struct balan
 		balance_tell(xdp, cpu, packet, measured, now);
 		packet->server = server;
 	}
-	__builtin_memset(measured, 0, sizeof(*measured));
+	measured->flow.last = 0;
+	*balance_handshake(measured) = (struct response_handshake){};
 }
 
 /* A packet of a connection at this place. */
@@ -121,7 +130,7 @@ static __always_inline void balance_measure(struct xdp_md *xdp, struct balance_c
 	if (response_is_over(&measured->flow, now, config))
 		balance_tell(xdp, cpu, packet, measured, now);
 	request = balance_as_request(packet);
-	response_on_known(&measured->flow, (void *)&measured->gaps, &request, now, config);
+	response_on_known(&measured->flow, (void *)&measured->bins, &request, now, config);
 }
 
 #endif

@@ -1010,36 +1010,10 @@ const _: () = {
     ][::core::mem::offset_of!(balance_bucket, connections) - 0usize];
 };
 #[repr(C)]
-#[derive(Copy, Clone)]
-pub union balance_gaps {
-    pub bins: response_bins,
-    pub handshake: response_handshake,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of balance_gaps"][::core::mem::size_of::<balance_gaps>() - 48usize];
-    ["Alignment of balance_gaps"][::core::mem::align_of::<balance_gaps>() - 4usize];
-    [
-        "Offset of field: balance_gaps::bins",
-    ][::core::mem::offset_of!(balance_gaps, bins) - 0usize];
-    [
-        "Offset of field: balance_gaps::handshake",
-    ][::core::mem::offset_of!(balance_gaps, handshake) - 0usize];
-};
-impl Default for balance_gaps {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Copy, Clone)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct balance_measured {
     pub flow: response_flow,
-    pub gaps: balance_gaps,
+    pub bins: response_bins,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1051,18 +1025,9 @@ const _: () = {
         "Offset of field: balance_measured::flow",
     ][::core::mem::offset_of!(balance_measured, flow) - 0usize];
     [
-        "Offset of field: balance_measured::gaps",
-    ][::core::mem::offset_of!(balance_measured, gaps) - 48usize];
+        "Offset of field: balance_measured::bins",
+    ][::core::mem::offset_of!(balance_measured, bins) - 48usize];
 };
-impl Default for balance_measured {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct balance_epoch {

@@ -31,7 +31,7 @@ static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(compile);
 pub(crate) struct Kernel {
     pub(crate) balancer: Balancer,
     epochs: RingBuffer<'static>,
-    told: Rc<RefCell<Vec<u16>>>,
+    told: Rc<RefCell<Vec<balance_epoch>>>,
     now: u64,
     /// What the program took, and for how many packets.
     pub(crate) spent: Duration,
@@ -53,9 +53,7 @@ impl Kernel {
         let ring = balancer.handle("balance_epochs");
         builder
             .add(&ring, move |event| {
-                let at = std::mem::offset_of!(balance_epoch, server);
-                let server = u16::from_ne_bytes([event[at], event[at + 1]]);
-                inbox.borrow_mut().push(server);
+                inbox.borrow_mut().push(read(event));
                 0
             })
             .unwrap();
@@ -75,18 +73,22 @@ impl Kernel {
         self.balancer.restore();
         self.now = START;
         self.wait(0);
-        self.epochs_of();
+        self.epochs();
     }
 
     pub(crate) fn wait(&mut self, seconds: u64) {
-        self.now += seconds * 1_000_000_000;
+        self.wait_ns(seconds * 1_000_000_000);
+    }
+
+    pub(crate) fn wait_ns(&mut self, ns: u64) {
+        self.now += ns;
         let now = self.now.to_ne_bytes();
         self.balancer
             .put(".data.test_now", &0_u32.to_ne_bytes(), &now);
     }
 
-    /// The servers of the epochs that were told of since the last call.
-    pub(crate) fn epochs_of(&self) -> Vec<u16> {
+    /// The epochs that were told of since the last call.
+    pub(crate) fn epochs(&self) -> Vec<balance_epoch> {
         self.epochs.consume().unwrap();
         self.told.take()
     }
@@ -99,6 +101,13 @@ impl Kernel {
         self.packets += 1;
         (run.verdict, run.frame, self.balancer.counted_since(&before))
     }
+}
+
+#[expect(unsafe_code, reason = "reads a struct that the kernel wrote")]
+fn read(event: &[u8]) -> balance_epoch {
+    assert_eq!(event.len(), size_of::<balance_epoch>());
+    // SAFETY: it is as long, and holds only integers, for which any bytes are valid.
+    unsafe { std::ptr::read_unaligned(event.as_ptr().cast()) }
 }
 
 /// Compiles the program with a clock that the tests set.

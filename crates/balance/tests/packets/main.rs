@@ -6,6 +6,7 @@ mod balancer;
 mod fixtures;
 mod frame;
 mod kernel;
+mod measured;
 mod mutated;
 mod world;
 
@@ -108,7 +109,7 @@ fn take(kernel: &mut Kernel, step: &Step, letters: &mut BTreeMap<char, u16>) -> 
         Step::Gone(server) => kernel.balancer.remove(*server),
         Step::QuicId(server) => kernel.balancer.name_by_quic(*server),
         Step::Epochs(count, letter) => {
-            let told = kernel.epochs_of();
+            let told: Vec<u16> = kernel.epochs().iter().map(|epoch| epoch.server).collect();
             let expected = vec![letters[letter]; *count];
             if told != expected {
                 return Err(format!("epochs of {told:?} instead of {expected:?}"));
