@@ -1,19 +1,35 @@
 //! What the balancer costs a packet, over an empty program, and in memory.
 
 // The world of the balancer's fixtures, and the fixtures themselves: what they show to work is what is measured.
-#[allow(dead_code, reason = "the tests need more of it")]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests' own: they need more of it, and fail by it"
+)]
 #[path = "../../../../crates/balance/tests/packets/balancer.rs"]
 mod balancer;
 mod cases;
-#[allow(dead_code, reason = "the tests need more of it")]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests' own: they need more of it, and fail by it"
+)]
 #[path = "../../../../crates/balance/tests/packets/fixtures/mod.rs"]
 mod fixtures;
-#[allow(dead_code, reason = "the tests need more of it")]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests' own: they need more of it, and fail by it"
+)]
 #[path = "../../../../crates/balance/tests/packets/frame.rs"]
 mod frame;
 mod memory;
 mod turns;
-#[allow(dead_code, reason = "the tests need more of it")]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests' own: they need more of it, and fail by it"
+)]
 #[path = "../../../../crates/balance/tests/packets/world.rs"]
 mod world;
 

@@ -44,7 +44,7 @@ impl Turns {
             Size {
                 buckets: places / BALANCE_BUCKET_PLACES,
                 is_measuring: measured_one_in != 0,
-                sampled: u32::MAX / measured_one_in.max(1),
+                measured_one_in: measured_one_in.max(1),
                 epochs: 1 << 25,
             },
         );

@@ -172,7 +172,7 @@ impl Balancer {
         let Some(shortest) = over.iter().map(|service| self.interval(*service)).min() else {
             return;
         };
-        self.live.flows().look(shortest);
+        self.live.look(shortest);
         let used = self.live.flows().seen().held.clone();
         self.live.retire(&used);
         for service in over {

@@ -8,7 +8,8 @@
 static __always_inline int balance_is_measured(const struct balance_packet *packet)
 {
 	return balance_config.is_measuring && packet->service_flags & BALANCE_IS_MEASURED &&
-	       !(packet->service_flags & BALANCE_IS_BY_CLIENT) && (__u32)packet->hash <= balance_config.sampled;
+	       !(packet->service_flags & BALANCE_IS_BY_CLIENT) &&
+	       balance_first_bucket(packet->hash, balance_config.bucket_mask) <= balance_config.sampled;
 }
 
 /*

@@ -172,10 +172,10 @@ struct balance_config {
 	__u32 closing; /* units: the same after FIN or RST */
 	__u32 opening; /* units: the same, not confirmed */
 	__u32 datagram_idle; /* units: after that a flow of datagrams begins anew */
-	__u32 sampled; /* flows whose hash is below are measured; ~0: all */
+	__u32 sampled; /* flows whose first bucket is one of these, up to this number, are measured; ~0: all */
 	__u8 has_all_ports; /* services for all ports of an address */
 	__u8 has_networks;
-	__u8 is_measuring; /* some service is measured: balance_measured has an element for each place */
+	__u8 is_measuring; /* some service is measured: balance_measured has an element for each place of the sampled buckets */
 	__u8 has_settled; /* places of rings may be settled */
 	__u32 tick_ns; /* of jiffies64: the resolution of CLOCK_MONOTONIC_COARSE; 0: BALANCE_TICK_NS */
 	__u8 quic_id_lengths[BALANCE_QUIC_CONFIGS]; /* bytes of server id by config; 0: no such config */

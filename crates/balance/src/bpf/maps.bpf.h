@@ -82,7 +82,10 @@ struct {
 	__type(value, struct balance_bucket);
 } balance_buckets SEC(".maps");
 
-/* What is measured of each connection, at the number of its place; one element if nothing is measured. Written by packets, read by user space. */
+/*
+ * What is measured of each connection, at the number of its place: of all places, of those of the buckets that are sampled, or one element if nothing is
+ * measured. Written by packets, read by user space. A sampled flow that is in its second bucket, beyond the end, is not measured.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -29,6 +29,8 @@ pub struct Config {
     pub socket: PathBuf,
     /// Connections that are remembered at the same time, at most.
     pub connections: u32,
+    /// One connection of so many is measured, by its hash; 1: all.
+    pub measured_in: u32,
     /// How long an epoch of the measurement is.
     pub epoch: Duration,
     /// A longer gap between requests counts as a timeout, or silence.
@@ -213,6 +215,7 @@ impl Default for Config {
             pins: PathBuf::from("/sys/fs/bpf/fathom-balance"),
             socket: PathBuf::from("/run/fathom-balance.sock"),
             connections: 1 << 18,
+            measured_in: 1,
             epoch: Duration::from_millis(200),
             timeout: Duration::from_secs(2),
             services: Vec::new(),

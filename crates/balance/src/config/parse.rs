@@ -25,6 +25,7 @@ struct File {
     pins: Option<PathBuf>,
     socket: Option<PathBuf>,
     connections: Option<u32>,
+    measured: Option<String>,
     epoch: Option<Time>,
     timeout: Option<Time>,
     #[serde(default)]
@@ -208,6 +209,11 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     config.connections = connections.unwrap_or(config.connections);
     config.epoch = epoch.map_or(config.epoch, |time| time.0);
     config.timeout = timeout.map_or(config.timeout, |time| time.0);
+    if let Some(text) = &file.measured {
+        config.measured_in = part(text).ok_or_else(|| {
+            format!("measured = \"{text}\": write it as in \"1/8\"; the least part is 1/1000000")
+        })?;
+    }
     let mut names = HashMap::new();
     for words in file.server {
         let place = place(words.span());
@@ -388,4 +394,10 @@ fn quic_id(text: &str, config: Option<u8>) -> Option<QuicId> {
         .map(byte)
         .collect::<Option<_>>()?;
     Some(QuicId { config, bytes })
+}
+
+/// Reads `1/8`.
+fn part(text: &str) -> Option<u32> {
+    let count = text.strip_prefix("1/")?.parse().ok()?;
+    (1..=1_000_000).contains(&count).then_some(count)
 }

@@ -137,6 +137,7 @@ fn what_is_wrong_is_said_with_its_line() {
         (format!("{server}weight = 0"), "fathom balance drain a"),
         (format!("{server}gue-port = 1"), "leave one of them out"),
         ("epoch = \"5\"".to_owned(), "write it as"),
+        ("measured = \"1/0\"".to_owned(), "as in \"1/8\""),
         ("epoch = \"11s\"".to_owned(), "100ms to 10s"),
         (
             format!("{server}{service}[service.control]\nfloor = 2"),

@@ -60,6 +60,8 @@ pub struct Seen {
     pub connections: HashMap<u16, u32>,
     /// These, and those that are closing.
     pub held: HashMap<u16, u32>,
+    /// All connections in the table whose server is not that of their place in the ring: the place, by the index of the service.
+    pub(super) strays: HashSet<(u16, u32)>,
     /// Those that are active, and those that wait and for how long together, by service and server.
     active: HashMap<(u16, u16), u32>,
     waiting: HashMap<(u16, u16), (u32, u64)>,
@@ -153,8 +155,13 @@ impl Flows {
         self.latencies.get(&key)
     }
 
-    /// Looks through the table: ends the epochs of connections that are silent, and finds those that wait.
-    pub fn look(&mut self, interval: Duration) {
+    /// Looks through the table: ends the epochs of connections that are silent, finds those that wait, and those that are not where `server_at` says: the
+    /// place of a connection in the ring of its service, and the server there.
+    pub(super) fn look(
+        &mut self,
+        interval: Duration,
+        server_at: impl Fn(&balance_connection) -> Option<(u32, u16)>,
+    ) {
         let (now, offset) = (kernel_clock(), kernel_clock_offset());
         let mut seen = Seen::default();
         // Only what is in the table is remembered: the program replaces connections without a word.
@@ -170,6 +177,9 @@ impl Flows {
                 let server = connection.server();
                 let is_closing = u32::from(connection.flags) & BALANCE_IS_CLOSING != 0;
                 newest = newest.max(connection.used);
+                if let Some((place, _)) = server_at(&connection).filter(|(_, now)| *now != server) {
+                    seen.strays.insert((connection.service, place));
+                }
                 if !is_past(&connection, self.newest) {
                     *seen.held.entry(server).or_insert(0) += 1;
                     *seen.connections.entry(server).or_insert(0) += u32::from(!is_closing);

@@ -220,18 +220,23 @@ fn create_link(
 }
 
 fn unattached(interface: u32, error: std::io::Error) -> Error {
+    let name = nix::net::if_::if_indextoname(interface);
+    let name = name.map_or_else(
+        |_| format!("number {interface}"),
+        |name| name.to_string_lossy().into_owned(),
+    );
     match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => Error::Unsupported {
-            needs: format!("XDP of interface number {interface} must be free"),
+            needs: format!("XDP of {name} must be free"),
             found: "another program is attached to it".to_owned(),
             remedy: "see `ip link show` and `bpftool net`, and take it away; if it is an earlier balancer with other pins, run `fathom balance stop` with its configuration".to_owned(),
         },
         Some(libc::EOPNOTSUPP) => Error::Unsupported {
-            needs: format!("interface number {interface} must have XDP in its driver"),
+            needs: format!("{name} must have XDP in its driver"),
             found: "it has not".to_owned(),
             remedy: "set xdp = \"generic\", or \"auto\"".to_owned(),
         },
-        _ => Error::kernel(format!("attach to XDP of interface number {interface}"), error),
+        _ => Error::kernel(format!("attach to XDP of {name}"), error),
     }
 }
 

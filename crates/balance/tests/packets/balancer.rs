@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use fathom_balance::native::{
-    BALANCE_IS_GONE, BALANCE_PLACE_IS_SETTLED, BALANCE_RING_LANES, balance_config, balance_quic_id,
-    bytes_of, counter_names, response_config,
+    BALANCE_BUCKET_PLACES, BALANCE_IS_GONE, BALANCE_PLACE_IS_SETTLED, BALANCE_RING_LANES,
+    balance_config, balance_quic_id, bytes_of, counter_names, response_config,
 };
 use libbpf_rs::{
     Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
@@ -25,10 +25,17 @@ pub(crate) struct Size {
     /// Of the table; a power of two.
     pub(crate) buckets: u32,
     pub(crate) is_measuring: bool,
-    /// Flows whose hash is below are measured.
-    pub(crate) sampled: u32,
+    /// Flows of one in so many buckets are measured; a power of two.
+    pub(crate) measured_one_in: u32,
     /// Bytes of the ring of epochs.
     pub(crate) epochs: u32,
+}
+
+impl Size {
+    /// Places whose connections can be measured.
+    fn measured(self) -> u32 {
+        self.buckets * BALANCE_BUCKET_PLACES / self.measured_one_in
+    }
 }
 
 /// How a run went.
@@ -71,7 +78,7 @@ impl Balancer {
     pub(crate) fn forget(&self) {
         for (name, count, size) in [
             ("balance_buckets", self.size.buckets, 64),
-            ("balance_measured", self.size.buckets * 4, 96),
+            ("balance_measured", self.size.measured(), 96),
             ("balance_fragments", 4096, 8),
         ] {
             for index in 0..count {
@@ -193,7 +200,7 @@ fn prepare(object: &mut OpenObject, size: Size) {
         closing: 8,
         opening: 8,
         datagram_idle: 40,
-        sampled: size.sampled,
+        sampled: size.measured() / BALANCE_BUCKET_PLACES - 1,
         has_all_ports: 1,
         has_networks: 1,
         is_measuring: u8::from(size.is_measuring),
@@ -213,7 +220,7 @@ fn prepare(object: &mut OpenObject, size: Size) {
             ".rodata.balance_config" => fill(&mut map, bytes_of(&config)),
             ".rodata.response_config" => fill(&mut map, bytes_of(&response)),
             "balance_buckets" => map.set_max_entries(size.buckets).unwrap(),
-            "balance_measured" => map.set_max_entries(size.buckets * 4).unwrap(),
+            "balance_measured" => map.set_max_entries(size.measured()).unwrap(),
             "balance_epochs" => map.set_max_entries(size.epochs).unwrap(),
             _ => {}
         }

@@ -12,10 +12,11 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use fathom_balance::native::{balance_service, bytes_of};
 use fixtures::{Expect, Fixture, Step};
 use frame::Packet;
 use kernel::Kernel;
-use world::{CLIENT, IPIP4, IPIP6, LAYER2, MEASURED, SERVICE, WAYS, sent, take_entropy};
+use world::{CLIENT, IPIP4, IPIP6, LAYER2, MEASURED, PAIR, SERVICE, WAYS, sent, take_entropy};
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
@@ -43,6 +44,49 @@ fn what_becomes_of_packets() {
     );
     let cold = kernel.spent / kernel.packets;
     println!("{count} fixtures hold; a packet took {cold:?}, in a program that was not warm");
+}
+
+/// What each CPU has at hand of services is outdated when user space says so, and after a second in any case.
+#[test]
+fn a_service_that_changes_is_seen() {
+    if let Some(obstacle) = kernel::obstacle() {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let mut kernel = Kernel::load();
+    kernel.reset();
+    let service = std::net::SocketAddr::new(SERVICE[0].parse().unwrap(), PAIR).to_string();
+    let (key, known) = world::services()
+        .into_iter()
+        .find(|(key, _)| key.port == PAIR && key.protocol == 6 && key.address.words[0] == 0)
+        .unwrap();
+    let change = |kernel: &Kernel, server: u16| {
+        let changed = balance_service {
+            ring_begin: u32::from(server) * world::RING_STRIDE,
+            ..known
+        };
+        let balancer = &kernel.balancer;
+        balancer.put("balance_services", bytes_of(&key), bytes_of(&changed));
+    };
+    let mut clients = 1024..;
+    let mut goes_to = |kernel: &mut Kernel, server: u16| {
+        let client = format!("{}:{}", CLIENT[0], clients.next().unwrap());
+        let syn = Packet::syn(&client, &service).frame();
+        let (verdict, out, _) = kernel.run(&syn);
+        sent_to(server, &syn, verdict, &out)
+    };
+    kernel.balancer.set_ring(IPIP4);
+    goes_to(&mut kernel, IPIP4).unwrap();
+    change(&kernel, IPIP6);
+    goes_to(&mut kernel, IPIP4).unwrap();
+    let generation = 1_u64.to_ne_bytes();
+    kernel
+        .balancer
+        .put("balance_generation", &0_u32.to_ne_bytes(), &generation);
+    goes_to(&mut kernel, IPIP6).unwrap();
+    change(&kernel, LAYER2);
+    kernel.wait(2);
+    goes_to(&mut kernel, LAYER2).unwrap();
 }
 
 /// As many connections as the table has places for, nearly: some are put elsewhere, and all keep their servers when the ring changes.

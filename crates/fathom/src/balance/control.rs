@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -122,11 +123,14 @@ impl Control {
     /// Opens it, for its owner only. The balancer is the only one with these pins: a socket that is there was left behind.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let failed = || format!("cannot open the socket {}", path.display());
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).with_context(failed);
+        if let Ok(found) = fs::symlink_metadata(path) {
+            if !found.file_type().is_socket() {
+                bail!(
+                    "{} is there, and is no socket: name another path as `socket`",
+                    path.display()
+                );
             }
-            _ => {}
+            fs::remove_file(path).with_context(failed)?;
         }
         let before = umask(Mode::from_bits_truncate(0o177));
         let listener = UnixListener::bind(path);
@@ -265,6 +269,9 @@ mod tests {
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
         );
+        let file = directory.path().join("file");
+        fs::write(&file, "of somebody").unwrap();
+        assert!(Control::open(&file).is_err() && file.exists());
         let asked = thread::spawn({
             let path = path.clone();
             move || {
