@@ -69,7 +69,7 @@ impl Default for Bounds {
             step: 4.0,
             hysteresis: 0.1,
             recovery: Duration::from_secs(5),
-            strength: 0.4,
+            strength: 0.3,
             high: 1.5,
             low: 1.2,
             quiet: 3,
