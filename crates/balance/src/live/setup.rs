@@ -33,6 +33,13 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
     let buckets = object::entries(pins, "balance_buckets");
     let buckets =
         buckets.unwrap_or_else(|| (config.connections / BALANCE_BUCKET_PLACES).next_power_of_two());
+    let measured = (buckets / config.measured_in).max(1);
+    let room = object::entries(pins, "balance_measured");
+    if room.is_some_and(|room| room < measured * BALANCE_BUCKET_PLACES) {
+        return Err(Error::NoRoom {
+            what: "measurements of so many connections",
+        });
+    }
     let seed = previous.map_or_else(secret, |previous| previous.seed);
     let settings = Settings {
         epoch: config.epoch,
@@ -42,15 +49,15 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
     let tabled = Tabled::new(&settings, seed)?;
     let program = Program::load(
         pins,
-        &sizes(config, buckets),
-        &constants(config, buckets, seed),
+        &sizes(config, buckets, measured),
+        &constants(config, buckets, measured, seed),
         tabled.config(),
     )?;
     Ok((program, tabled))
 }
 
 /// With room for twice of what is configured.
-fn sizes(config: &Config, buckets: u32) -> Sizes {
+fn sizes(config: &Config, buckets: u32, measured: u32) -> Sizes {
     let elements = config
         .services
         .iter()
@@ -62,13 +69,14 @@ fn sizes(config: &Config, buckets: u32) -> Sizes {
     };
     Sizes {
         buckets,
+        measured,
         services: room(config.services.len(), 64),
         servers: room(config.servers.len(), 256),
         ring_elements: (2 * elements.sum::<u32>()).max(4 * 16_385),
     }
 }
 
-fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
+fn constants(config: &Config, buckets: u32, measured: u32, seed: u64) -> balance_config {
     let [idle, closing, opening, datagram_idle] = idle_units();
     let mut constants = balance_config {
         seed,
@@ -77,7 +85,7 @@ fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
         closing,
         opening,
         datagram_idle,
-        sampled: u32::MAX / config.measured_in,
+        sampled: measured - 1,
         has_settled: 1,
         has_all_ports: u8::from(config.services.iter().any(|service| service.port.is_none())),
         has_networks: u8::from(
