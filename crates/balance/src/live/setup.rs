@@ -50,7 +50,7 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
     let program = Program::load(
         pins,
         &sizes(config, buckets, measured),
-        &constants(config, buckets, measured, seed),
+        &constants(config, buckets, seed),
         tabled.config(),
     )?;
     Ok((program, tabled))
@@ -76,7 +76,7 @@ fn sizes(config: &Config, buckets: u32, measured: u32) -> Sizes {
     }
 }
 
-fn constants(config: &Config, buckets: u32, measured: u32, seed: u64) -> balance_config {
+fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
     let [idle, closing, opening, datagram_idle] = idle_units();
     let mut constants = balance_config {
         seed,
@@ -85,7 +85,7 @@ fn constants(config: &Config, buckets: u32, measured: u32, seed: u64) -> balance
         closing,
         opening,
         datagram_idle,
-        sampled: measured - 1,
+        sampled: u32::MAX / config.measured_in,
         has_settled: 1,
         has_all_ports: u8::from(config.services.iter().any(|service| service.port.is_none())),
         has_networks: u8::from(
