@@ -5,11 +5,18 @@
 
 #include "route.bpf.h"
 
+/* Flows that are measured lie together, so that their states do: what is not touched need not be in memory, or in the cache. */
+static __always_inline int balance_is_sampled(__u64 hash)
+{
+	__u64 buckets = ((__u64)balance_config.sampled + 1) * ((__u64)balance_config.bucket_mask + 1) >> 32;
+
+	return balance_first_bucket(hash, balance_config.bucket_mask) < buckets;
+}
+
 static __always_inline int balance_is_measured(const struct balance_packet *packet)
 {
 	return balance_config.is_measuring && packet->service_flags & BALANCE_IS_MEASURED &&
-	       !(packet->service_flags & BALANCE_IS_BY_CLIENT) &&
-	       balance_first_bucket(packet->hash, balance_config.bucket_mask) <= balance_config.sampled;
+	       !(packet->service_flags & BALANCE_IS_BY_CLIENT) && balance_is_sampled(packet->hash);
 }
 
 /*

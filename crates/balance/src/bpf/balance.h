@@ -172,7 +172,7 @@ struct balance_config {
 	__u32 closing; /* units: the same after FIN or RST */
 	__u32 opening; /* units: the same, not confirmed */
 	__u32 datagram_idle; /* units: after that a flow of datagrams begins anew */
-	__u32 sampled; /* flows whose first bucket is one of these, up to this number, are measured; ~0: all */
+	__u32 sampled; /* flows of so many of 2^32 buckets, less one, are measured: ~0: all, ~0 / 4: those of the first quarter */
 	__u8 has_all_ports; /* services for all ports of an address */
 	__u8 has_networks;
 	__u8 is_measuring; /* some service is measured: balance_measured has an element for each place of the sampled buckets */

@@ -30,6 +30,8 @@ static MESSAGES: Mutex<String> = Mutex::new(String::new());
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) buckets: u32,
+    /// Of these, the first, whose connections are measured.
+    pub(super) measured: u32,
     pub(super) services: u32,
     pub(super) servers: u32,
     pub(super) ring_elements: u32,
@@ -39,7 +41,7 @@ impl Sizes {
     fn of(&self, map: &str) -> Option<u32> {
         match map {
             "balance_buckets" => Some(self.buckets),
-            "balance_measured" => Some(self.buckets * crate::native::BALANCE_BUCKET_PLACES),
+            "balance_measured" => Some(self.measured * crate::native::BALANCE_BUCKET_PLACES),
             "balance_services" => Some(self.services * 3),
             "balance_networks" => Some(self.services * 2),
             "balance_service_traffic" => Some(self.services),

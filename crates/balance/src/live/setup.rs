@@ -35,6 +35,13 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
     let buckets = object::entries(pins, "balance_buckets");
     let buckets =
         buckets.unwrap_or_else(|| (config.connections / BALANCE_BUCKET_PLACES).next_power_of_two());
+    let measured = (buckets / config.measured_in).max(1);
+    let room = object::entries(pins, "balance_measured");
+    if room.is_some_and(|room| room < measured * BALANCE_BUCKET_PLACES) {
+        return Err(Error::NoRoom {
+            what: "measurements of so many connections",
+        });
+    }
     let seed = previous.map_or_else(secret, |previous| previous.seed);
     let settings = Settings {
         epoch: config.epoch,
@@ -46,7 +53,7 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
     let tabled = Tabled::new(&settings, seed)?;
     let program = Program::load(
         pins,
-        &sizes(config, buckets),
+        &sizes(config, buckets, measured),
         &constants(config, buckets, seed),
         tabled.config(),
     )?;
@@ -54,7 +61,7 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
 }
 
 /// With room for twice of what is configured.
-fn sizes(config: &Config, buckets: u32) -> Sizes {
+fn sizes(config: &Config, buckets: u32, measured: u32) -> Sizes {
     let elements = config
         .services
         .iter()
@@ -66,6 +73,7 @@ fn sizes(config: &Config, buckets: u32) -> Sizes {
     };
     Sizes {
         buckets,
+        measured,
         services: room(config.services.len(), 64),
         servers: room(config.servers.len(), 256),
         ring_elements: (2 * elements.sum::<u32>()).max(4 * 16_385),

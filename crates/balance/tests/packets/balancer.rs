@@ -200,7 +200,7 @@ fn prepare(object: &mut OpenObject, size: Size) {
         closing: 8,
         opening: 8,
         datagram_idle: 40,
-        sampled: size.measured() / BALANCE_BUCKET_PLACES - 1,
+        sampled: u32::MAX / size.measured_one_in,
         has_all_ports: 1,
         has_networks: 1,
         is_measuring: u8::from(size.is_measuring),

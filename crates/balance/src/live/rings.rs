@@ -1,0 +1,108 @@
+//! Rings as they are written: which server stands at which place, and which places are settled.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Live;
+use super::mapped::Mapped;
+use super::plan::Slot;
+use crate::native::{
+    BALANCE_NO_SERVER, BALANCE_PLACE_IS_SETTLED, BALANCE_RING_LANES, balance_ring_element,
+    ring_place,
+};
+
+/// The number of no server.
+const NOBODY: u16 = BALANCE_NO_SERVER as u16;
+/// The mark of a place.
+const SETTLED: u16 = BALANCE_PLACE_IS_SETTLED as u16;
+
+impl Live {
+    /// Makes room for a ring where nothing points to: what stood there, and was settled, was of another.
+    pub(super) fn clear(&self, slot: &Slot) {
+        for element in 0..slot.ring_size.div_ceil(BALANCE_RING_LANES) {
+            let nobody = balance_ring_element::default();
+            self.rings
+                .set_word((slot.ring_begin + element) as usize, &nobody);
+        }
+    }
+
+    /// The places that each server of the configuration has in the ring that a service had before.
+    pub fn places(&self, service: usize) -> HashMap<usize, u32> {
+        let mut places = HashMap::new();
+        let Some(slot) = self.slots.get(service) else {
+            return places;
+        };
+        let by_number: HashMap<_, _> = self
+            .numbers
+            .iter()
+            .zip(0..)
+            .map(|(number, index)| (*number, index))
+            .collect();
+        for place in 0..slot.ring_size {
+            let number = place_of(&self.rings, slot, place) & !SETTLED;
+            if let Some(server) = by_number.get(&number) {
+                *places.entry(*server).or_insert(0) += 1;
+            }
+        }
+        places
+    }
+
+    /// Writes the ring of a service: for each place the server's index in the configuration; `None`: there is no server. Returns how many places changed;
+    /// those are not settled any more, by the same store.
+    pub fn write_ring(&self, service: usize, ring: Option<&[usize]>) -> u32 {
+        let number = |place: u32| match ring.and_then(|ring| ring.get(place as usize)) {
+            Some(server) => self.number(*server).unwrap_or(NOBODY),
+            None => NOBODY,
+        };
+        let mut changed = 0;
+        self.change_places(service, |place, before| {
+            let number = number(place);
+            if number == before & !SETTLED {
+                return before;
+            }
+            changed += 1;
+            number
+        });
+        changed
+    }
+
+    /// Looks through the table of connections, and marks the places of rings whose connections all have the server that is there: the table need not be
+    /// asked for them.
+    pub fn look(&mut self, interval: Duration) {
+        let (slots, rings) = (&self.slots, &self.rings);
+        self.flows.look(interval, |connection| {
+            let slot = slots.iter().find(|slot| slot.index == connection.service)?;
+            let place = ring_place(connection, slot.ring_size);
+            Some((place, place_of(rings, slot, place) & !SETTLED))
+        });
+        for service in 0..self.slots.len() {
+            let index = self.slots[service].index;
+            let strays = &self.flows.seen().strays;
+            self.change_places(service, |place, before| {
+                let is_settled = before & !SETTLED != NOBODY && !strays.contains(&(index, place));
+                before & !SETTLED | if is_settled { SETTLED } else { 0 }
+            });
+        }
+    }
+
+    /// Gives each place of a ring what `change` makes of it: from the place, and what it is now. Four are one store.
+    fn change_places(&self, service: usize, mut change: impl FnMut(u32, u16) -> u16) {
+        let Some(slot) = self.slots.get(service) else {
+            return;
+        };
+        for element in 0..slot.ring_size.div_ceil(BALANCE_RING_LANES) {
+            let at = (slot.ring_begin + element) as usize;
+            let mut places = self.rings.get(at).places;
+            for (lane, place) in (0..).zip(&mut places) {
+                *place = change(element * BALANCE_RING_LANES + lane, *place);
+            }
+            self.rings.set_word(at, &balance_ring_element { places });
+        }
+    }
+}
+
+/// What stands at a place of a ring.
+fn place_of(rings: &Mapped<balance_ring_element>, slot: &Slot, place: u32) -> u16 {
+    let element = rings.get((slot.ring_begin + place / BALANCE_RING_LANES) as usize);
+    element.places[(place % BALANCE_RING_LANES) as usize]
+}
