@@ -57,7 +57,7 @@ fn written(
     bytes
 }
 
-/// The same for WireGuard, from the payloads' lengths.
+/// The same for `WireGuard`, from the payloads' lengths.
 fn wireguard(sent: &[(u64, usize)]) -> Vec<ResponseEpoch> {
     let packets = sent.iter().map(|&(ms, length)| {
         let builder = PacketBuilder::ipv4(CLIENT, SERVER, 64).udp(51_820, 51_820);

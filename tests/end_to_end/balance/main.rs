@@ -3,8 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod balancer;
-mod comparison;
-mod queue;
 mod stage;
 mod tunnel;
 

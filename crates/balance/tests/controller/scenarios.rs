@@ -121,7 +121,9 @@ fn weights_settle_and_do_not_swing() {
             seed,
         );
         for server in 0..4 {
-            let late = outcome.factors[decision_at(20)..].iter().map(|factors| factors[server]);
+            let late = outcome.factors[decision_at(20)..]
+                .iter()
+                .map(|factors| factors[server]);
             let late: Vec<_> = late.collect();
             let mean = late.iter().sum::<f64>() / late.len() as f64;
             let square: f64 = late.iter().map(|factor| (factor - mean).powi(2)).sum();

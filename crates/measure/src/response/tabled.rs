@@ -121,9 +121,14 @@ mod tests {
             last: 900_000_000,
             age: ticks(300),
             retained: ticks(300),
-            causal: 10,
-            pure_age,
-            flags: crate::native::RESPONSE_IS_USED as u8,
+            state: crate::native::response_state {
+                tcp: crate::native::response_tcp {
+                    causal: 10,
+                    pure_age,
+                    ..Default::default()
+                },
+            },
+            flags: crate::native::RESPONSE_IS_USED as u16,
             ..response_flow::default()
         };
         let mut bins = response_bins::default();

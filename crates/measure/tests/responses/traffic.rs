@@ -30,7 +30,7 @@ enum Step {
     Esp(u32, usize),
 }
 
-/// What messages begin with: records of TLS (handshake, data) and frames of HTTP/2 (the preface, WINDOW_UPDATE, an acknowledgement of SETTINGS,
+/// What messages begin with: records of TLS (handshake, data) and frames of HTTP/2 (the preface, `WINDOW_UPDATE`, an acknowledgement of SETTINGS,
 /// SETTINGS of a stream, which there are none of).
 const MESSAGES: [(&[u8], u16); 9] = [
     (&[22, 3, 1, 2, 0], 517),

@@ -1,5 +1,6 @@
 //! Client, balancer and servers on one switch, and what clients wait.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -151,9 +152,10 @@ fn configuration(folder: &Path, policy: &str) -> String {
     );
     for server in 0..SERVERS {
         let address = Switch::address(FIRST_SERVER + server);
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "[[server]]\nname = \"server{server}\"\naddress = \"{address}\"\nencapsulation = \"layer2\"\n"
-        ));
+        );
     }
     text
 }
