@@ -44,10 +44,9 @@ impl Interval {
         let count = logs.len() as f64;
         let mean = logs.iter().sum::<f64>() / count;
         let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        let student = logs.len().checked_sub(2).map_or(f64::INFINITY, |freedom| {
-            STUDENT.get(freedom).copied().unwrap_or(2.05)
+        let width = logs.len().checked_sub(2).map_or(f64::INFINITY, |freedom| {
+            STUDENT.get(freedom).copied().unwrap_or(2.05) * (variance / count).sqrt()
         });
-        let width = student * (variance / count).sqrt();
         Self {
             mean: mean.exp() - 1.0,
             low: (mean - width).exp() - 1.0,
