@@ -184,7 +184,7 @@ fn acknowledgements_in_a_tunnel_are_told_by_their_length_once_that_is_learnt() {
         for epoch in &epochs[1..3] {
             assert_eq!(
                 told(epoch),
-                (Some(20), Confidence::Medium, Some(Reason::Sizes))
+                (Some(20), Confidence::Low, Some(Reason::Sizes))
             );
         }
     }

@@ -18,7 +18,7 @@ struct Native {
 const NATIVES: [Native; 2] = [
     Native {
         folder: "../src/native",
-        headers: ".*/(native|rtt|profile|dns|lookup|packet|flow|selection|hops|probe|header|response).h",
+        headers: ".*/(native|rtt|profile|dns|lookup|packet|flow|selection|hops|probe|header|response|sizes).h",
         opaque: "rtt_(pending|request|bucket)",
     },
     Native {

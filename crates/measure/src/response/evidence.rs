@@ -45,8 +45,10 @@ pub(super) enum Seal {
     None,
     /// Encrypted, and all that was sent in this epoch are requests.
     Transparent,
-    /// By their length.
+    /// By their length, of which the protocol tells (QUIC, HTTP/2).
     Sizes,
+    /// By their length, the shortest being taken for acknowledgements: short requests beside long ones would look the same.
+    Learnt,
     /// Encrypted, and lengths do not tell.
     Opaque,
 }
@@ -128,7 +130,8 @@ impl Seal {
         match (sizes.bound, used(&sizes.counts)) {
             (0, ..=1) => Self::Transparent,
             (0, _) => Self::Opaque,
-            _ => Self::Sizes,
+            (bound, _) if u32::from(bound) == native::RESPONSE_QUIC_REQUEST_FROM => Self::Sizes,
+            _ => Self::Learnt,
         }
     }
 }

@@ -14,8 +14,6 @@
 #define RESPONSE_FULL_FROM 1200
 /* What a client needs to send its next request, or to be scheduled; more is silence: in ticks. */
 #define RESPONSE_PROCESSING (1000000 >> RESPONSE_TICK_SHIFT)
-/* Of QUIC, bytes, until the flow has shown better: acknowledgements alone are 28 to 37 long, requests 60 and more. */
-#define RESPONSE_QUIC_REQUEST_FROM 48
 /* 8 us in ticks. */
 #define RESPONSE_HANDSHAKE_SHIFT 9
 

@@ -16,7 +16,7 @@ const FEW: u32 = 3;
 /// How sure an estimate is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
-    /// There are fewer than three causal gaps, or the evidence contradicts itself.
+    /// There are fewer than three causal gaps; or what is shorter in a tunnel was taken for acknowledgements, and may be requests.
     Low,
     /// It holds if something holds that was not seen: that the client has one request outstanding, or that the pauses are waits.
     Medium,
@@ -152,6 +152,7 @@ impl Estimate {
     fn under(self, seal: Seal) -> Self {
         match seal {
             Seal::Opaque => Self::none(Reason::Sealed),
+            Seal::Learnt => self.at_most(Confidence::Low, Reason::Sizes),
             Seal::Sizes => Self {
                 reason: Some(Reason::Sizes),
                 ..self.at_most(Confidence::Medium, Reason::Sizes)
