@@ -1,8 +1,9 @@
-//! `fathom balance`, as a process of the balancer's namespace, with a configuration and pins of its own.
+//! `fathom balance`, as a process of the balancer's namespace, with a configuration and pins of its own. What it pins lies on a BPF file system that nothing
+//! but its own mount namespace has: with the last process in there all of it is gone, whatever ends the test.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -19,32 +20,31 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Balancer {
     namespace: Namespace,
     directory: TempDir,
-    pins: PathBuf,
+    /// Keeps the mount namespace while no other process is in it.
+    holder: Process,
     process: Option<Process>,
-}
-
-/// Why there can be none here.
-pub(crate) fn obstacle() -> Option<String> {
-    if let Some(why) = fathom_lab::obstacle() {
-        return Some(why);
-    }
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let has_one = mounts
-        .lines()
-        .any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf") && line.contains(" bpf "));
-    (!has_one).then(|| "no BPF file system is mounted at /sys/fs/bpf".to_owned())
 }
 
 impl Balancer {
     /// Starts it with this configuration, but for interfaces, pins and socket.
-    pub(crate) fn start(namespace: &Namespace, name: &str, configuration: &str) -> Result<Self> {
+    pub(crate) fn start(namespace: &Namespace, configuration: &str) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let mounted = directory.path().join("bpf");
+        fs::create_dir(&mounted)?;
+        let mut command = namespace.command("unshare");
+        command.args(["--mount", "sh", "-c"]);
+        command.arg("mount -t bpf bpf \"$1\" && exec sleep infinity");
+        command.arg("sh").arg(&mounted);
+        let holder = Process::start(&mut command)?;
+        let mounts = format!("/proc/{}/mounts", holder.id());
+        let point = format!(" {} bpf ", mounted.display());
+        wait_until(PATIENCE, "a BPF file system", || {
+            fs::read_to_string(&mounts).is_ok_and(|mounts| mounts.contains(&point))
+        })?;
         let mut balancer = Self {
             namespace: namespace.clone(),
-            directory: tempfile::tempdir()?,
-            pins: PathBuf::from(format!(
-                "/sys/fs/bpf/fathom-test-{}-{name}",
-                std::process::id()
-            )),
+            directory,
+            holder,
             process: None,
         };
         balancer.configure(configuration)?;
@@ -65,8 +65,22 @@ impl Balancer {
     /// The lines that every configuration begins with.
     fn ends(&self) -> String {
         let socket = self.directory.path().join("socket");
-        let (pins, socket) = (self.pins.display(), socket.display());
+        let (pins, socket) = (self.pins(), socket.display());
+        let pins = pins.display();
         format!("pins = '{pins}'\nsocket = '{socket}'\n")
+    }
+
+    /// In its mount namespace.
+    fn pins(&self) -> PathBuf {
+        self.directory.path().join("bpf/fathom")
+    }
+
+    /// `fathom balance`, where its pins are.
+    fn command(&self) -> Result<Command> {
+        let mut command = self.namespace.command("nsenter");
+        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()));
+        command.arg("--").arg(binary()?).arg("balance");
+        Ok(command)
     }
 
     fn ends_file(&self) -> PathBuf {
@@ -87,11 +101,9 @@ impl Balancer {
             .append(true)
             .create(true)
             .open(self.directory.path().join("records"))?;
-        let mut command = self
-            .namespace
-            .command(binary()?.to_str().context("a name in UTF-8")?);
+        let mut command = self.command()?;
         command
-            .args(["balance", "--format", "json", "--config"])
+            .args(["--format", "json", "--config"])
             .arg(self.file());
         command.stdout(told).stderr(said);
         self.process = Some(Process::start(&mut command)?);
@@ -116,14 +128,8 @@ impl Balancer {
 
     /// Runs `fathom balance` with these words. Returns its standard output.
     pub(crate) fn ask(&self, words: &[&str]) -> Result<String> {
-        let mut command = self
-            .namespace
-            .command(binary()?.to_str().context("a name in UTF-8")?);
-        command
-            .arg("balance")
-            .args(words)
-            .arg("--config")
-            .arg(self.ends_file());
+        let mut command = self.command()?;
+        command.args(words).arg("--config").arg(self.ends_file());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = Process::start(&mut command)?.output(PATIENCE)?;
         ensure!(
@@ -208,14 +214,8 @@ impl Balancer {
             process.wait_with_deadline(PATIENCE)?;
         }
         let link = self.namespace.run("ip link show eth0")?;
-        Ok(!self.pins.exists() && !link.contains("xdp"))
-    }
-}
-
-impl Drop for Balancer {
-    fn drop(&mut self) {
-        // A test that failed leaves nothing behind either.
-        drop(self.process.take());
-        let _ = self.ask(&["stop"]);
+        let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
+        let pins = root.join(self.pins().strip_prefix("/")?);
+        Ok(!pins.try_exists()? && !link.contains("xdp"))
     }
 }
