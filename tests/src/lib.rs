@@ -21,6 +21,7 @@
 //! ```
 
 mod attached;
+mod balancer;
 mod comparison;
 mod fathom;
 mod group;
@@ -34,6 +35,7 @@ mod settle;
 mod stolen;
 
 pub use attached::{attached_programs, has_tcx};
+pub use balancer::Balancer;
 pub use comparison::{Comparison, Figures, Match};
 pub use fathom::{EVERY_PACKET, Fathom, Finished, binary};
 pub use group::Group;

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
-mod balancer;
 mod stage;
 mod tunnel;
 
@@ -10,8 +9,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use balancer::Balancer;
 use fathom_lab::{obstacle, wait_until};
+use fathom_tests::Balancer;
 use nix::sys::signal::Signal;
 use stage::{Connection, SERVERS, SERVICE, SERVICE_V6, Server, Stage, address, address_v6};
 use tunnel::TunnelEnd;

@@ -25,6 +25,8 @@ struct Options {
     policies: Vec<String>,
     /// The servers change their pace.
     is_changing: bool,
+    /// Lines of `[control]`.
+    control: String,
     summary: Option<String>,
 }
 
@@ -36,8 +38,7 @@ fn main() -> Result<()> {
     let options = Options::read(std::env::args().skip(1))?;
     let mut improvements = Vec::new();
     for &load in &options.loads {
-        let change = compare(&options, load)?;
-        improvements.push((load, change));
+        improvements.extend(compare(&options, load)?.map(|change| (load, change)));
     }
     if improvements.is_empty() {
         return Ok(());
@@ -90,6 +91,7 @@ impl Options {
             seconds: 20,
             policies: POLICIES.map(str::to_owned).to_vec(),
             is_changing: true,
+            control: String::new(),
             summary: None,
         };
         let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
@@ -105,10 +107,11 @@ impl Options {
                         .collect::<Result<_, _>>()?;
                 }
                 "--pace" => options.is_changing = value == "changing",
+                "--control" => options.control = value,
                 "--policies" => options.policies = list(&value),
                 "--summary" => options.summary = Some(value),
                 _ => bail!(
-                    "usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--pace changing|steady] [--summary FILE]"
+                    "usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--pace changing|steady] [--control LINES] [--summary FILE]"
                 ),
             }
         }
@@ -116,11 +119,12 @@ impl Options {
     }
 }
 
-/// All policies at this load, in turns. Returns by how much the p99 of `latency` differs from that of `static`.
-fn compare(options: &Options, load: f64) -> Result<Interval> {
+/// All policies at this load, in turns. Returns by how much the p99 of `latency` differs from that of `static`, if both were chosen.
+fn compare(options: &Options, load: f64) -> Result<Option<Interval>> {
     let mut quantiles: Vec<Vec<f64>> = vec![Vec::new(); options.policies.len()];
     for pair in 0..options.pairs {
         let mut scenario = changing(load, Duration::from_secs(options.seconds), pair as u64 + 1);
+        scenario.control.clone_from(&options.control);
         if !options.is_changing {
             scenario.slowdowns = vec![Vec::new(); SERVERS];
         }
@@ -145,27 +149,21 @@ fn compare(options: &Options, load: f64) -> Result<Interval> {
             .position(|policy| policy == name)
             .map(|at| &quantiles[at])
     };
-    let mut change = Interval::default();
-    for (other, name) in quantiles.iter().zip(&options.policies) {
-        for base in ["static", "watermark"] {
-            if let Some(base_quantiles) = of(base).filter(|_| name != base && name == "latency") {
-                let interval = Interval::of_ratios(other, base_quantiles);
-                println!("load {load}: p99 of {name} over {base}: {interval}");
-                if base == "static" {
-                    change = interval;
-                }
-            }
-        }
-    }
-    Ok(change)
+    let compared = |base: &str| {
+        let interval = Interval::of_ratios(of("latency")?, of(base)?);
+        println!("load {load}: p99 of latency over {base}: {interval}");
+        Some(interval)
+    };
+    compared("watermark");
+    Ok(compared("static"))
 }
 
 fn told(run: &Run) -> String {
     let [median, p90, p99] =
         [0.5, 0.9, 0.99].map(|part| run.outcome.quantile(part).as_secs_f64() * 1e3);
-    let last = run.taken.last().copied().unwrap_or_default();
-    let total = last.iter().sum::<u64>().max(1) as f64;
-    let shares = last
+    let total = run.taken.iter().sum::<u64>().max(1) as f64;
+    let shares = run
+        .taken
         .map(|taken| format!("{:.0}", taken as f64 * 100.0 / total))
         .join(" ");
     format!(
@@ -203,6 +201,7 @@ fn changing(load: f64, duration: Duration, seed: u64) -> Scenario {
             patience: Duration::from_secs(30),
             seed,
         },
+        control: String::new(),
         seed,
     }
 }

@@ -1,17 +1,13 @@
 //! Client, balancer and servers on one switch, and what clients wait.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use fathom_lab::Switch;
 use fathom_lab::traffic::farm::{Arrivals, Outcome, Pace, Server};
-use fathom_lab::{Process, Stop, Switch, Worker, wait_until};
-use nix::sys::signal::Signal;
-use tempfile::TempDir;
+use fathom_tests::Balancer;
 
 /// What clients ask.
 const SERVICE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 79, 0, 1)), 80);
@@ -20,7 +16,6 @@ pub(crate) const SERVERS: usize = 4;
 pub(crate) const WORKERS: usize = 4;
 /// How long a request takes a server that is not slow, on average.
 pub(crate) const MEAN: Duration = Duration::from_millis(16);
-const PATIENCE: Duration = Duration::from_secs(30);
 const BALANCER: usize = 1;
 const FIRST_SERVER: usize = 2;
 
@@ -30,14 +25,16 @@ pub(crate) struct Scenario {
     /// For each server.
     pub(crate) slowdowns: Vec<Vec<(Duration, f64)>>,
     pub(crate) arrivals: Arrivals,
+    /// Lines of `[control]`, to try other settings by.
+    pub(crate) control: String,
     pub(crate) seed: u64,
 }
 
 /// What came of it.
 pub(crate) struct Run {
     pub(crate) outcome: Outcome,
-    /// After each tenth of a second, how many requests each server has taken.
-    pub(crate) taken: Vec<[u64; SERVERS]>,
+    /// How many requests each server has taken.
+    pub(crate) taken: [u64; SERVERS],
 }
 
 impl Scenario {
@@ -56,7 +53,7 @@ impl Scenario {
         }
         let gateway = Switch::address(BALANCER).to_string();
         switch.hosts[0].add_route(&address.to_string(), &gateway)?;
-        let balancer = Balancer::start(&switch, policy)?;
+        let mut balancer = Balancer::start(&switch.hosts[BALANCER], &self.configuration(policy))?;
         let servers = (0..SERVERS).map(|server| {
             let pace = Pace {
                 workers: WORKERS,
@@ -71,91 +68,26 @@ impl Scenario {
             )?)
         });
         let servers = servers.collect::<Result<Vec<_>>>()?;
-        let watch = Worker::start("watch", move |stop| watch(&servers, stop))?;
         let outcome = self.arrivals.run(&switch.hosts[0], SERVICE)?;
-        let taken = watch.finish();
-        balancer.finish()?;
+        let taken = std::array::from_fn(|server| servers[server].taken());
+        ensure!(balancer.stop()?, "the balancer leaves something behind");
         Ok(Run { outcome, taken })
     }
-}
 
-fn watch(servers: &[Server], stop: &Stop) -> Vec<[u64; SERVERS]> {
-    let (mut taken, mut next) = (Vec::new(), Instant::now());
-    while !stop.is_set() {
-        next += Duration::from_millis(100);
-        stop.sleep_until(next);
-        taken.push(std::array::from_fn(|server| servers[server].taken()));
-    }
-    taken
-}
-
-/// `fathom balance`, in a mount namespace of its own: what it pins there goes with it.
-struct Balancer {
-    process: Process,
-    folder: TempDir,
-}
-
-impl Balancer {
-    fn start(switch: &Switch, policy: &str) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path();
-        fs::create_dir(path.join("pins"))?;
-        fs::write(path.join("lb.toml"), configuration(path, policy))?;
-        let host = &switch.hosts[BALANCER];
-        let script = "mount -t bpf bpf \"$1/pins\" && exec \"$2\" balance --config \"$1/lb.toml\" --format json --output \"$1/records\"";
-        let mut command = host.command("unshare");
-        command.args(["-m", "sh", "-c", script, "sh"]);
-        command.arg(path).arg(fathom_tests::binary()?);
-        command.stdout(Stdio::null());
-        command.stderr(fs::File::create(path.join("errors"))?);
-        let process = Process::start(&mut command)?;
-        let started = Self { process, folder };
-        let look = format!("ip -details link show {}", Switch::INTERFACE);
-        wait_until(PATIENCE, "the balancer's program", || {
-            host.run(&look).is_ok_and(|text| text.contains("prog/xdp"))
-        })
-        .with_context(|| started.errors())?;
-        Ok(started)
-    }
-
-    fn errors(&self) -> String {
-        fs::read_to_string(self.folder.path().join("errors")).unwrap_or_default()
-    }
-
-    fn finish(mut self) -> Result<()> {
-        self.process.signal(Signal::SIGTERM)?;
-        let status = self.process.wait_with_deadline(PATIENCE)?;
-        ensure!(
-            status.success(),
-            "fathom balance: {status}: {}",
-            self.errors()
+    fn configuration(&self, policy: &str) -> String {
+        let (address, port) = (SERVICE.ip(), SERVICE.port());
+        let mut text = format!(
+            "[health]\ncheck = \"none\"\n[control]\npolicy = \"{policy}\"\n{}\n\
+             [[service]]\nname = \"farm\"\naddress = \"{address}\"\nport = {port}\n",
+            self.control
         );
-        if let Some(path) = std::env::var_os("BALANCED_RECORDS") {
-            fs::copy(self.folder.path().join("records"), path)?;
+        for server in 0..SERVERS {
+            let address = Switch::address(FIRST_SERVER + server);
+            let _ = write!(
+                text,
+                "[[server]]\nname = \"server{server}\"\naddress = \"{address}\"\n"
+            );
         }
-        Ok(())
+        text
     }
-}
-
-fn configuration(folder: &Path, policy: &str) -> String {
-    let path = folder.display();
-    // Lines to try other settings by: of the beginning, and of [control].
-    let [first, control] =
-        ["BALANCED_FIRST", "BALANCED_CONTROL"].map(|name| std::env::var(name).unwrap_or_default());
-    let mut text = format!(
-        "interfaces = [\"{}\"]\nxdp = \"generic\"\npins = \"{path}/pins/fathom\"\nsocket = \"{path}/socket\"\n\
-         {first}\n[health]\ncheck = \"none\"\n[control]\npolicy = \"{policy}\"\n{control}\n\
-         [[service]]\nname = \"farm\"\naddress = \"{}\"\nport = {}\n",
-        Switch::INTERFACE,
-        SERVICE.ip(),
-        SERVICE.port()
-    );
-    for server in 0..SERVERS {
-        let address = Switch::address(FIRST_SERVER + server);
-        let _ = write!(
-            text,
-            "[[server]]\nname = \"server{server}\"\naddress = \"{address}\"\nencapsulation = \"layer2\"\n"
-        );
-    }
-    text
 }

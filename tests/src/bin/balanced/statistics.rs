@@ -19,7 +19,7 @@ impl Sequence {
 }
 
 /// A relative change: its geometric mean over pairs, and where it lies with a probability of 95 % (Student).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Interval {
     pub(crate) mean: f64,
     low: f64,

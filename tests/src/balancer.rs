@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::binary;
 use anyhow::{Context, Result, ensure};
 use fathom_lab::{Namespace, Process, wait_until};
-use fathom_tests::binary;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -17,7 +17,8 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A balancer, running or not.
-pub(crate) struct Balancer {
+#[derive(Debug)]
+pub struct Balancer {
     namespace: Namespace,
     directory: TempDir,
     /// Keeps the mount namespace while no other process is in it.
@@ -27,7 +28,10 @@ pub(crate) struct Balancer {
 
 impl Balancer {
     /// Starts it with this configuration, but for interfaces, pins and socket.
-    pub(crate) fn start(namespace: &Namespace, configuration: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When it does not answer; then with what it said.
+    pub fn start(namespace: &Namespace, configuration: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let mounted = directory.path().join("bpf");
         fs::create_dir(&mounted)?;
@@ -53,7 +57,10 @@ impl Balancer {
     }
 
     /// Writes its configuration.
-    pub(crate) fn configure(&self, configuration: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn configure(&self, configuration: &str) -> Result<()> {
         let ends = self.ends();
         let text = format!("interfaces = [\"eth0\"]\n{ends}{configuration}");
         fs::write(self.file(), text)?;
@@ -92,7 +99,10 @@ impl Balancer {
     }
 
     /// Starts the process, and waits until it answers.
-    pub(crate) fn run(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it does not answer; then with what it said.
+    pub fn run(&mut self) -> Result<()> {
         let said = File::options()
             .append(true)
             .create(true)
@@ -114,12 +124,12 @@ impl Balancer {
     }
 
     /// What it has said on standard error, all its processes.
-    pub(crate) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         fs::read_to_string(self.directory.path().join("errors")).unwrap_or_default()
     }
 
     /// The records that it has printed.
-    pub(crate) fn records(&self) -> Vec<Value> {
+    pub fn records(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.directory.path().join("records")).unwrap_or_default();
         text.lines()
             .filter_map(|line| serde_json::from_str(line).ok())
@@ -127,7 +137,10 @@ impl Balancer {
     }
 
     /// Runs `fathom balance` with these words. Returns its standard output.
-    pub(crate) fn ask(&self, words: &[&str]) -> Result<String> {
+    ///
+    /// # Errors
+    /// When it says that it failed.
+    pub fn ask(&self, words: &[&str]) -> Result<String> {
         let mut command = self.command()?;
         command.args(words).arg("--config").arg(self.ends_file());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -141,7 +154,10 @@ impl Balancer {
     }
 
     /// The records of its status.
-    pub(crate) fn status(&self) -> Result<Vec<Value>> {
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn status(&self) -> Result<Vec<Value>> {
         let text = self.ask(&["status", "--format", "json"])?;
         text.lines()
             .map(|line| Ok(serde_json::from_str(line)?))
@@ -149,7 +165,10 @@ impl Balancer {
     }
 
     /// A field of the record of this kind about this server.
-    pub(crate) fn field(&self, kind: &str, server: &str, field: &str) -> Result<Value> {
+    ///
+    /// # Errors
+    /// When there is no such record.
+    pub fn field(&self, kind: &str, server: &str, field: &str) -> Result<Value> {
         let records = self.status()?;
         let mut own = records
             .iter()
@@ -161,7 +180,10 @@ impl Balancer {
     }
 
     /// Waits until a server has a share of new connections within these bounds. Returns how long that took.
-    pub(crate) fn wait_for_share(&self, server: &str, least: f64, most: f64) -> Result<Duration> {
+    ///
+    /// # Errors
+    /// When it has not.
+    pub fn wait_for_share(&self, server: &str, least: f64, most: f64) -> Result<Duration> {
         let begin = std::time::Instant::now();
         wait_until(PATIENCE, "a share of new connections", || {
             let share = self
@@ -175,7 +197,10 @@ impl Balancer {
     }
 
     /// Has it read its configuration again.
-    pub(crate) fn reload(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn reload(&self) -> Result<()> {
         let count = || self.said().matches("read again").count();
         let before = count();
         self.process
@@ -189,7 +214,10 @@ impl Balancer {
     }
 
     /// The same with a configuration that it must refuse. Returns what it says.
-    pub(crate) fn reload_refused(&self) -> Result<String> {
+    ///
+    /// # Errors
+    /// When it says nothing.
+    pub fn reload_refused(&self) -> Result<String> {
         let before = self.said().len();
         self.process
             .as_ref()
@@ -200,7 +228,10 @@ impl Balancer {
     }
 
     /// Ends the process by this signal.
-    pub(crate) fn end(&mut self, signal: Signal) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it does not run, or does not end.
+    pub fn end(&mut self, signal: Signal) -> Result<()> {
         let mut process = self.process.take().context("it runs")?;
         process.signal(signal)?;
         process.wait_with_deadline(PATIENCE)?;
@@ -208,7 +239,10 @@ impl Balancer {
     }
 
     /// Takes everything away, as a user does. Returns whether all is gone.
-    pub(crate) fn stop(&mut self) -> Result<bool> {
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn stop(&mut self) -> Result<bool> {
         self.ask(&["stop"])?;
         if let Some(mut process) = self.process.take() {
             process.wait_with_deadline(PATIENCE)?;
