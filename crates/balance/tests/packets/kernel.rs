@@ -1,8 +1,6 @@
 //! The program that is attached, with a clock that the tests set.
 
 use std::cell::RefCell;
-use std::path::Path;
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,6 +9,8 @@ use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_epoch, response_flow
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use crate::balancer::{Balancer, Counts, Size};
+use crate::compile::compile;
+pub(crate) use crate::compile::obstacle;
 
 /// Of the table: few, so that tests fill it.
 pub(crate) const PLACES: u32 = 256;
@@ -18,14 +18,8 @@ pub(crate) const PLACES: u32 = 256;
 /// When fixtures begin, ns: the table's clock is well above 0.
 const START: u64 = 1_000_000_000_000;
 
-/// Why this process cannot load programs, if it cannot.
-pub(crate) fn obstacle() -> Option<&'static str> {
-    let id = Command::new("id").arg("-u").output().unwrap().stdout;
-    (id.trim_ascii() != b"0").then_some("running BPF programs needs root")
-}
-
 /// The object, compiled once for all tests.
-static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(compile);
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| compile("packets/balance.bpf.c"));
 
 /// A balancer whose time the tests set, and its ring of epochs.
 pub(crate) struct Kernel {
@@ -115,24 +109,4 @@ fn read(event: &[u8]) -> balance_epoch {
 pub(crate) fn tcp_of(flow: &response_flow) -> response_tcp {
     // SAFETY: all members are plain numbers, and any bytes are valid ones.
     unsafe { flow.state.tcp }
-}
-
-/// Compiles the program with a clock that the tests set.
-fn compile() -> Vec<u8> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packets/balance.bpf.c");
-    let object =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("balance.{}.o", std::process::id()));
-    libbpf_cargo::SkeletonBuilder::new()
-        .source(&source)
-        .obj(&object)
-        .clang_args([
-            &format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH),
-            "-mcpu=v3",
-            "-Wno-unused-function",
-        ])
-        .build()
-        .unwrap();
-    let bytes = std::fs::read(&object).unwrap();
-    std::fs::remove_file(&object).unwrap();
-    bytes
 }

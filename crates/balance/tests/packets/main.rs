@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod balancer;
+#[path = "../../../measure/tests/common/compile.rs"]
+mod compile;
 mod fixtures;
 mod frame;
 mod kernel;

@@ -170,19 +170,19 @@ static __always_inline void response_path(struct response_cpu *cpu)
 		response_on_known(flow, (void *)(flow + 1), &cpu->packet, now, config);
 }
 
-static __always_inline void response_measure(struct response_cpu *cpu, __u32 verdict, const __u8 *first)
+/* Is this packet measured? */
+static __always_inline int response_admits(struct response_cpu *cpu, __u32 verdict)
 {
 	/* Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory access". */
 	asm volatile("" : "+r"(verdict));
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
-		return;
-	cpu->packet.content = response_read_content(&cpu->packet, first);
+		return 0;
 	if (selection_admits(&selection, &cpu->packet.key))
-		response_path(cpu);
-	else
-		cpu->counters[RESPONSE_COUNT_FILTERED]++;
+		return 1;
+	cpu->counters[RESPONSE_COUNT_FILTERED]++;
+	return 0;
 }
 
 static __always_inline struct response_cpu *response_this_cpu(void)
@@ -204,7 +204,7 @@ static __always_inline void response_path_skb(struct __sk_buff *skb, __u16 ether
 {
 	struct response_cpu *cpu = response_this_cpu();
 	struct packet_bytes bytes;
-	const __u8 *first = 0;
+	const __u8 *first;
 	__u32 verdict;
 
 	if (!cpu)
@@ -212,29 +212,31 @@ static __always_inline void response_path_skb(struct __sk_buff *skb, __u16 ether
 	verdict = packet_parse_whole_skb(skb, ether_type, &cpu->packet, &cpu->cursor);
 	bytes = packet_skb_bytes(skb);
 	verdict = response_claim(&bytes, &cpu->cursor, verdict, &cpu->packet);
-	if (verdict == PACKET_MEASURABLE) {
-		first = response_first_bytes(&bytes, &cpu->cursor, &cpu->packet);
-		if (!first && cpu->packet.payload >= RESPONSE_CONTENT_BYTES)
-			first = response_load_first(skb, cpu);
-	}
-	response_measure(cpu, verdict, first);
+	if (!response_admits(cpu, verdict))
+		return;
+	first = response_first_bytes(&bytes, &cpu->cursor, &cpu->packet);
+	if (!first && cpu->packet.payload >= RESPONSE_CONTENT_BYTES)
+		first = response_load_first(skb, cpu);
+	cpu->packet.content = response_read_content(&cpu->packet, first);
+	response_path(cpu);
 }
 
 static __always_inline void response_path_xdp(struct xdp_md *xdp)
 {
 	struct response_cpu *cpu = response_this_cpu();
 	struct packet_bytes bytes = packet_xdp_bytes(xdp);
-	const __u8 *first = 0;
-
+	const __u8 *first;
 	__u32 verdict;
 
 	if (!cpu)
 		return;
 	verdict = packet_parse_xdp(xdp, &cpu->packet, &cpu->cursor);
 	verdict = response_claim(&bytes, &cpu->cursor, verdict, &cpu->packet);
-	if (verdict == PACKET_MEASURABLE)
-		first = response_first_bytes(&bytes, &cpu->cursor, &cpu->packet);
-	response_measure(cpu, verdict, first);
+	if (!response_admits(cpu, verdict))
+		return;
+	first = response_first_bytes(&bytes, &cpu->cursor, &cpu->packet);
+	cpu->packet.content = response_read_content(&cpu->packet, first);
+	response_path(cpu);
 }
 
 #endif

@@ -4,8 +4,9 @@ use std::sync::LazyLock;
 
 use libbpf_rs::{MapCore, MapFlags};
 
+use crate::compile::compile;
 use crate::native::{self, Epoch, HANDSHAKES, response_config, response_flow};
-use crate::test_run::{TestRun, compile, fill};
+use crate::test_run::{TestRun, fill};
 
 /// The object, compiled once for all tests.
 static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| compile("responses/responses.bpf.c"));

@@ -3,6 +3,8 @@
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+#[path = "../common/compile.rs"]
+mod compile;
 mod kernel;
 mod native;
 #[path = "../common/test_run.rs"]
@@ -17,7 +19,7 @@ use kernel::Kernel;
 
 #[test]
 fn the_kernel_takes_the_programs_of_every_estimator() {
-    if let Some(obstacle) = test_run::obstacle() {
+    if let Some(obstacle) = compile::obstacle() {
         println!("skipped: {obstacle}");
         return;
     }
@@ -38,7 +40,7 @@ fn the_kernel_takes_the_programs_of_every_estimator() {
 
 #[test]
 fn the_kernel_tells_of_the_same_epochs() {
-    if let Some(obstacle) = test_run::obstacle() {
+    if let Some(obstacle) = compile::obstacle() {
         println!("skipped: {obstacle}");
         return;
     }

@@ -9,6 +9,7 @@ use fathom_measure::rtt::{Method, Settings};
 use fathom_record::{FlowKey, Network, Protocol};
 use libbpf_rs::{MapCore, MapFlags};
 
+use crate::compile::compile;
 use crate::frame::Frame;
 use crate::native::{SEED, START_NS};
 use crate::outcome::{Change, Outcome, Place, Run, Sample, Traffic};
@@ -16,7 +17,7 @@ use crate::shared::{
     self, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event,
     rtt_half, rtt_pending, rtt_traffic, selection, selection_network,
 };
-use crate::test_run::{TestRun, compile, fill};
+use crate::test_run::{TestRun, fill};
 
 /// As many as the native path has, so that requests displace each other alike.
 const BUCKETS: u32 = 16_384;

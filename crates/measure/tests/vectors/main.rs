@@ -3,6 +3,8 @@
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+#[path = "../common/compile.rs"]
+mod compile;
 mod frame;
 mod hosts;
 mod kernel;
@@ -116,7 +118,7 @@ fn the_native_path_gives_what_the_vectors_expect() {
 
 #[test]
 fn the_bpf_programs_give_what_the_vectors_expect_and_count_the_same() {
-    if let Some(obstacle) = test_run::obstacle() {
+    if let Some(obstacle) = compile::obstacle() {
         println!("skipped: {obstacle}");
         return;
     }

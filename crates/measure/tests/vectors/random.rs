@@ -12,12 +12,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::compile;
 use crate::frame::Frame;
 use crate::kernel::Kernels;
 use crate::native;
 use crate::outcome::Outcome;
 use crate::scenario;
-use crate::test_run;
 
 /// What cases are measured with.
 const SETTINGS: [&str; 4] = [
@@ -277,7 +277,7 @@ fn check_sanity(outcomes: &[Outcome], frames: &[(u64, Frame)]) -> Result<(), Tes
 
 #[test]
 fn both_paths_do_the_same() {
-    if let Some(obstacle) = test_run::obstacle() {
+    if let Some(obstacle) = compile::obstacle() {
         println!("skipped: {obstacle}");
         return;
     }
