@@ -39,7 +39,7 @@ test: ## all tests; those that need root say so where they have none
 	cargo test --workspace --no-fail-fast -- --show-output
 
 test-kernels: build ## load every program and measure in guest kernels 6.1 and 6.12 (qemu, 40 s each)
-	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops; do \
+	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \
 		cargo test -q -p fathom-tests --test $$test --no-run --message-format json | \
 		sed -n 's/.*"name":"'$$test'".*"executable":"\([^"]*\)".*/\1/p'; done)
 

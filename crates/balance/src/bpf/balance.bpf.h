@@ -55,7 +55,7 @@ static __always_inline __u32 balance_on_unknown(struct balance_cpu *cpu, struct 
 	} else {
 		traffic->connections++;
 	}
-	return packet->server ? balance_open(packet, cpu, now) : 0;
+	return packet->server ? balance_keep(packet, cpu, now) : 0;
 }
 
 /* A packet of a connection in the table. Returns whether it begins another one, at the same place. */

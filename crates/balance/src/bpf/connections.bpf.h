@@ -102,7 +102,10 @@ static __always_inline void balance_put_measured(__u32 to, __u32 from)
 		*target = *measured;
 }
 
-/* All connections of a bucket are in use: can one of them go to its other bucket? Returns the number of its place and 1; 0: none can. */
+/*
+ * All connections of a bucket are in use: can one of them go to its other bucket? Then its place is unused; returns whether one could. Not called within
+ * balance_open: before Linux 6.12 or so, all calls at a time have 512 bytes of stack together.
+ */
 __noinline int balance_make_room(struct balance_cpu *cpu, __u32 index, __u32 now)
 {
 	struct balance_bucket *bucket = bpf_map_lookup_elem(&balance_buckets, &index), *other;
@@ -127,7 +130,8 @@ __noinline int balance_make_room(struct balance_cpu *cpu, __u32 index, __u32 now
 			balance_put_measured(other_index * BALANCE_BUCKET_PLACES + choice.place,
 					     index * BALANCE_BUCKET_PLACES + i);
 		balance_put(&other->connections[choice.place], &bucket->connections[i]);
-		return index * BALANCE_BUCKET_PLACES + i + 1;
+		BALANCE_STORE(bucket->connections[i].word, 0);
+		return 1;
 	}
 	return 0;
 }
@@ -135,7 +139,7 @@ __noinline int balance_make_room(struct balance_cpu *cpu, __u32 index, __u32 now
 /* The best place for a flow, in its two buckets. Returns its number and 1; 0: there is none. */
 static __always_inline __u32 balance_find_room(struct balance_cpu *cpu, __u64 hash, __u32 now)
 {
-	__u32 index = balance_first_bucket(hash, balance_config.bucket_mask), place;
+	__u32 index = balance_first_bucket(hash, balance_config.bucket_mask);
 	__u32 second_index = balance_second_bucket(hash, balance_config.bucket_mask);
 	struct balance_bucket *bucket = bpf_map_lookup_elem(&balance_buckets, &index);
 	struct balance_bucket *second = bpf_map_lookup_elem(&balance_buckets, &second_index);
@@ -149,15 +153,13 @@ static __always_inline __u32 balance_find_room(struct balance_cpu *cpu, __u64 ha
 		index = second_index;
 		choice = other;
 	}
-	if (choice.room < BALANCE_ROOM_NONE) {
-		balance_count_room(cpu, choice.room);
-		return index * BALANCE_BUCKET_PLACES + choice.place + 1;
-	}
-	place = balance_make_room(cpu, index, now);
-	return place ? place : balance_make_room(cpu, second_index, now);
+	if (choice.room >= BALANCE_ROOM_NONE)
+		return 0;
+	balance_count_room(cpu, choice.room);
+	return index * BALANCE_BUCKET_PLACES + choice.place + 1;
 }
 
-/* Gives a flow that is not in the table a place, with its server. Returns the number of the place and 1; 0: there is none. */
+/* Puts a flow that is not in the table there, with its server. Returns the number of its place and 1; 0: there is none. */
 __noinline int balance_open(struct balance_packet *packet, struct balance_cpu *cpu, __u32 now)
 {
 	struct balance_bucket *bucket;
@@ -166,10 +168,8 @@ __noinline int balance_open(struct balance_packet *packet, struct balance_cpu *c
 	if (!packet || !cpu)
 		return 0;
 	place = balance_find_room(cpu, packet->hash, now);
-	if (!place) {
-		cpu->counters[BALANCE_COUNT_REFUSED]++;
+	if (!place)
 		return 0;
-	}
 	index = (place - 1) / BALANCE_BUCKET_PLACES;
 	bucket = bpf_map_lookup_elem(&balance_buckets, &index);
 	if (!bucket)
@@ -177,6 +177,19 @@ __noinline int balance_open(struct balance_packet *packet, struct balance_cpu *c
 	cpu->counters[BALANCE_COUNT_OPENED]++;
 	balance_write(&bucket->connections[(place - 1) % BALANCE_BUCKET_PLACES], balance_tag(packet->hash),
 		      packet->server, now, packet->service, packet->protocol);
+	return place;
+}
+
+/* The same, and if there is no place, moves others for one. */
+static __always_inline __u32 balance_keep(struct balance_packet *packet, struct balance_cpu *cpu, __u32 now)
+{
+	__u32 mask = balance_config.bucket_mask, place = balance_open(packet, cpu, now);
+
+	if (!place && (balance_make_room(cpu, balance_first_bucket(packet->hash, mask), now) ||
+		       balance_make_room(cpu, balance_second_bucket(packet->hash, mask), now)))
+		place = balance_open(packet, cpu, now);
+	if (!place)
+		cpu->counters[BALANCE_COUNT_REFUSED]++;
 	return place;
 }
 
