@@ -22,5 +22,6 @@ pub mod live;
 pub mod maglev;
 pub mod native;
 pub mod record;
+pub mod sampling;
 
 pub use error::Error;

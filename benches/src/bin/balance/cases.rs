@@ -10,7 +10,7 @@ use crate::turns::{ALL_FLOWS, Turn, Turns};
 use crate::world::{CLIENT, GUE4, IPIP4, MEASURED, PAIR, SERVICE, port_of};
 
 /// Which way of the program.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The connection is in the table.
     Hit,
@@ -22,6 +22,17 @@ pub(crate) enum Kind {
     Pass,
 }
 
+/// Which connections are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Measured {
+    /// None.
+    No,
+    /// As many as the rate of packets allows; what runs unless configured otherwise.
+    AsLoadAllows,
+    /// All.
+    All,
+}
+
 /// A packet of so many flows.
 #[derive(Debug)]
 pub(crate) struct Case {
@@ -31,8 +42,7 @@ pub(crate) struct Case {
     flows: u32,
     /// Of the table.
     pub(crate) places: u32,
-    /// One in so many connections is measured; 0: none.
-    pub(crate) measured_one_in: u32,
+    pub(crate) measured: Measured,
     /// The target, if there is one.
     pub(crate) most_ns: Option<f64>,
 }
@@ -57,33 +67,52 @@ const HITS: [(u32, u32, f64); 4] = [
 /// What measuring may add.
 const MEASURING_MOST: f64 = 0.3;
 
+impl Measured {
+    fn text(self) -> &'static str {
+        match self {
+            Self::No => "",
+            Self::AsLoadAllows => ", measured as the load allows",
+            Self::All => ", all measured",
+        }
+    }
+
+    /// The service of such connections.
+    fn port(self) -> u16 {
+        if self == Self::No { PAIR } else { MEASURED }
+    }
+}
+
 impl Case {
     pub(crate) fn all() -> Vec<Self> {
-        let hits = [0, 1, 4].into_iter().flat_map(|one_in| {
-            // One connection is measured or not.
+        let kinds = [Measured::No, Measured::AsLoadAllows, Measured::All];
+        let hits = kinds.into_iter().flat_map(|measured| {
+            // Of one connection not a part is measured.
             let hits = HITS
                 .into_iter()
-                .filter(move |(flows, ..)| one_in < 2 || *flows > 1);
+                .filter(move |(flows, ..)| measured != Measured::AsLoadAllows || *flows > 1);
             hits.map(move |(flows, places, most)| Self {
                 places,
-                measured_one_in: one_in,
-                most_ns: (one_in == 0).then_some(most),
+                measured,
+                most_ns: (measured == Measured::No).then_some(most),
                 ..Self::of(
-                    format!("segment, found among {flows} connections{}", share(one_in)),
+                    format!(
+                        "segment, found among {flows} connections{}",
+                        measured.text()
+                    ),
                     Kind::Hit,
-                    segment(0, if one_in == 0 { PAIR } else { MEASURED }),
+                    segment(0, measured.port()),
                     flows,
                 )
             })
         });
-        let syns = [(0, PAIR), (1, MEASURED)].map(|(one_in, port)| Self {
+        let syns = kinds.map(|measured| Self {
             places: 1 << 20,
-            measured_one_in: one_in,
-            most_ns: Some(500.0),
+            measured,
+            most_ns: (measured != Measured::All).then_some(500.0),
             ..Self::of(
-                format!("SYN, a new connection{}", share(one_in)),
+                format!("SYN, a new connection{}", measured.text()),
                 Kind::Syn,
-                Packet::syn(&client(0), &service(0, port)),
+                Packet::syn(&client(0), &service(0, measured.port())),
                 ALL_FLOWS,
             )
         });
@@ -144,7 +173,7 @@ impl Case {
             packet,
             flows,
             places: 1 << 17,
-            measured_one_in: 0,
+            measured: Measured::No,
             most_ns: None,
         }
     }
@@ -181,22 +210,15 @@ fn length(frame: &[u8]) -> i32 {
     i32::try_from(frame.len()).expect("a frame is short")
 }
 
-fn share(one_in: u32) -> String {
-    match one_in {
-        0 => String::new(),
-        1 => ", measured".to_owned(),
-        _ => format!(", one in {one_in} measured"),
-    }
-}
-
 /// What measuring adds to a packet that is found, of what it costs without.
 pub(crate) fn measuring(costs: &[(Case, Cost)]) -> Vec<Row> {
     let hits = costs
         .iter()
-        .filter(|(case, _)| matches!(case.kind, Kind::Hit) && case.measured_one_in != 0);
+        .filter(|(case, _)| case.measured == Measured::AsLoadAllows);
     let rows = hits.filter_map(|(case, measured)| {
         let plain = costs.iter().find(|(other, _)| {
-            other.flows == case.flows && other.places == case.places && other.most_ns.is_some()
+            let packet = (other.flows, other.places, other.kind);
+            other.measured == Measured::No && packet == (case.flows, case.places, case.kind)
         });
         let (_, plain) = plain?;
         let more = measured.median_ns / plain.median_ns - 1.0;
@@ -230,7 +252,7 @@ fn segment(family: usize, port: u16) -> Packet {
 
 /// The first packet of each fixture, again and again.
 pub(crate) fn fixtures(arguments: &Arguments) -> anyhow::Result<()> {
-    let turns = Turns::load(1 << 12, 1);
+    let turns = Turns::load(1 << 12, Measured::All);
     println!("\nfirst packets of the fixtures, each again and again; ns over an empty program");
     for fixture in all() {
         let Some(Step::Frame(frame, expected, _)) = fixture.steps.first() else {

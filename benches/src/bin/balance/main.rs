@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use fathom_benches::summary::{Row, conclude};
 
-use cases::{Case, Cost};
+use cases::{Case, Cost, Measured};
 use turns::Turns;
 
 /// Measure what the balancer costs a packet, by `BPF_PROG_TEST_RUN` (needs root).
@@ -76,7 +76,7 @@ fn main() -> anyhow::Result<()> {
         "packet", "least", "median", "empty"
     );
     let mut rows = Vec::new();
-    let turns = Turns::load(1024, 0);
+    let turns = Turns::load(1024, Measured::No);
     println!(
         "bpf_ktime_get_ns alone: {:.0} ns; to undo an encapsulation, which is in the figures: {:.0} ns",
         turns.clock(&arguments)?,
@@ -84,7 +84,7 @@ fn main() -> anyhow::Result<()> {
     );
     let mut costs = Vec::new();
     for case in Case::all() {
-        let turns = Turns::load(case.places, case.measured_one_in);
+        let turns = Turns::load(case.places, case.measured);
         let cost = turns.measure(&case, &arguments)?;
         print(&case, &cost);
         rows.extend(case.row(&cost));

@@ -1,13 +1,15 @@
 //! The programs, loaded, and their turns.
 
 use anyhow::ensure;
+use fathom_balance::config::Config;
 use fathom_balance::native::BALANCE_BUCKET_PLACES;
+use fathom_balance::sampling::sampled_buckets;
 use fathom_benches::summary::median;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use crate::Arguments;
 use crate::balancer::{Balancer, Size};
-use crate::cases::{Case, Cost, Kind};
+use crate::cases::{Case, Cost, Kind, Measured};
 use crate::world::IPIP4;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balance.bpf.o"));
@@ -34,17 +36,18 @@ pub(crate) const ALL_FLOWS: u32 = u32::MAX;
 pub(crate) struct Turns {
     pub(crate) balancer: Balancer,
     epochs: RingBuffer<'static>,
+    /// Of the table.
+    buckets: u32,
 }
 
 impl Turns {
-    /// A table of so many places, where one in so many connections is measured; 0: none.
-    pub(crate) fn load(places: u32, measured_one_in: u32) -> Self {
+    /// A table of so many places.
+    pub(crate) fn load(places: u32, measured: Measured) -> Self {
         let balancer = Balancer::load(
             OBJECT,
             Size {
                 buckets: places / BALANCE_BUCKET_PLACES,
-                is_measuring: measured_one_in != 0,
-                measured_one_in: measured_one_in.max(1),
+                is_measuring: measured != Measured::No,
                 epochs: 1 << 25,
             },
         );
@@ -54,6 +57,7 @@ impl Turns {
         Self {
             epochs: builder.build().expect("it can be mapped"),
             balancer,
+            buckets: places / BALANCE_BUCKET_PLACES,
         }
     }
 
@@ -109,6 +113,9 @@ impl Turns {
             turn.flows.max(10_000) * 12
         };
         self.run("production", &frame, before)?;
+        if case.measured == Measured::AsLoadAllows {
+            self.adapt(&frame, before)?;
+        }
         let mut costs = Vec::new();
         for _ in 0..arguments.rounds {
             let empty = self.run("empty", &frame, arguments.packets)?;
@@ -131,6 +138,26 @@ impl Turns {
                 .map(|cost| cost.1)
                 .fold(f64::INFINITY, f64::min),
         })
+    }
+
+    /// As many connections are measured as user space would have it, if packets came as fast as they do here.
+    fn adapt(&self, frame: &[u8], packets: u32) -> anyhow::Result<()> {
+        let most = u64::from(self.buckets);
+        let limit = Config::default().measured_packets;
+        let limit = limit.expect("by default there is one");
+        let mut buckets = most;
+        loop {
+            self.balancer.sample(buckets);
+            let counted = self.balancer.counters();
+            let ns = self.run("production", frame, packets)?;
+            let measured = self.balancer.counted_since(&counted);
+            let measured = measured.get("packets measured").copied().unwrap_or(0);
+            let rate = measured as f64 / f64::from(packets) * 1e9 / ns;
+            match sampled_buckets(buckets, most, rate, limit.into()) {
+                next if next < buckets => buckets = next,
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// Nanoseconds a packet.

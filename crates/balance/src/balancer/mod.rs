@@ -156,8 +156,7 @@ impl Balancer {
                 self.write_rings();
             }
         }
-        self.decide(now, report);
-        Ok(())
+        self.decide(now, report)
     }
 
     fn now(&self) -> Duration {
@@ -165,14 +164,19 @@ impl Balancer {
     }
 
     /// Ends the intervals that are over.
-    fn decide(&mut self, now: Duration, report: &mut impl FnMut(News)) {
+    fn decide(&mut self, now: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
         let over: Vec<_> = (0..self.due.len())
             .filter(|service| now >= self.due[*service])
             .collect();
         let Some(shortest) = over.iter().map(|service| self.interval(*service)).min() else {
-            return;
+            return Ok(());
         };
         self.live.look(shortest);
+        if let Some(one_in) = self.live.flows().adapt()? {
+            report(News::Message(format!(
+                "one connection in {one_in} is measured now: as many as `measured-packets` allows"
+            )));
+        }
         let used = self.live.flows().seen().held.clone();
         self.live.retire(&used);
         for service in over {
@@ -187,6 +191,7 @@ impl Balancer {
                 report(News::Weight(record));
             }
         }
+        Ok(())
     }
 
     fn interval(&self, service: usize) -> Duration {

@@ -8,9 +8,10 @@
 /* Flows that are measured lie together, so that their states do: what is not touched need not be in memory, or in the cache. */
 static __always_inline int balance_is_sampled(__u64 hash)
 {
-	__u64 buckets = ((__u64)balance_config.sampled + 1) * ((__u64)balance_config.bucket_mask + 1) >> 32;
+	__u32 zero = 0;
+	const __u64 *buckets = bpf_map_lookup_elem(&balance_sampling, &zero);
 
-	return balance_first_bucket(hash, balance_config.bucket_mask) < buckets;
+	return buckets && balance_first_bucket(hash, balance_config.bucket_mask) < BALANCE_LOAD(*buckets);
 }
 
 static __always_inline int balance_is_measured(const struct balance_packet *packet)
@@ -64,11 +65,12 @@ static __always_inline int balance_on_known(struct balance_cpu *cpu, struct bala
 					    __u16 named, __u32 now)
 {
 	int is_syn = balance_is_syn(packet);
+	__u8 measured = balance_mark(packet);
 
 	if (balance_begins_anew(connection, is_syn, now, balance_settings()) ||
 	    (named && named != (__u16)connection->word)) {
 		balance_write(connection, balance_tag(packet->hash), packet->server, now, packet->service,
-			      packet->protocol);
+			      packet->protocol, measured);
 		traffic->connections++;
 		cpu->counters[BALANCE_COUNT_OPENED]++;
 		return 1;
@@ -77,7 +79,7 @@ static __always_inline int balance_on_known(struct balance_cpu *cpu, struct bala
 	traffic->hits++;
 	cpu->counters[BALANCE_COUNT_HITS]++;
 	if (!is_syn)
-		balance_touch(connection, now, balance_is_end(packet));
+		balance_touch(connection, now, measured | (balance_is_end(packet) ? BALANCE_IS_CLOSING : 0));
 	return 0;
 }
 
@@ -103,11 +105,14 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 	}
 	/* Before anything that is not in the cache is asked for: to read this clock waits for all loads. */
 	now = is_measured ? bpf_ktime_get_ns() : 0;
+	packet->flags |= is_measured ? BALANCE_PACKET_IS_MEASURED : 0;
 	units = balance_time();
 	connection = balance_look_up(packet->hash, &place);
 	if (connection) {
-		previous = BALANCE_LOAD(connection->word);
-		is_new = balance_on_known(cpu, packet, connection, traffic, named, units);
+		/* What lies at its place may be of others. */
+		if (connection->flags & BALANCE_WAS_MEASURED)
+			previous = BALANCE_LOAD(connection->word);
+		is_new = balance_on_known(cpu, packet, connection, traffic, named, units) || !previous;
 	} else {
 		is_kept = balance_on_unknown(cpu, packet, traffic, units);
 		place = is_kept - 1;
@@ -117,6 +122,7 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 	measured = bpf_map_lookup_elem(&balance_measured, &place);
 	if (!measured)
 		return;
+	cpu->counters[BALANCE_COUNT_MEASURED]++;
 	if (is_new)
 		balance_measure_new(xdp, cpu, packet, measured, previous, now);
 	if (packet->protocol == IP_PROTOCOL_UDP)

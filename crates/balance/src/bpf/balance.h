@@ -107,6 +107,7 @@ FATHOM_ASSERT_SIZE(struct balance_server, 64);
 enum balance_connection_flag {
 	BALANCE_IS_CONFIRMED = 1 << 0, /* has sent more than its first packet */
 	BALANCE_IS_CLOSING = 1 << 1, /* FIN or RST */
+	BALANCE_WAS_MEASURED = 1 << 2, /* its last packet was measured: what lies at its place in balance_measured is its own */
 };
 
 struct balance_connection {
@@ -172,13 +173,13 @@ struct balance_config {
 	__u32 closing; /* units: the same after FIN or RST */
 	__u32 opening; /* units: the same, not confirmed */
 	__u32 datagram_idle; /* units: after that a flow of datagrams begins anew */
-	__u32 sampled; /* flows of so many of 2^32 buckets, less one, are measured: ~0: all, ~0 / 4: those of the first quarter */
 	__u8 has_all_ports; /* services for all ports of an address */
 	__u8 has_networks;
-	__u8 is_measuring; /* some service is measured: balance_measured has an element for each place of the sampled buckets */
+	__u8 is_measuring; /* some service is measured */
 	__u8 has_settled; /* places of rings may be settled */
 	__u32 tick_ns; /* of jiffies64: the resolution of CLOCK_MONOTONIC_COARSE; 0: BALANCE_TICK_NS */
 	__u8 quic_id_lengths[BALANCE_QUIC_CONFIGS]; /* bytes of server id by config; 0: no such config */
+	__u32 padding;
 };
 FATHOM_ASSERT_SIZE(struct balance_config, 48);
 
@@ -224,6 +225,7 @@ FATHOM_ASSERT_SIZE(struct balance_traffic, 48);
 	X(MOVED, "connections moved: server gone")                                                                     \
 	X(QUIC_NAMED, "packets whose connection id names the server")                                                  \
 	X(QUIC_UNKNOWN, "packets whose connection id names no server that is known")                                   \
+	X(MEASURED, "packets measured")                                                                                \
 	X(EPOCHS, "epochs")                                                                                            \
 	X(EPOCHS_LOST, "epochs lost: ring buffer full")
 

@@ -63,6 +63,12 @@ static __always_inline struct balance_connection *balance_look_up(__u64 hash, __
 	return &bucket->connections[at];
 }
 
+/* What a connection remembers of whether this packet is measured. */
+static __always_inline __u8 balance_mark(const struct balance_packet *packet)
+{
+	return packet->flags & BALANCE_PACKET_IS_MEASURED ? BALANCE_WAS_MEASURED : 0;
+}
+
 static __always_inline void balance_count_room(struct balance_cpu *cpu, __u32 room)
 {
 	if (room == BALANCE_ROOM_OPENING || room == BALANCE_ROOM_ABANDONED)
@@ -176,7 +182,7 @@ __noinline int balance_open(struct balance_packet *packet, struct balance_cpu *c
 		return 0;
 	cpu->counters[BALANCE_COUNT_OPENED]++;
 	balance_write(&bucket->connections[(place - 1) % BALANCE_BUCKET_PLACES], balance_tag(packet->hash),
-		      packet->server, now, packet->service, packet->protocol);
+		      packet->server, now, packet->service, packet->protocol, balance_mark(packet));
 	return place;
 }
 

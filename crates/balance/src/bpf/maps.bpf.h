@@ -83,8 +83,20 @@ struct {
 } balance_buckets SEC(".maps");
 
 /*
- * What is measured of each connection, at the number of its place: of all places, of those of the buckets that are sampled, or one element if nothing is
- * measured. Written by packets, read by user space. A sampled flow that is in its second bucket, beyond the end, is not measured.
+ * Of how many buckets, from the first on, the connections are measured: user space writes it, as many as the load allows. Where all of these are,
+ * their states are together. One number.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} balance_sampling SEC(".maps");
+
+/*
+ * What is measured of each connection, at the number of its place: of all places, of those of the buckets that can be sampled, or one element if nothing
+ * is measured. Written by packets, read by user space. A sampled flow that is in its second bucket, beyond the end, is not measured.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -23,6 +23,7 @@ enum balance_packet_flag {
 	BALANCE_PACKET_IS_WHOLE = 1 << 1, /* routers must not fragment it: IPv4 with DF, IPv6 */
 	BALANCE_PACKET_IS_FIRST = 1 << 2, /* fragment */
 	BALANCE_PACKET_IS_LATER = 1 << 3, /* fragment: no ports */
+	BALANCE_PACKET_IS_MEASURED = 1 << 4,
 };
 
 /* From client to service. */

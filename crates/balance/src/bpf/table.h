@@ -155,19 +155,21 @@ static __always_inline void balance_put(struct balance_connection *to, const str
 
 /* The word last: who finds it, finds the rest. */
 static __always_inline void balance_write(struct balance_connection *connection, __u64 tag, __u32 server, __u32 now,
-					  __u16 service, __u8 protocol)
+					  __u16 service, __u8 protocol, __u8 flags)
 {
-	struct balance_connection fresh = { .used = now, .service = service, .protocol = protocol };
+	struct balance_connection fresh = { .used = now, .service = service, .flags = flags, .protocol = protocol };
 
 	BALANCE_STORE(*(&connection->word + 1), *(&fresh.word + 1));
 	BALANCE_STORE(connection->word, tag | server);
 }
 
-/* A packet of a connection that is there. Stores only what changes: the line of a busy flow stays shared. */
-static __always_inline void balance_touch(struct balance_connection *connection, __u32 now, int is_over)
+/*
+ * A packet of a connection that is there; `flags`: whether it ends it, and whether it is measured. Stores only what changes: the line of a busy flow
+ * stays shared.
+ */
+static __always_inline void balance_touch(struct balance_connection *connection, __u32 now, __u8 flags)
 {
-	__u8 flags = connection->flags | BALANCE_IS_CONFIRMED | (is_over ? BALANCE_IS_CLOSING : 0);
-
+	flags |= (connection->flags & ~BALANCE_WAS_MEASURED) | BALANCE_IS_CONFIRMED;
 	if (connection->used != now)
 		connection->used = now;
 	if (connection->flags != flags)

@@ -29,8 +29,10 @@ pub struct Config {
     pub socket: PathBuf,
     /// Connections that are remembered at the same time, at most.
     pub connections: u32,
-    /// One connection of so many is measured, by its hash; 1: all.
+    /// One connection of so many is measured, by its hash, at most; 1: all.
     pub measured_in: u32,
+    /// Packets a second that are measured at most: when more come, fewer connections are; none: no limit.
+    pub measured_packets: Option<u32>,
     /// How long an epoch of the measurement is.
     pub epoch: Duration,
     /// A longer gap between requests counts as a timeout, or silence.
@@ -216,6 +218,7 @@ impl Default for Config {
             socket: PathBuf::from("/run/fathom-balance.sock"),
             connections: 1 << 18,
             measured_in: 1,
+            measured_packets: Some(100_000),
             epoch: Duration::from_millis(200),
             timeout: Duration::from_secs(2),
             services: Vec::new(),

@@ -26,6 +26,7 @@ struct File {
     socket: Option<PathBuf>,
     connections: Option<u32>,
     measured: Option<String>,
+    measured_packets: Option<u32>,
     epoch: Option<Time>,
     timeout: Option<Time>,
     #[serde(default)]
@@ -201,6 +202,7 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
         connections,
         epoch,
         timeout,
+        measured_packets,
         ..
     } = file;
     config.interfaces = interfaces;
@@ -209,6 +211,9 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     config.connections = connections.unwrap_or(config.connections);
     config.epoch = epoch.map_or(config.epoch, |time| time.0);
     config.timeout = timeout.map_or(config.timeout, |time| time.0);
+    config.measured_packets = measured_packets.map_or(config.measured_packets, |most| {
+        Some(most).filter(|most| *most > 0)
+    });
     if let Some(text) = &file.measured {
         config.measured_in = part(text).ok_or_else(|| {
             format!("measured = \"{text}\": write it as in \"1/8\"; the least part is 1/1000000")

@@ -15,13 +15,15 @@ use super::mapped::Mapped;
 use super::object::Program;
 use super::plan::Slot;
 use super::read;
+use super::sampling::Sampling;
 use super::setup::idle_units;
 use crate::Error;
-use crate::config::Transport;
+use crate::config::{Config, Transport};
 use crate::controller::{Collected, Measurement, Waiting};
 use crate::native::{
-    BALANCE_BUCKET_PLACES, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, balance_bucket,
-    balance_connection, balance_epoch, balance_measured, balance_traffic, bytes_of, counter_names,
+    BALANCE_BUCKET_PLACES, BALANCE_COUNT_MEASURED, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED,
+    BALANCE_WAS_MEASURED, balance_bucket, balance_connection, balance_epoch, balance_measured,
+    balance_traffic, bytes_of, counter_names,
 };
 
 /// A request that has been unanswered for longer says nothing of how fast the server is: the client has gone, or waits for something to happen.
@@ -35,6 +37,7 @@ pub struct Flows {
     tabled: Tabled,
     buckets: Mapped<balance_bucket>,
     measured: Mapped<balance_measured>,
+    sampling: Sampling,
     cpus: MapHandle,
     service_traffic: MapHandle,
     server_traffic: MapHandle,
@@ -68,7 +71,7 @@ pub struct Seen {
 }
 
 impl Flows {
-    pub(super) fn new(program: &Program, tabled: Tabled) -> Result<Self, Error> {
+    pub(super) fn new(program: &Program, tabled: Tabled, config: &Config) -> Result<Self, Error> {
         let inbox = Rc::default();
         Ok(Self {
             ring: open_ring(program, &inbox)?,
@@ -76,6 +79,7 @@ impl Flows {
             tabled,
             buckets: Mapped::new(program.map("balance_buckets")?)?,
             measured: Mapped::new(program.map("balance_measured")?)?,
+            sampling: Sampling::open(program, config)?,
             cpus: program.map("balance_cpus")?,
             service_traffic: program.map("balance_service_traffic")?,
             server_traffic: program.map("balance_server_traffic")?,
@@ -90,8 +94,14 @@ impl Flows {
     }
 
     /// The program has been loaded anew over the same tables.
-    pub(super) fn reload(&mut self, program: &Program, tabled: Tabled) -> Result<(), Error> {
+    pub(super) fn reload(
+        &mut self,
+        program: &Program,
+        tabled: Tabled,
+        config: &Config,
+    ) -> Result<(), Error> {
         self.collect(Duration::ZERO)?;
+        self.sampling = Sampling::open(program, config)?;
         self.ring = open_ring(program, &self.inbox)?;
         self.tabled = tabled;
         Ok(())
@@ -185,7 +195,8 @@ impl Flows {
                     *seen.connections.entry(server).or_insert(0) += u32::from(!is_closing);
                 }
                 let at = bucket * BALANCE_BUCKET_PLACES as usize + place;
-                if at >= self.measured.len() || self.measured.first_word(at) == 0 {
+                let is_measured = u32::from(connection.flags) & BALANCE_WAS_MEASURED != 0;
+                if !is_measured || at >= self.measured.len() || self.measured.first_word(at) == 0 {
                     continue;
                 }
                 let measured = self.measured.get(at);
@@ -208,6 +219,18 @@ impl Flows {
         }
         self.newest = newest;
         self.seen = seen;
+    }
+
+    /// Measures as many connections as the load allows. Returns one in how many that is, if it changes.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the counters cannot be read.
+    pub fn adapt(&mut self) -> Result<Option<u64>, Error> {
+        let measured = count(
+            &of_each_cpu(&self.cpus, 0)?,
+            BALANCE_COUNT_MEASURED as usize,
+        );
+        Ok(self.sampling.adapt(measured, kernel_clock()))
     }
 
     /// What the last look found.
@@ -244,15 +267,9 @@ impl Flows {
     /// [`Error::Kernel`] when it cannot be read.
     pub fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
         let cpus = of_each_cpu(&self.cpus, 0)?;
-        let sum = |index: usize| {
-            let words = cpus
-                .iter()
-                .filter_map(|cpu| cpu.as_chunks::<8>().0.get(index));
-            words.map(|word| u64::from_ne_bytes(*word)).sum()
-        };
         Ok(counter_names()
             .enumerate()
-            .map(|(index, name)| (name, sum(index)))
+            .map(|(index, name)| (name, count(&cpus, index)))
             .collect())
     }
 
@@ -336,6 +353,14 @@ fn of_each_cpu(map: &MapHandle, index: u32) -> Result<Vec<Vec<u8>>, Error> {
     let values = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY);
     let values = values.map_err(|error| Error::kernel("read the counters", error))?;
     Ok(values.unwrap_or_default())
+}
+
+/// A counter of all CPUs together.
+fn count(cpus: &[Vec<u8>], index: usize) -> u64 {
+    let words = cpus
+        .iter()
+        .filter_map(|cpu| cpu.as_chunks::<8>().0.get(index));
+    words.map(|word| u64::from_ne_bytes(*word)).sum()
 }
 
 fn traffic(map: &MapHandle, index: u32) -> Result<balance_traffic, Error> {

@@ -8,6 +8,7 @@ mod orders;
 mod pins;
 mod plan;
 mod rings;
+mod sampling;
 mod setup;
 mod tables;
 
@@ -76,7 +77,7 @@ impl Live {
         let (program, tabled) = load(&pins, config)?;
         let servers = Mapped::new(program.map("balance_servers")?)?;
         let mut live = Self {
-            flows: Flows::new(&program, tabled)?,
+            flows: Flows::new(&program, tabled, config)?,
             rings: Mapped::new(program.map("balance_rings")?)?,
             services: Services::open(&program)?,
             quic_ids: program.map("balance_quic_ids")?,
@@ -109,7 +110,7 @@ impl Live {
     /// [`Error`] when the system does not allow it; then all is as before.
     pub fn reload(&mut self, config: &Config) -> Result<(), Error> {
         let (program, tabled) = load(&self.pins, config)?;
-        self.flows.reload(&program, tabled)?;
+        self.flows.reload(&program, tabled, config)?;
         self.program = program;
         self.plan(config)
     }

@@ -89,7 +89,6 @@ fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
         closing,
         opening,
         datagram_idle,
-        sampled: u32::MAX / config.measured_in,
         has_settled: 1,
         has_all_ports: u8::from(config.services.iter().any(|service| service.port.is_none())),
         has_networks: u8::from(

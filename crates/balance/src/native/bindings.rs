@@ -1048,6 +1048,7 @@ const _: () = {
 };
 pub const BALANCE_IS_CONFIRMED: balance_connection_flag = 1;
 pub const BALANCE_IS_CLOSING: balance_connection_flag = 2;
+pub const BALANCE_WAS_MEASURED: balance_connection_flag = 4;
 pub type balance_connection_flag = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -1210,13 +1211,13 @@ pub struct balance_config {
     pub closing: __u32,
     pub opening: __u32,
     pub datagram_idle: __u32,
-    pub sampled: __u32,
     pub has_all_ports: __u8,
     pub has_networks: __u8,
     pub is_measuring: __u8,
     pub has_settled: __u8,
     pub tick_ns: __u32,
     pub quic_id_lengths: [__u8; 8usize],
+    pub padding: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1241,26 +1242,26 @@ const _: () = {
         "Offset of field: balance_config::datagram_idle",
     ][::core::mem::offset_of!(balance_config, datagram_idle) - 24usize];
     [
-        "Offset of field: balance_config::sampled",
-    ][::core::mem::offset_of!(balance_config, sampled) - 28usize];
-    [
         "Offset of field: balance_config::has_all_ports",
-    ][::core::mem::offset_of!(balance_config, has_all_ports) - 32usize];
+    ][::core::mem::offset_of!(balance_config, has_all_ports) - 28usize];
     [
         "Offset of field: balance_config::has_networks",
-    ][::core::mem::offset_of!(balance_config, has_networks) - 33usize];
+    ][::core::mem::offset_of!(balance_config, has_networks) - 29usize];
     [
         "Offset of field: balance_config::is_measuring",
-    ][::core::mem::offset_of!(balance_config, is_measuring) - 34usize];
+    ][::core::mem::offset_of!(balance_config, is_measuring) - 30usize];
     [
         "Offset of field: balance_config::has_settled",
-    ][::core::mem::offset_of!(balance_config, has_settled) - 35usize];
+    ][::core::mem::offset_of!(balance_config, has_settled) - 31usize];
     [
         "Offset of field: balance_config::tick_ns",
-    ][::core::mem::offset_of!(balance_config, tick_ns) - 36usize];
+    ][::core::mem::offset_of!(balance_config, tick_ns) - 32usize];
     [
         "Offset of field: balance_config::quic_id_lengths",
-    ][::core::mem::offset_of!(balance_config, quic_id_lengths) - 40usize];
+    ][::core::mem::offset_of!(balance_config, quic_id_lengths) - 36usize];
+    [
+        "Offset of field: balance_config::padding",
+    ][::core::mem::offset_of!(balance_config, padding) - 44usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -1326,9 +1327,10 @@ pub const BALANCE_COUNT_REFUSED: balance_counter = 25;
 pub const BALANCE_COUNT_MOVED: balance_counter = 26;
 pub const BALANCE_COUNT_QUIC_NAMED: balance_counter = 27;
 pub const BALANCE_COUNT_QUIC_UNKNOWN: balance_counter = 28;
-pub const BALANCE_COUNT_EPOCHS: balance_counter = 29;
-pub const BALANCE_COUNT_EPOCHS_LOST: balance_counter = 30;
-pub const BALANCE_COUNTER_COUNT: balance_counter = 31;
+pub const BALANCE_COUNT_MEASURED: balance_counter = 29;
+pub const BALANCE_COUNT_EPOCHS: balance_counter = 30;
+pub const BALANCE_COUNT_EPOCHS_LOST: balance_counter = 31;
+pub const BALANCE_COUNTER_COUNT: balance_counter = 32;
 pub type balance_counter = ::core::ffi::c_uint;
 pub const BALANCE_ROOM_OPENING: balance_room = 0;
 pub const BALANCE_ROOM_UNUSED: balance_room = 1;
@@ -1396,7 +1398,7 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
-    pub static fathom_balance_counter_names: [*const ::core::ffi::c_char; 31usize];
+    pub static fathom_balance_counter_names: [*const ::core::ffi::c_char; 32usize];
 }
 unsafe extern "C" {
     pub static fathom_balance_encapsulation_names: [*const ::core::ffi::c_char; 4usize];

@@ -74,13 +74,13 @@ __u32 fathom_balance_open(struct balance_bucket *buckets, __u64 hash, __u16 serv
 			return place;
 		*room = BALANCE_ROOM_UNUSED;
 	}
-	balance_write(connection_at(buckets, place), balance_tag(hash), server, now, 0, IP_PROTOCOL_TCP);
+	balance_write(connection_at(buckets, place), balance_tag(hash), server, now, 0, IP_PROTOCOL_TCP, 0);
 	return place;
 }
 
 void fathom_balance_touch(struct balance_bucket *buckets, __u32 place, __u32 now, int is_over)
 {
-	balance_touch(connection_at(buckets, place), now, is_over);
+	balance_touch(connection_at(buckets, place), now, is_over ? BALANCE_IS_CLOSING : 0);
 }
 
 int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 place, int is_syn, __u32 now,

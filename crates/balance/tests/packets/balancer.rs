@@ -25,8 +25,6 @@ pub(crate) struct Size {
     /// Of the table; a power of two.
     pub(crate) buckets: u32,
     pub(crate) is_measuring: bool,
-    /// Flows of one in so many buckets are measured; a power of two.
-    pub(crate) measured_one_in: u32,
     /// Bytes of the ring of epochs.
     pub(crate) epochs: u32,
 }
@@ -34,7 +32,7 @@ pub(crate) struct Size {
 impl Size {
     /// Places whose connections can be measured.
     fn measured(self) -> u32 {
-        self.buckets * BALANCE_BUCKET_PLACES / self.measured_one_in
+        self.buckets * BALANCE_BUCKET_PLACES
     }
 }
 
@@ -87,8 +85,18 @@ impl Balancer {
         }
     }
 
+    /// The connections of so many buckets are measured.
+    pub(crate) fn sample(&self, buckets: u64) {
+        self.put(
+            "balance_sampling",
+            &0_u32.to_ne_bytes(),
+            &buckets.to_ne_bytes(),
+        );
+    }
+
     /// Undoes what fixtures change.
     pub(crate) fn restore(&self) {
+        self.sample(self.size.buckets.into());
         for number in 1..=WAYS.len() as u16 {
             let index = u32::from(number).to_ne_bytes();
             self.put("balance_servers", &index, bytes_of(&server(number)));
@@ -200,13 +208,13 @@ fn prepare(object: &mut OpenObject, size: Size) {
         closing: 8,
         opening: 8,
         datagram_idle: 40,
-        sampled: u32::MAX / size.measured_one_in,
         has_all_ports: 1,
         has_networks: 1,
         is_measuring: u8::from(size.is_measuring),
         has_settled: 1,
         tick_ns: 4_000_000,
         quic_id_lengths: [0, 0, 4, 0, 0, 0, 0, 0],
+        padding: 0,
     };
     let response = response_config {
         epoch: 500_000_000 >> 4,

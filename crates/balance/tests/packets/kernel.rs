@@ -37,7 +37,6 @@ impl Kernel {
         let size = Size {
             buckets: PLACES / BALANCE_BUCKET_PLACES,
             is_measuring: true,
-            measured_one_in: 1,
             epochs: 1 << 20,
         };
         let balancer = Balancer::load(&OBJECT, size);

@@ -14,7 +14,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use fathom_balance::native::{balance_service, bytes_of};
+use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_service, bytes_of};
 use fixtures::{Expect, Fixture, Step};
 use frame::Packet;
 use kernel::Kernel;
@@ -153,6 +153,12 @@ fn take(kernel: &mut Kernel, step: &Step, letters: &mut BTreeMap<char, u16>) -> 
         Step::Ring(server) => kernel.balancer.set_ring(*server),
         Step::Settled(server) => kernel.balancer.settle(*server),
         Step::Gone(server) => kernel.balancer.remove(*server),
+        Step::Sampled(is_sampled) => {
+            let all = kernel::PLACES / BALANCE_BUCKET_PLACES;
+            kernel
+                .balancer
+                .sample(if *is_sampled { all.into() } else { 0 });
+        }
         Step::QuicId(server) => kernel.balancer.name_by_quic(*server),
         Step::Epochs(count, letter) => {
             let told: Vec<u16> = kernel.epochs().iter().map(|epoch| epoch.server).collect();
