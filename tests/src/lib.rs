@@ -29,6 +29,7 @@ mod hops;
 pub mod pairs;
 mod passing;
 mod profile;
+pub mod quic;
 mod record;
 pub mod responses;
 mod settle;

@@ -20,6 +20,8 @@ pub struct KernelObject {
 pub struct Memory {
     /// Resident now, in bytes, the pages of the ring of samples included, which the kernel counts too.
     pub resident_bytes: u64,
+    /// Of these, those of no file and no map: what it has allocated.
+    pub anonymous_bytes: u64,
     /// Resident at most so far.
     pub peak_bytes: u64,
     /// Maps and programs that it holds.
@@ -36,6 +38,7 @@ impl Memory {
         let status = read(&format!("/proc/{process}/status"))?;
         Ok(Self {
             resident_bytes: kilobytes(&rollup, "Rss:")? * 1024,
+            anonymous_bytes: kilobytes(&rollup, "Anonymous:")? * 1024,
             peak_bytes: kilobytes(&status, "VmHWM:")? * 1024,
             kernel: kernel_objects(process)?,
         })

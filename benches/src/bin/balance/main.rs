@@ -56,6 +56,9 @@ struct Arguments {
     /// Measure each fixture of the balancer's tests too.
     #[arg(long)]
     fixtures: bool,
+    /// The fathom binary, built for release: with it, what ten services take of memory is measured too.
+    #[arg(long)]
+    fathom: Option<PathBuf>,
     /// Append the rows of the summary table to this file.
     #[arg(long)]
     summary: Option<PathBuf>,
@@ -94,7 +97,10 @@ fn main() -> anyhow::Result<()> {
     if arguments.fixtures {
         cases::fixtures(&arguments)?;
     }
-    rows.extend(memory::rows());
+    rows.push(memory::of_a_connection());
+    if let Some(fathom) = &arguments.fathom {
+        rows.push(memory::of_services(fathom)?);
+    }
     conclude(&rows, arguments.summary.as_deref())
 }
 

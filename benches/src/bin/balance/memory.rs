@@ -1,26 +1,85 @@
 //! What a connection takes, and what there is without any.
 
-use fathom_balance::native::{
-    BALANCE_BUCKET_PLACES, balance_bucket, balance_measured, balance_ring_element,
-};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_bucket, balance_measured};
+use fathom_benches::live::Memory;
 use fathom_benches::summary::Row;
+use fathom_lab::{Namespace, Process, wait_until};
 
-/// Of a service's ring, unless configured otherwise.
-const RING_PLACES: usize = 65_537;
+const SERVICES: u32 = 10;
+const MOST_BYTES: u64 = 16_000_000;
+/// The tables of connections, by the first 15 letters of their names: the kernel keeps no more.
+const OF_CONNECTIONS: [&str; 2] = ["balance_buckets", "balance_measure"];
+const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The rows of the summary.
-pub(crate) fn rows() -> Vec<Row> {
+/// What a place of the table of connections takes.
+pub(crate) fn of_a_connection() -> Row {
     let connection = size_of::<balance_bucket>() / BALANCE_BUCKET_PLACES as usize;
-    let measured = size_of::<balance_measured>();
-    let bytes = connection + measured;
-    let ring = RING_PLACES.div_ceil(4) * size_of::<balance_ring_element>();
-    vec![Row {
+    let bytes = connection + size_of::<balance_measured>();
+    Row {
         what: "memory, balancer, a place of the table of connections".to_owned(),
         target: "at most 120 bytes".to_owned(),
-        measured: format!(
-            "{bytes} bytes; {} where one in four is measured, {connection} where none is; a ring has {ring}",
-            connection + measured / 4
-        ),
+        measured: format!("{bytes} bytes; {connection} where none is measured"),
         is_reached: bytes <= 120,
-    }]
+    }
+}
+
+/// What a balancer takes besides its connections: what the kernel says of the maps and programs of a process that balances ten services, and what that has
+/// allocated itself. (Maps that it has mapped are resident twice, but there once.)
+pub(crate) fn of_services(fathom: &Path) -> anyhow::Result<Row> {
+    let directory = tempfile::tempdir()?;
+    let (balancer, other) = (Namespace::new("balancer")?, Namespace::new("other")?);
+    balancer.connect("eth0", &other, "eth0")?;
+    balancer.add_address("eth0", "10.77.0.2/24")?;
+    let file = directory.path().join("lb.toml");
+    let socket = directory.path().join("socket");
+    fs::write(&file, configuration(directory.path()))?;
+    let mounted = directory.path().join("bpf");
+    fs::create_dir(&mounted)?;
+    // What it pins lies on a file system that goes with the process.
+    let mut command = balancer.command("unshare");
+    command.args(["--mount", "sh", "-c"]);
+    command.arg("mount -t bpf bpf \"$1\" && exec \"$2\" balance --config \"$3\"");
+    command.arg("sh").arg(&mounted).arg(fathom).arg(&file);
+    let process = Process::start(&mut command)?;
+    wait_until(PATIENCE, "fathom balance to answer", || socket.exists())?;
+    let memory = Memory::of(process.id())?;
+    let connections = memory
+        .kernel
+        .iter()
+        .filter(|object| OF_CONNECTIONS.contains(&object.name.as_str()));
+    let connections: u64 = connections.map(|object| object.bytes).sum();
+    let fixed = memory.kernel_bytes() - connections;
+    let total = fixed + memory.anonymous_bytes;
+    Ok(Row {
+        what: format!("memory, balancer, {SERVICES} services, without connections"),
+        target: "less than 16 MB".to_owned(),
+        measured: format!(
+            "{:.1} MB: {:.1} MB in the kernel, {:.1} MB that the process has allocated; room for connections besides {:.1} MB",
+            total as f64 / 1e6,
+            fixed as f64 / 1e6,
+            memory.anonymous_bytes as f64 / 1e6,
+            connections as f64 / 1e6
+        ),
+        is_reached: total < MOST_BYTES,
+    })
+}
+
+fn configuration(directory: &Path) -> String {
+    let mut text = format!(
+        "interfaces = [\"eth0\"]\npins = '{0}/bpf/pins'\nsocket = '{0}/socket'\n[health]\ncheck = \"none\"\n",
+        directory.display()
+    );
+    for number in 1..=SERVICES {
+        let _ = write!(
+            text,
+            "[[server]]\nname = \"s{number}\"\naddress = \"10.77.0.{}\"\n[[service]]\nname = \"v{number}\"\naddress = \"10.77.9.{number}\"\nport = 80\n",
+            10 + number
+        );
+    }
+    text
 }

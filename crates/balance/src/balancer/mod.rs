@@ -173,9 +173,12 @@ impl Balancer {
         };
         self.live.look(shortest);
         if let Some(one_in) = self.live.flows().adapt()? {
-            report(News::Message(format!(
-                "one connection in {one_in} is measured now: as many as `measured-packets` allows"
-            )));
+            report(News::Message(match one_in {
+                1 => "all connections are measured again".to_owned(),
+                _ => format!(
+                    "one connection in {one_in} is measured now: as many as `measured-packets` allows"
+                ),
+            }));
         }
         let used = self.live.flows().seen().held.clone();
         self.live.retire(&used);

@@ -7,14 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use fathom_lab::{Namespace, Topology};
+use fathom_tests::quic::{Identity, NAME};
 use http::{Request, Response};
-use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 const PORT: u16 = 4433;
 const DURATION: Duration = Duration::from_secs(5);
-const NAME: &str = "fathom.example";
 
 /// What the client waited, on average, in ms; the server waits for `service` before it answers.
 pub(crate) fn run(client: &Namespace, server: &Namespace, service: Duration) -> Result<f64> {
@@ -28,34 +26,27 @@ pub(crate) fn run(client: &Namespace, server: &Namespace, service: Duration) -> 
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let (certificate, server) = serve(server)?;
+        let identity = Identity::new()?;
+        let server = endpoint(server, Some(identity.server("h3")?))?;
         let answering = tokio::spawn(async move {
             while let Some(incoming) = server.accept().await {
                 tokio::spawn(answer(incoming, service));
             }
         });
-        let mean = ask(client, certificate).await;
+        let mean = ask(endpoint(client, None)?, identity.client("h3")?).await;
         answering.abort();
         mean
     })
 }
 
-fn serve(socket: UdpSocket) -> Result<(CertificateDer<'static>, Endpoint)> {
-    let signed = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signed.signing_key.serialize_der()));
-    let certificate = signed.cert.der().clone();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key)?;
-    tls.alpn_protocols = vec![b"h3".to_vec()];
-    let config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
+fn endpoint(socket: UdpSocket, server: Option<ServerConfig>) -> Result<Endpoint> {
     let runtime = Arc::new(TokioRuntime);
-    Ok((
-        certificate,
-        Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?,
-    ))
+    Ok(Endpoint::new(
+        EndpointConfig::default(),
+        server,
+        socket,
+        runtime,
+    )?)
 }
 
 async fn answer(incoming: Incoming, service: Duration) -> Result<()> {
@@ -71,22 +62,7 @@ async fn answer(incoming: Incoming, service: Duration) -> Result<()> {
     Ok(())
 }
 
-async fn ask(socket: UdpSocket, certificate: CertificateDer<'static>) -> Result<f64> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(certificate)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![b"h3".to_vec()];
-    let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
-    let endpoint = Endpoint::new(
-        EndpointConfig::default(),
-        None,
-        socket,
-        Arc::new(TokioRuntime),
-    )?;
+async fn ask(endpoint: Endpoint, config: ClientConfig) -> Result<f64> {
     let server = SocketAddr::new(Topology::SERVER_V4, PORT);
     let connection = endpoint.connect_with(config, server, NAME)?.await?;
     let (mut driver, mut requests) = h3::client::new(h3_quinn::Connection::new(connection)).await?;
