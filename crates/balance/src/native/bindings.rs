@@ -1398,6 +1398,15 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
+    pub fn fathom_balance_wrap(
+        frame: *const __u8,
+        length: __u32,
+        server: *const balance_server,
+        outer: *mut __u8,
+        network: *mut __u32,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
     pub static fathom_balance_counter_names: [*const ::core::ffi::c_char; 32usize];
 }
 unsafe extern "C" {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "native.h"
 
+#include "../bpf/icmp.h"
+#include "../bpf/quic.h"
+
 __u32 fathom_balance_ring_place(__u64 word, __u32 ring_size)
 {
 	return balance_ring_place(word, ring_size);
@@ -87,6 +90,29 @@ int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 place
 			       const struct balance_config *config)
 {
 	return balance_begins_anew(connection_at((struct balance_bucket *)buckets, place), is_syn, now, config);
+}
+
+int fathom_balance_wrap(const __u8 *frame, __u32 length, const struct balance_server *server, __u8 *outer,
+			__u32 *network)
+{
+	const struct balance_config config = { .quic_id_lengths = { 1, 2, 3, 4, 5, 6, 7, 8 } };
+	const struct packet_bytes bytes = { .data = frame, .end = frame + length, .length = length };
+	struct balance_packet packet = {}, quoted = {};
+	struct balance_quic_id id = {};
+
+	if (balance_read(&bytes, &packet) != BALANCE_COUNT_FORWARDED)
+		return -1;
+	if (packet.protocol == IP_PROTOCOL_UDP && !(packet.flags & BALANCE_PACKET_IS_LATER))
+		balance_read_quic_id(&bytes, &packet, &config, &id);
+	if (packet.protocol == IP_PROTOCOL_ICMP || packet.protocol == IP_PROTOCOL_ICMPV6)
+		balance_read_quoted(&bytes, &packet, &quoted);
+	packet.hash = balance_hash(&packet, 1);
+	*network = packet.network;
+	if (packet.length + balance_overhead(server) > server->mtu)
+		return -1;
+	if (balance_overhead(server))
+		balance_write_outer(outer, server, &packet);
+	return balance_overhead(server);
 }
 
 #define X(name, text) text,

@@ -3,6 +3,7 @@
 #ifndef FATHOM_BALANCE_NATIVE_H
 #define FATHOM_BALANCE_NATIVE_H
 
+#include "../bpf/encapsulate.h"
 #include "../bpf/table.h"
 
 /* Where the flow of a connection in the table stands in a ring of so many places. */
@@ -16,6 +17,13 @@ __u32 fathom_balance_open(struct balance_bucket *buckets, __u64 hash, __u16 serv
 void fathom_balance_touch(struct balance_bucket *buckets, __u32 place, __u32 now, int is_over);
 int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 place, int is_syn, __u32 now,
 			       const struct balance_config *config);
+
+/*
+ * For the fuzz target: reads a frame as the program does, with what errors quote and connection ids name. If it can be sent to this server, writes the
+ * headers behind Ethernet that go in front of its IP packet, and returns their bytes, and where that begins; else returns -1.
+ */
+int fathom_balance_wrap(const __u8 *frame, __u32 length, const struct balance_server *server, __u8 *outer,
+			__u32 *network);
 
 extern const char *const fathom_balance_counter_names[BALANCE_COUNTER_COUNT];
 extern const char *const fathom_balance_encapsulation_names[BALANCE_ENCAPSULATION_COUNT];

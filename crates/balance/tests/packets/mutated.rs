@@ -42,6 +42,33 @@ fn changed(frame: &[u8], changes: &[Change]) -> Vec<u8> {
     frame
 }
 
+/// All frames of the fixtures.
+fn frames() -> Vec<Vec<u8>> {
+    all()
+        .into_iter()
+        .flat_map(|fixture| fixture.steps)
+        .filter_map(|step| match step {
+            Step::Frame(frame, ..) => Some(frame),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Writes what the fuzz target starts from, when `FATHOM_CORPUS` says where: each frame behind a byte that chooses the server.
+#[test]
+fn corpus() {
+    let Some(folder) = std::env::var_os("FATHOM_CORPUS") else {
+        println!("skipped: FATHOM_CORPUS does not say where the corpus goes");
+        return;
+    };
+    let folder = std::path::Path::new(&folder).join("balance");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (number, frame) in frames().iter().enumerate() {
+        let name = folder.join(format!("fixture-{number}"));
+        std::fs::write(name, [&[number as u8], frame.as_slice()].concat()).unwrap();
+    }
+}
+
 /// How often each verdict was seen.
 #[derive(Debug, Default)]
 struct Seen {
@@ -57,14 +84,6 @@ fn what_is_malformed_reaches_no_server() {
         println!("skipped: {obstacle}");
         return;
     }
-    let frames: Vec<_> = all()
-        .into_iter()
-        .flat_map(|fixture| fixture.steps)
-        .filter_map(|step| match step {
-            Step::Frame(frame, ..) => Some(frame),
-            _ => None,
-        })
-        .collect();
     let mut kernel = Kernel::load();
     kernel.reset();
     let kernel = std::cell::RefCell::new(kernel);
@@ -73,7 +92,7 @@ fn what_is_malformed_reaches_no_server() {
         cases: 20_000,
         ..Config::default()
     });
-    let strategy = (proptest::sample::select(frames), changes());
+    let strategy = (proptest::sample::select(frames()), changes());
     let held = runner.run(&strategy, |(frame, changes)| {
         let frame = changed(&frame, &changes);
         let (verdict, out, _) = kernel.borrow_mut().run(&frame);
