@@ -247,9 +247,13 @@ impl Balancer {
         if let Some(mut process) = self.process.take() {
             process.wait_with_deadline(PATIENCE)?;
         }
-        let link = self.namespace.run("ip link show eth0")?;
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
         let pins = root.join(self.pins().strip_prefix("/")?);
-        Ok(!pins.try_exists()? && !link.contains("xdp"))
+        // The kernel detaches what is pinned no more a moment later, in the background.
+        let gone = wait_until(PATIENCE, "what was pinned and attached to go", || {
+            let link = self.namespace.run("ip link show eth0");
+            !pins.exists() && link.is_ok_and(|link| !link.contains("xdp"))
+        });
+        Ok(gone.is_ok())
     }
 }

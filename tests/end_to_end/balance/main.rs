@@ -269,6 +269,34 @@ fn packets_go_through_a_tunnel_and_long_ones_are_told() {
     }
 }
 
+/// With as little as this, a few connections are too many; when they are silent, all can be measured again.
+#[test]
+fn as_many_connections_are_measured_as_the_load_allows() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let _servers = servers(&stage);
+    let text = format!(
+        "measured-packets = 20\n{}",
+        configuration(&[1, 2, 3, 4], "static")
+    );
+    let mut balancer = Balancer::start(&stage.balancer, &text).unwrap();
+    let mut open = stage.connect(200).unwrap();
+    wait_until(Duration::from_secs(20), "fewer to be measured", || {
+        check_whole(&mut open, "measured as the load allows");
+        balancer.said().contains("one connection in ")
+    })
+    .unwrap();
+    wait_until(Duration::from_secs(20), "all to be measured again", || {
+        balancer.said().contains("all connections are measured")
+    })
+    .unwrap();
+    println!("{}", balancer.said());
+    assert!(count(&balancer, "packets measured") > 100);
+    assert!(balancer.stop().unwrap());
+}
+
 /// Clients that open connections, ask some times, and open others, until they are told to end.
 fn keep_asking(stage: &Stage, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
