@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::check::{Place, check_health, check_server, check_service, check_whole};
 use super::{
-    Check, Config, Encapsulation, Health, Mode, QuicId, Request, Server, Service, Transport,
+    Check, Config, Encapsulation, Health, Mode, QuicId, Request, Server, Service, Transport, Way,
 };
 use crate::controller::{Bounds, Policy};
 
@@ -26,6 +26,7 @@ struct File {
     socket: Option<PathBuf>,
     connections: Option<u32>,
     measured: Option<String>,
+    mark: Option<u32>,
     epoch: Option<Time>,
     timeout: Option<Time>,
     #[serde(default)]
@@ -76,6 +77,7 @@ struct ServerWords {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct HealthWords {
     check: Option<CheckWord>,
+    way: Option<WayWord>,
     port: Option<u16>,
     path: Option<String>,
     host: Option<String>,
@@ -136,6 +138,14 @@ enum CheckWord {
     Tcp,
     Http,
     Https,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum WayWord {
+    Auto,
+    Tunnel,
+    Address,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -201,6 +211,7 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
         connections,
         epoch,
         timeout,
+        mark,
         ..
     } = file;
     config.interfaces = interfaces;
@@ -209,6 +220,7 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     config.connections = connections.unwrap_or(config.connections);
     config.epoch = epoch.map_or(config.epoch, |time| time.0);
     config.timeout = timeout.map_or(config.timeout, |time| time.0);
+    config.mark = mark.unwrap_or(config.mark);
     if let Some(text) = &file.measured {
         config.measured_in = part(text).ok_or_else(|| {
             format!("measured = \"{text}\": write it as in \"1/8\"; the least part is 1/1000000")
@@ -274,6 +286,7 @@ impl HealthWords {
         let below = below.clone();
         Self {
             check: self.check.or(below.check),
+            way: self.way.or(below.way),
             port: self.port.or(below.port),
             path: self.path.or(below.path),
             host: self.host.or(below.host),
@@ -303,6 +316,12 @@ impl HealthWords {
         let time = |word: Option<Time>, default| word.map_or(default, |time| time.0);
         Health {
             check,
+            way: match self.way {
+                None => default.way,
+                Some(WayWord::Auto) => Way::Auto,
+                Some(WayWord::Tunnel) => Way::Tunnel,
+                Some(WayWord::Address) => Way::Address,
+            },
             port: self.port,
             interval: time(self.interval, default.interval),
             timeout: time(self.timeout, default.timeout),

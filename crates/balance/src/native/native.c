@@ -91,5 +91,6 @@ int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 place
 
 #define X(name, text) text,
 const char *const fathom_balance_counter_names[BALANCE_COUNTER_COUNT] = { BALANCE_COUNTERS(X) };
+const char *const fathom_balance_check_counter_names[BALANCE_CHECK_COUNTER_COUNT] = { BALANCE_CHECK_COUNTERS(X) };
 const char *const fathom_balance_encapsulation_names[BALANCE_ENCAPSULATION_COUNT] = { BALANCE_ENCAPSULATIONS(X) };
 #undef X

@@ -18,6 +18,7 @@ int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 place
 			       const struct balance_config *config);
 
 extern const char *const fathom_balance_counter_names[BALANCE_COUNTER_COUNT];
+extern const char *const fathom_balance_check_counter_names[BALANCE_CHECK_COUNTER_COUNT];
 extern const char *const fathom_balance_encapsulation_names[BALANCE_ENCAPSULATION_COUNT];
 
 #endif
