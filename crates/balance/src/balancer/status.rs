@@ -125,7 +125,10 @@ impl Balancer {
         };
         let checks = self.checks_of(server).map(|(aim, _)| {
             let way = if aim.is_tunnelled { "" } else { "not " };
-            format!("{name} to {}, {way}through the tunnel", aim.target)
+            let mut services = aim.services.iter().filter(|_| !aim.is_tunnelled);
+            let why = services.find_map(|service| self.way_obstacle(*service));
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            format!("{name} to {}, {way}through the tunnel{why}", aim.target)
         });
         let checks: Vec<_> = checks.collect();
         if checks.is_empty() {

@@ -45,9 +45,19 @@ impl Balancer {
         self.fleet.aim(aims);
     }
 
-    /// Why checks of a service do not go through the tunnel, for people.
-    pub(super) fn way_problem(&self, service: usize) -> Option<String> {
+    /// What is in the way of checks of a service through the tunnel: its address, and why.
+    pub(super) fn way_obstacle(&self, service: usize) -> Option<String> {
         let obstacle = self.way_obstacles.get(service)?.as_ref()?;
+        let config = self.fleet.config();
+        let service = config.services.get(service)?;
+        let health = &config.servers.get(*service.servers.first()?)?.health;
+        let target = service.check_target(health)?;
+        Some(format!("{}: {obstacle}", target.ip()))
+    }
+
+    /// The same with what comes of it.
+    pub(super) fn way_problem(&self, service: usize) -> Option<String> {
+        let obstacle = self.way_obstacle(service)?;
         let config = self.fleet.config();
         let service = config.services.get(service)?;
         let mut servers = service
@@ -55,13 +65,13 @@ impl Balancer {
             .iter()
             .map(|server| &config.servers[*server]);
         let then = if servers.any(|server| server.health.way == Way::Tunnel) {
-            "servers are not checked"
+            "not checked"
         } else {
-            "servers are checked at their own addresses"
+            "checked at their own addresses"
         };
         Some(format!(
-            "service {}: {then}, not through the tunnel, because of the address {}: {obstacle}",
-            service.name, service.network
+            "service {} cannot be checked through the tunnel: {obstacle}; its servers are {then}",
+            service.name
         ))
     }
 }

@@ -1,7 +1,6 @@
 //! The program where checks leave: it has their packets take the way of clients' packets. It is there as long as this process, which makes the checks.
 
 use std::ffi::OsStr;
-use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use fathom_measure::Egress;
@@ -162,9 +161,6 @@ impl Live {
             Ok(interface) => interface,
             Err(obstacle) => return Ok(Err(obstacle)),
         };
-        if let Some(filter) = self.filter(service, address, interface) {
-            return Ok(Err(Obstacle::Filtered(filter)));
-        }
         let checks = match &mut self.checks {
             Some(Ok(checks)) => checks,
             Some(Err(why)) => return Ok(Err(Obstacle::Refused(why.clone()))),
@@ -177,25 +173,6 @@ impl Live {
             Ok(()) => Ok(interface),
             Err(error) => Err(Obstacle::Refused(told(&error))),
         })
-    }
-
-    /// The interface by which a server of it answers, if the kernel drops there what it would not send that way: strict filters of reverse paths.
-    fn filter(&self, service: &Service, address: IpAddr, interface: u32) -> Option<String> {
-        let only = match self.interfaces.as_slice() {
-            [only] => *only,
-            _ => interface,
-        };
-        let numbers = service
-            .servers
-            .iter()
-            .filter_map(|server| self.number(*server));
-        let servers = numbers.map(|number| self.servers.get(number.into()).interface);
-        let mut others = servers
-            .map(|own| if own == 0 { only } else { own })
-            .filter(|own| *own != interface);
-        others
-            .find_map(interface_name)
-            .filter(|name| address.is_ipv4() && is_strict(name))
     }
 
     /// What is in the way of checks that must take the way of clients' packets, and can be cured by nobody but the user of this machine.
@@ -238,15 +215,6 @@ impl Live {
 fn interface_name(index: u32) -> Option<String> {
     let name = nix::net::if_::if_indextoname(index).ok()?;
     Some(name.to_string_lossy().into_owned())
-}
-
-/// Does the kernel drop what comes in by this interface from addresses that are routed another way? Of its own setting and that for all, the larger counts.
-fn is_strict(interface: &str) -> bool {
-    let read = |name: &str| {
-        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
-        text.ok().and_then(|text| text.trim().parse::<u8>().ok())
-    };
-    read("all").max(read(interface)) == Some(1)
 }
 
 /// With its cause.

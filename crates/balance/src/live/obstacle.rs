@@ -13,8 +13,6 @@ pub enum Obstacle {
     NoEthernet,
     /// Packets of checks that leave there cannot be given their headers.
     Refused(String),
-    /// What servers answer to checks is dropped where it comes in, by this interface.
-    Filtered(String),
     /// The neighbour has not answered yet; it is being asked.
     Unresolved(IpAddr),
 }
@@ -23,10 +21,9 @@ impl std::fmt::Display for Obstacle {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoRoute => formatter.write_str("there is no route to it: see `ip route get`"),
-            Self::Refused(why) => write!(formatter, "no program is where they leave: {why}"),
-            Self::Filtered(interface) => write!(
+            Self::Refused(why) => write!(
                 formatter,
-                "answers come in by {interface}, and its rp_filter = 1 drops what is routed another way: set it to 2"
+                "the kernel takes no program where they leave: {why}"
             ),
             Self::Local => formatter.write_str("it is an address of this machine"),
             Self::NoEthernet => formatter.write_str("the route to it has no Ethernet"),
