@@ -63,8 +63,8 @@ fn a_server_whose_tunnel_has_no_end_is_left_and_returns() {
     for server in 1..=SERVERS {
         let name = format!("s{server}");
         wait_until(PATIENCE, "the first checks", || {
-            let state = balancer.field("balance_server", &name, "state");
-            state.is_ok_and(|state| state == "healthy")
+            let found = balancer.field("balance_server", &name, "state");
+            found.is_ok_and(|found| found == "healthy")
         })
         .unwrap();
     }
@@ -164,8 +164,8 @@ fn checks_leave_by_another_interface_than_they_would() {
     for (change, state) in [("del", "unhealthy"), ("add", "healthy")] {
         wait_until(PATIENCE, "the others to be healthy", || {
             (1..=3).all(|server| {
-                let state = balancer.field("balance_server", &format!("s{server}"), "state");
-                state.is_ok_and(|state| state == "healthy")
+                let found = balancer.field("balance_server", &format!("s{server}"), "state");
+                found.is_ok_and(|found| found == "healthy")
             })
         })
         .unwrap();

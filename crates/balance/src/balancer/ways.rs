@@ -51,8 +51,9 @@ impl Balancer {
         let config = self.fleet.config();
         let service = config.services.get(service)?;
         let health = &config.servers.get(*service.servers.first()?)?.health;
-        let target = service.check_target(health)?;
-        Some(format!("{}: {obstacle}", target.ip()))
+        let target = service.check_target(health);
+        let address = target.map_or(service.network.address(), |target| target.ip());
+        Some(format!("{address}: {obstacle}"))
     }
 
     /// The same with what comes of it.

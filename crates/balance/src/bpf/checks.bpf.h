@@ -44,8 +44,8 @@ static __always_inline int balance_drop_check(struct balance_check_counts *count
 static __always_inline int balance_make_room_for_outer(struct __sk_buff *skb, const struct balance_server *server,
 						       __u32 overhead)
 {
-	__u64 flags = balance_is_ipv4(&server->destination) ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4 :
-							      BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
+	__u64 flags = balance_is_ipv4(&server->destination) ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4
+							    : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
 
 	if (server->encapsulation == BALANCE_BY_GUE)
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L4_UDP;

@@ -1,6 +1,7 @@
 //! What `lb.toml` says, checked. Nothing here touches the system.
 
 mod check;
+mod health;
 mod parse;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

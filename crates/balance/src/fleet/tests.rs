@@ -131,15 +131,12 @@ fn a_ring_that_is_there_tells_the_weights_that_were() {
 /// One of its two services lacks its address: only that one leaves it.
 #[test]
 fn a_server_may_fail_for_one_of_its_services() {
-    let mut text = String::new();
-    for server in THREE {
-        text += &format!("[[server]]\nname = \"s{server}\"\naddress = \"{server}\"\n");
-    }
-    for (name, address) in [("web", "192.0.2.1"), ("mail", "192.0.2.2")] {
-        text += &format!(
-            "[[service]]\nname = \"{name}\"\naddress = \"{address}\"\nport = 80\nring = 1021\n"
-        );
-    }
+    let servers = THREE
+        .map(|address| format!("[[server]]\nname = \"s{address}\"\naddress = \"{address}\"\n"));
+    let services = [("web", "192.0.2.1"), ("mail", "192.0.2.2")].map(|(name, address)| {
+        format!("[[service]]\nname = \"{name}\"\naddress = \"{address}\"\nport = 80\nring = 1021\n")
+    });
+    let text = servers.concat() + &services.concat();
     let mut fleet = Fleet::new(Config::parse(&text).unwrap());
     fleet.aim(aims(fleet.config(), |_| true));
     let aim = |fleet: &Fleet| {

@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramAttachType};
 
 use super::Live;
 use super::flows::of_each_cpu;
-use super::object::{missing, quiet_libbpf, refused};
+use super::object::{missing, previous_config, quiet_libbpf, refused};
 use super::obstacle::Obstacle;
 use crate::Error;
 use crate::config::{Check, Config, Service, Way};
@@ -106,7 +106,7 @@ impl Live {
             return Ok(());
         }
         let constants = balance_checks_config {
-            seed: self.program.seed(&self.pins),
+            seed: previous_config(&self.pins).map_or(0, |config| config.seed),
             mark: config.mark,
             interface: match self.interfaces.as_slice() {
                 [only] => *only,

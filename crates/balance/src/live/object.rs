@@ -55,7 +55,7 @@ impl Sizes {
 /// A program that is loaded, and its tables.
 pub(super) struct Program(Object);
 
-/// What the program before was configured with, if there was one.
+/// What the program that is pinned was configured with, if there is one.
 pub(super) fn previous_config(pins: &Pins) -> Option<balance_config> {
     let map = MapHandle::from_pinned_path(pins.map(CONFIG)).ok()?;
     let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
@@ -112,11 +112,6 @@ impl Program {
         let map = self.0.maps().find(|map| map.name() == name);
         let map = map.ok_or_else(|| missing(&format!("the map {name}")))?;
         MapHandle::try_from(&map).map_err(failed)
-    }
-
-    /// The secret of the hash of flows.
-    pub(super) fn seed(&self, pins: &Pins) -> u64 {
-        previous_config(pins).map_or(0, |config| config.seed)
     }
 
     /// Has packets of this interface go through it from now on; no packet misses both it and the one before.
