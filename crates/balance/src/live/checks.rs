@@ -227,3 +227,43 @@ fn told(error: &Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(way: &str) -> Config {
+        Config::parse(&format!(
+            "[health]\nway = \"{way}\"\n[[server]]\nname = \"a\"\naddress = \"10.0.0.1\"\n[[service]]\nname = \"s\"\naddress = \"192.0.2.1\"\nport = 80\n"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn who_demands_the_tunnel_is_told_when_the_kernel_refuses() {
+        let refused = [Some(Obstacle::Refused("it has no tc".to_owned()))];
+        let demand = |way: &str, obstacles: &[_]| {
+            Live::demand_ways_of_checks(&config(way), obstacles).map_err(|error| error.to_string())
+        };
+        let told = demand("tunnel", &refused).unwrap_err();
+        assert!(
+            told.contains("it has no tc: say way = \"address\""),
+            "{told}"
+        );
+        assert_eq!(demand("auto", &refused), Ok(()));
+        // That may change by itself.
+        assert_eq!(demand("tunnel", &[Some(Obstacle::NoRoute)]), Ok(()));
+    }
+
+    #[test]
+    fn only_what_is_checked_through_the_tunnel_needs_the_program() {
+        for (way, wanted) in [
+            ("auto", (true, false)),
+            ("tunnel", (true, true)),
+            ("address", (false, false)),
+        ] {
+            let config = config(way);
+            assert_eq!(wants_tunnel(&config, &config.services[0]), wanted);
+        }
+    }
+}
