@@ -1,4 +1,4 @@
-//! Compiles the balancer's C for user space, and (feature `live`) its BPF program.
+//! Compiles the balancer's C for user space, and (feature `live`) its BPF programs.
 
 fn main() {
     println!("cargo::rerun-if-changed=src");
@@ -21,17 +21,19 @@ fn build_programs() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    libbpf_cargo::SkeletonBuilder::new()
-        .source("src/bpf/balance.bpf.c")
-        .clang_args([
-            format!("-I/usr/include/{machine}-linux-gnu").as_str(),
-            "-mcpu=v3",
-            "-Wall",
-            "-Wextra",
-            "-Wno-unused-function",
-            "-Wno-unused-parameter",
-        ])
-        .obj(out.join("balance.bpf.o"))
-        .build()
-        .unwrap_or_else(|error| panic!("cannot compile the balancer: {error:?}"));
+    for name in ["balance", "checks"] {
+        libbpf_cargo::SkeletonBuilder::new()
+            .source(format!("src/bpf/{name}.bpf.c"))
+            .clang_args([
+                format!("-I/usr/include/{machine}-linux-gnu").as_str(),
+                "-mcpu=v3",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-function",
+                "-Wno-unused-parameter",
+            ])
+            .obj(out.join(format!("{name}.bpf.o")))
+            .build()
+            .unwrap_or_else(|error| panic!("cannot compile the balancer: {error:?}"));
+    }
 }

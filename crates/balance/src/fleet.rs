@@ -1,6 +1,8 @@
 //! Which server has how much of each service: what is configured, what operators and health checks say, and what the controller makes of measurements.
 //! Pure: times and measurements are arguments, rings are what comes out.
 
+mod checked;
+
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,9 +12,10 @@ use fathom_record::Time;
 
 use crate::config::{Config, Service};
 use crate::controller::{Candidate, Measurement, Policy, Verdict, Why, decide};
-use crate::health::{Change, Standing};
+use crate::health::{Aim, Change, Standing};
 use crate::maglev::{Share, ring};
 use crate::record::BalanceWeight;
+use checked::Checked;
 
 /// What an operator has said of a server. It holds until it is taken back, or forwarding ends.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -27,7 +30,7 @@ pub struct Order {
 #[derive(Debug)]
 pub struct Fleet {
     config: Config,
-    standings: HashMap<IpAddr, Standing>,
+    checked: Checked,
     orders: HashMap<IpAddr, Order>,
     /// There is no way to them.
     unreachable: HashSet<IpAddr>,
@@ -61,7 +64,7 @@ impl Fleet {
     pub fn new(config: Config) -> Self {
         let mut fleet = Self {
             config: Config::default(),
-            standings: HashMap::new(),
+            checked: Checked::default(),
             orders: HashMap::new(),
             unreachable: HashSet::new(),
             services: Vec::new(),
@@ -113,10 +116,20 @@ impl Fleet {
                 .iter()
                 .any(|server| server.address == *address)
         };
-        self.standings.retain(|address, _| stays(address));
         self.orders.retain(|address, _| stays(address));
         self.unreachable.retain(stays);
         self.config = config;
+        self.checked.forget_aims();
+    }
+
+    /// What is checked from now on; until then, nothing is.
+    pub fn aim(&mut self, aims: Vec<Aim>) {
+        self.checked.aim(&self.config, aims);
+    }
+
+    /// What is checked.
+    pub fn aims(&self) -> &[Aim] {
+        self.checked.aims()
     }
 
     /// What an operator says of a server.
@@ -145,22 +158,32 @@ impl Fleet {
         }
     }
 
-    /// The result of a check of a server.
-    pub fn checked(&mut self, server: usize, has_succeeded: bool, now: Duration) -> Option<Change> {
-        let server = self.config.servers.get(server)?;
-        let standing = self.standings.entry(server.address).or_default();
-        standing.take(has_succeeded, now, &server.health)
+    /// The result of a check, by its index.
+    pub fn checked(&mut self, aim: usize, has_succeeded: bool, now: Duration) -> Option<Change> {
+        self.checked.take(&self.config, aim, has_succeeded, now)
     }
 
-    /// What checks say of a server.
-    pub fn standing(&self, server: usize) -> Standing {
-        let address = self.config.servers.get(server).map(|server| server.address);
-        let standing = address.and_then(|address| self.standings.get(&address).copied());
-        standing.unwrap_or_default()
+    fn standing(&self, service: usize, server: usize) -> Standing {
+        self.checked.standing(&self.config, service, server)
     }
 
-    /// The state of a server, for people and records.
+    /// The state of a server, for people and records: that of the service for which it stands worst.
     pub fn state(&self, server: usize, now: Duration) -> &'static str {
+        let services = 0..self.config.services.len();
+        let states = services
+            .filter(|service| self.config.services[*service].servers.contains(&server))
+            .map(|service| self.state_for(service, server, now));
+        let rank = |state: &&str| match *state {
+            "unhealthy" => 0,
+            "slow start" => 1,
+            "unknown" => 2,
+            _ => 3,
+        };
+        states.min_by_key(rank).unwrap_or("unknown")
+    }
+
+    /// The state of a server as one of a service.
+    fn state_for(&self, service: usize, server: usize, now: Duration) -> &'static str {
         if self.order_of(server).is_drained {
             return "drained";
         }
@@ -169,7 +192,9 @@ impl Fleet {
             return "unreachable";
         }
         let health = self.config.servers.get(server).map(|server| &server.health);
-        health.map_or("unknown", |health| self.standing(server).name(now, health))
+        health.map_or("unknown", |health| {
+            self.standing(service, server).name(now, health)
+        })
     }
 
     /// What a ring that is there says of the weights that were: its places by server of the configuration.
@@ -257,7 +282,9 @@ impl Fleet {
                 .servers
                 .get(member.server)
                 .map(|server| &server.health);
-            health.map_or(0.0, |health| self.standing(member.server).part(now, health))
+            health.map_or(0.0, |health| {
+                self.standing(service, member.server).part(now, health)
+            })
         };
         let members = members.unwrap_or_default();
         let bases: Vec<_> = members
@@ -322,7 +349,7 @@ impl Fleet {
                 member.share,
                 has_policy.then_some(member.factor),
                 &member.measured,
-                self.state(member.server, now),
+                self.state_for(service, member.server, now),
                 member.verdict.why,
             )
         };

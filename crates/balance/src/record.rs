@@ -73,6 +73,8 @@ record! {
         /// Its address.
         #[field(bare)]
         pub address: IpAddr,
+        /// The address and port that were checked: the service's, if it was checked through the tunnel, else its own.
+        pub target: String,
         /// healthy or unhealthy.
         #[field(bare)]
         pub state: &'static str,
@@ -151,7 +153,7 @@ record! {
         /// healthy, unhealthy, slow start, drained, unreachable, or unknown.
         #[field(bare)]
         pub state: &'static str,
-        /// How it is checked: at its own address, not through the tunnel.
+        /// How it is checked: whether at the address of a service, through the tunnel, or at its own; or why it is not.
         pub check: Option<String>,
         /// Its weight: what an operator said, else what is configured.
         pub weight: f64,

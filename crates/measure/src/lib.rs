@@ -34,6 +34,8 @@ mod table;
 
 pub use counts::{Counts, RttCount};
 pub use error::Error;
+#[cfg(feature = "live")]
+pub use kernel::Egress;
 pub use replay::{Ended, Interfaces, Measurement, Replay};
 pub use rtt::Aggregator;
 pub use selection::Selection;

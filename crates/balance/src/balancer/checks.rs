@@ -1,17 +1,15 @@
 //! Health checks as they are due.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fathom_record::Time;
 
 use super::{Balancer, News};
-use crate::config::Check;
 use crate::health::{Change, Finding, Target};
 use crate::record::BalanceHealth;
 
-/// Of a server.
+/// Of one of the aims.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CheckDue {
     pub(super) at: Duration,
@@ -31,20 +29,20 @@ impl Balancer {
             self.write_rings();
         }
         let config = self.fleet.config();
-        for (index, due) in self.checks.iter_mut().enumerate() {
-            let (Some(server), Some(port)) = (config.servers.get(index), config.check_port(index))
-            else {
-                continue;
-            };
-            if due.is_under_way || now < due.at || server.health.check == Check::None {
+        let aims = self.fleet.aims().iter().enumerate();
+        for (due, (index, aim)) in self.checks.iter_mut().zip(aims) {
+            let server = &config.servers[aim.server];
+            if due.is_under_way || now < due.at {
                 continue;
             }
+            let number = self.live.number(aim.server).unwrap_or_default();
             (due.is_under_way, due.at) = (true, now + server.health.interval);
             let ticket = u64::from(self.generation) << 32 | index as u64;
             self.checker.ask(
                 ticket,
                 Target {
-                    address: SocketAddr::new(server.address, port),
+                    address: aim.target,
+                    mark: aim.is_tunnelled.then_some(config.mark | u32::from(number)),
                     check: server.health.check.clone(),
                     timeout: server.health.timeout,
                 },
@@ -63,13 +61,10 @@ impl Balancer {
         if finding.ticket >> 32 != u64::from(self.generation) {
             return false;
         }
-        let Some((due, server)) = self
-            .checks
-            .get_mut(index)
-            .zip(self.fleet.config().servers.get(index))
-        else {
+        let Some((due, aim)) = self.checks.get_mut(index).zip(self.fleet.aims().get(index)) else {
             return false;
         };
+        let server = &self.fleet.config().servers[aim.server];
         due.is_under_way = false;
         due.failure = finding.result.as_ref().err().map(ToString::to_string);
         let (name, address, failure) = (
@@ -77,6 +72,7 @@ impl Balancer {
             server.address,
             due.failure.clone(),
         );
+        let target = aim.target;
         let Some(change) = self.fleet.checked(index, finding.result.is_ok(), now) else {
             return false;
         };
@@ -84,6 +80,7 @@ impl Balancer {
             time: Time::now(),
             server: name,
             address,
+            target: target.to_string(),
             state: if change == Change::Rose {
                 "healthy"
             } else {

@@ -2,6 +2,7 @@
 
 mod checks;
 mod status;
+mod ways;
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::health::Checker;
 use crate::live::{Live, Obstacle, remove};
 use crate::record::{BalanceHealth, BalanceWeight};
 use checks::CheckDue;
+use ways::open_patiently;
 
 /// Ways to servers are asked for as often, and twice a second while one is missing.
 const RESOLVE: Duration = Duration::from_secs(5);
@@ -44,6 +46,8 @@ pub struct Balancer {
     due: Vec<Duration>,
     resolve_due: Duration,
     obstacles: Vec<Option<Obstacle>>,
+    /// What is in the way of checks of each service.
+    way_obstacles: Vec<Option<Obstacle>>,
     begun: Instant,
 }
 
@@ -71,11 +75,13 @@ impl Balancer {
         for service in 0..config.services.len() {
             fleet.recall(service, &live.places(service), Duration::ZERO);
         }
-        let checker = Checker::start(config.servers.len())
+        let checks = config.services.iter().map(|service| service.servers.len());
+        let checker = Checker::start(checks.sum())
             .map_err(|error| Error::kernel("start threads for health checks", error))?;
         let obstacles = resolve_patiently(&mut live, config)?;
+        let way_obstacles = open_patiently(&mut live, config)?;
         let mut balancer = Self {
-            checks: vec![CheckDue::default(); config.servers.len()],
+            checks: Vec::new(),
             due: config
                 .services
                 .iter()
@@ -84,12 +90,14 @@ impl Balancer {
             generation: 0,
             resolve_due: Duration::ZERO,
             obstacles: Vec::new(),
+            way_obstacles,
             begun: Instant::now(),
             fleet,
             live,
             checker,
         };
         balancer.take_obstacles(obstacles, &mut |_| {});
+        balancer.aim();
         balancer.write_rings();
         balancer.live.publish(config)?;
         Ok(balancer)
@@ -128,8 +136,6 @@ impl Balancer {
             self.fleet.order(server, order);
         }
         let now = self.now();
-        self.generation += 1;
-        self.checks = vec![CheckDue::default(); config.servers.len()];
         self.due = config
             .services
             .iter()
@@ -137,6 +143,8 @@ impl Balancer {
             .collect();
         let obstacles = resolve_patiently(&mut self.live, config)?;
         self.take_obstacles(obstacles, &mut |_| {});
+        self.way_obstacles = open_patiently(&mut self.live, config)?;
+        self.aim();
         self.write_rings();
         self.live.publish(config)
     }
@@ -152,6 +160,8 @@ impl Balancer {
         if now >= self.resolve_due {
             let config = self.fleet.config().clone();
             let obstacles = self.live.resolve(&config)?;
+            let ways = self.live.open_ways_of_checks(&config)?;
+            self.take_ways(ways, report);
             if self.take_obstacles(obstacles, report) {
                 self.write_rings();
             }
@@ -242,7 +252,7 @@ impl Balancer {
         has_changed
     }
 
-    /// What cannot be reached now, for people.
+    /// What cannot be reached, or checked through the tunnel, now, for people.
     pub fn problems(&self) -> Vec<String> {
         let servers = self.fleet.config().servers.iter().zip(&self.obstacles);
         let problem = |(server, obstacle): (&crate::config::Server, &Option<Obstacle>)| {
@@ -252,7 +262,9 @@ impl Balancer {
                 server.name
             ))
         };
-        servers.filter_map(problem).collect()
+        let services = 0..self.fleet.config().services.len();
+        let ways = services.filter_map(|service| self.way_problem(service));
+        servers.filter_map(problem).chain(ways).collect()
     }
 
     /// Takes new flows away from a server, or gives them back; what it has, it keeps. `false`: there is no such server.

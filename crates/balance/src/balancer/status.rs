@@ -3,8 +3,10 @@
 use fathom_record::{Histogram, Record, Time};
 
 use super::Balancer;
+use super::checks::CheckDue;
 use crate::Error;
 use crate::config::Check;
+use crate::health::Aim;
 use crate::native::balance_traffic;
 use crate::record::{BalanceCount, BalanceServer, BalanceService, BalanceWeight};
 
@@ -78,7 +80,7 @@ impl Balancer {
             let traffic = self.live.flows().traffic_of_server(index)?;
             let number = self.live.number(index).unwrap_or_default();
             let obstacle = self.obstacles.get(index).cloned().flatten();
-            let failure = self.checks.get(index).and_then(|due| due.failure.clone());
+            let failure = self.failure_of(index);
             let server = &self.fleet.config().servers[index];
             let order = self.fleet.order_of(index);
             records.push(BalanceServer {
@@ -98,6 +100,20 @@ impl Balancer {
         Ok(records)
     }
 
+    /// The checks of a server, each with what came of the last.
+    fn checks_of(&self, server: usize) -> impl Iterator<Item = (&Aim, &CheckDue)> {
+        let all = self.fleet.aims().iter().zip(&self.checks);
+        all.filter(move |(aim, _)| aim.server == server)
+    }
+
+    /// The check of a server that failed.
+    fn failure_of(&self, server: usize) -> Option<String> {
+        self.checks_of(server).find_map(|(aim, due)| {
+            let failure = due.failure.as_ref()?;
+            Some(format!("check of {}: {failure}", aim.target))
+        })
+    }
+
     /// How a server is checked, for people.
     fn check_of(&self, server: usize) -> Option<String> {
         let config = self.fleet.config();
@@ -107,10 +123,20 @@ impl Balancer {
             Check::Http(_) => "http",
             Check::Https(_) => "https",
         };
-        Some(format!(
-            "{name} port {}, not through the tunnel",
-            config.check_port(server)?
-        ))
+        let checks = self.checks_of(server).map(|(aim, _)| {
+            let way = if aim.is_tunnelled { "" } else { "not " };
+            let mut services = aim.services.iter().filter(|_| !aim.is_tunnelled);
+            let why = services.find_map(|service| self.way_obstacle(*service));
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            format!("{name} to {}, {way}through the tunnel{why}", aim.target)
+        });
+        let checks: Vec<_> = checks.collect();
+        if checks.is_empty() {
+            let services = config.services.iter().enumerate();
+            let mut own = services.filter(|(_, service)| service.servers.contains(&server));
+            return own.find_map(|(service, _)| self.way_problem(service));
+        }
+        Some(checks.join("; "))
     }
 
     /// What clients waited for the responses of each service and server since this process began: names, and the distribution.
@@ -147,6 +173,7 @@ impl Balancer {
     /// [`Error::Kernel`] when it cannot be read.
     pub fn counts(&mut self) -> Result<Vec<(&'static str, u64)>, Error> {
         let mut counts = self.live.flows().counts()?;
+        counts.extend(self.live.check_counts()?);
         counts.retain(|(_, count)| *count > 0);
         Ok(counts)
     }

@@ -233,6 +233,28 @@ FATHOM_ASSERT_SIZE(struct balance_traffic, 48);
 enum balance_counter { BALANCE_COUNTERS(X) BALANCE_COUNTER_COUNT };
 #undef X
 
+/*
+ * Checks of health. Their sockets have a mark that names the server, and what leaves with it takes the way of clients' packets: see checks.bpf.h.
+ */
+struct balance_checks_config {
+	__u64 seed; /* as in balance_config: a flow has the same outer headers, whoever writes them */
+	__u32 mark; /* whose low 15 bits are 0: there is the server's number */
+	__u32 interface; /* of servers whose interface is 0; 0: the one that the packet leaves by anyway */
+};
+FATHOM_ASSERT_SIZE(struct balance_checks_config, 16);
+
+/* What became of their packets. */
+#define BALANCE_CHECK_COUNTERS(X)                                                                                      \
+	X(SENT, "packets of checks sent the way of clients' packets")                                                  \
+	X(NO_SERVER, "packets of checks dropped: no server")                                                           \
+	X(UNREADABLE, "packets of checks dropped: not TCP")                                                            \
+	X(TOO_LONG, "packets of checks dropped: too long for the path to the server")                                  \
+	X(NO_ROOM, "packets of checks dropped: no room for the headers")
+
+#define X(name, text) BALANCE_CHECK_##name,
+enum balance_check_counter { BALANCE_CHECK_COUNTERS(X) BALANCE_CHECK_COUNTER_COUNT };
+#undef X
+
 /* Where a flow stands in a ring of so many places, by its word in the table. */
 static __always_inline __u32 balance_ring_place(__u64 word, __u32 ring_size)
 {

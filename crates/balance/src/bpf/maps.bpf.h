@@ -6,7 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#include "balance.h"
+#include "servers.bpf.h"
 
 /* In sections of their own: user space finds them by name, without knowing the layout of the others. */
 const volatile struct balance_config balance_config SEC(".rodata.balance_config") = {};
@@ -60,15 +60,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct balance_ring_element);
 } balance_rings SEC(".maps");
-
-/* Servers by their number; written by user space, word by word. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1024);
-	__type(key, __u32);
-	__type(value, struct balance_server);
-} balance_servers SEC(".maps");
 
 /*
  * The table of connections; written by packets, read by user space (which connections has a server?). What happens when a bucket is full is in

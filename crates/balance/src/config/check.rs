@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{Check, Config, Health, Server, Service};
+use super::{Check, Config, Health, Server, Service, Way};
 use crate::controller::Bounds;
 use crate::maglev::is_prime;
 
@@ -14,6 +14,9 @@ pub(super) const DEFAULT_RING: u32 = 65_537;
 
 /// Servers, and services, at most: what the tables of the data plane have room for.
 pub(crate) const MOST: usize = 4096;
+
+/// The bits of marks that are the number of a server.
+const MARK_NUMBERS: u32 = 0x7fff;
 
 /// A line of the file.
 #[derive(Debug, Clone, Copy)]
@@ -255,6 +258,10 @@ pub(super) fn check_whole(config: &Config) -> Result<(), String> {
             "there are 4096 servers and 4096 services at most",
         ),
         (
+            config.mark != 0 && config.mark & MARK_NUMBERS == 0,
+            "mark is a number whose low 15 bits are 0: there are the numbers of servers",
+        ),
+        (
             config.pins.is_absolute() && config.socket.is_absolute(),
             "pins and socket are absolute paths",
         ),
@@ -268,6 +275,17 @@ pub(super) fn check_whole(config: &Config) -> Result<(), String> {
             .services
             .iter()
             .any(|service| service.servers.contains(&index));
+        if server.health.way == Way::Tunnel
+            && server.health.check != Check::None
+            && let Some(service) = config.services.iter().find(|service| {
+                service.servers.contains(&index) && service.check_target(&server.health).is_none()
+            })
+        {
+            return Err(format!(
+                "service \"{}\" is for all ports, and checks of server \"{}\" go through the tunnel to its address: say in [health], or in the table [server.health], which `port` is checked",
+                service.name, server.name
+            ));
+        }
         if is_used && server.health.check != Check::None && config.check_port(index).is_none() {
             return Err(format!(
                 "server \"{}\" is of services for all ports only: say in its table [server.health] which `port` is checked, or check = \"none\"",

@@ -1,9 +1,10 @@
 //! What `lb.toml` says, checked. Nothing here touches the system.
 
 mod check;
+mod health;
 mod parse;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct Config {
     pub timeout: Duration,
     /// What is forwarded.
     pub services: Vec<Service>,
+    /// Marks of sockets that make checks, but for the server's number in the low 15 bits, which are 0 here.
+    pub mark: u32,
     /// To whom.
     pub servers: Vec<Server>,
 }
@@ -157,7 +160,9 @@ impl Encapsulation {
 pub struct Health {
     /// What is asked.
     pub check: Check,
-    /// Of the server; `None`: the port of the service, the first that has the server.
+    /// Which way it takes.
+    pub way: Way,
+    /// Of the server; `None`: the port of the service; at the server's own address, of the first that has the server.
     pub port: Option<u16>,
     /// Between the begin of two checks.
     pub interval: Duration,
@@ -169,6 +174,17 @@ pub struct Health {
     pub fall: u32,
     /// How long the weight of a server grows that has come back.
     pub slow_start: Duration,
+}
+
+/// Which way checks take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// That of clients' packets where the service's address is routed from here, else to the server's own address.
+    Auto,
+    /// That of clients' packets: to the service's address, with the headers that the server asks for.
+    Tunnel,
+    /// To the server's own address.
+    Address,
 }
 
 /// What is asked of a server.
@@ -199,6 +215,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             check: Check::Tcp,
+            way: Way::Auto,
             port: None,
             interval: Duration::from_secs(2),
             timeout: Duration::from_secs(1),
@@ -222,8 +239,23 @@ impl Default for Config {
             epoch: Duration::from_millis(200),
             timeout: Duration::from_secs(2),
             services: Vec::new(),
+            mark: 0xfa70_0000,
             servers: Vec::new(),
         }
+    }
+}
+
+impl Service {
+    /// Where it is checked: at its address, or the first of its network behind that which stands for the network; at its port, unless the server has
+    /// another one for checks. `None`: no port is known.
+    pub fn check_target(&self, health: &Health) -> Option<SocketAddr> {
+        let port = health.port.or(self.port)?;
+        let first = match (self.network.address(), self.network.prefix_length()) {
+            (IpAddr::V4(address), ..31) => Ipv4Addr::from(u32::from(address) | 1).into(),
+            (IpAddr::V6(address), ..127) => Ipv6Addr::from(u128::from(address) | 1).into(),
+            (address, _) => address,
+        };
+        Some(SocketAddr::new(first, port))
     }
 }
 
@@ -236,7 +268,7 @@ impl Config {
         parse::parse(text)
     }
 
-    /// The port at which a server is checked: as configured, else that of the first service that has the server, TCP first.
+    /// The port at which a server's own address is checked: as configured, else that of the first service that has the server, TCP first.
     pub fn check_port(&self, server: usize) -> Option<u16> {
         let configured = self.servers.get(server)?.health.port;
         let port_of = |protocol| {

@@ -11,9 +11,8 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::check::{Place, check_health, check_server, check_service, check_whole};
-use super::{
-    Check, Config, Encapsulation, Health, Mode, QuicId, Request, Server, Service, Transport,
-};
+use super::health::HealthWords;
+use super::{Config, Encapsulation, Mode, QuicId, Server, Service, Transport};
 use crate::controller::{Bounds, Policy};
 
 #[derive(Deserialize)]
@@ -27,6 +26,7 @@ struct File {
     connections: Option<u32>,
     measured: Option<String>,
     measured_packets: Option<u32>,
+    mark: Option<u32>,
     epoch: Option<Time>,
     timeout: Option<Time>,
     #[serde(default)]
@@ -75,21 +75,6 @@ struct ServerWords {
 
 #[derive(Deserialize, Default, Clone)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct HealthWords {
-    check: Option<CheckWord>,
-    port: Option<u16>,
-    path: Option<String>,
-    host: Option<String>,
-    status: Option<u16>,
-    interval: Option<Time>,
-    timeout: Option<Time>,
-    rise: Option<u32>,
-    fall: Option<u32>,
-    slow_start: Option<Time>,
-}
-
-#[derive(Deserialize, Default, Clone)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ControlWords {
     policy: Option<PolicyWord>,
     interval: Option<Time>,
@@ -132,15 +117,6 @@ enum EncapsulationWord {
 
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
-enum CheckWord {
-    None,
-    Tcp,
-    Http,
-    Https,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
 enum PolicyWord {
     Static,
     Latency,
@@ -162,7 +138,7 @@ enum AllWord {
 
 /// As `500ms`.
 #[derive(Clone, Copy)]
-struct Time(Duration);
+pub(super) struct Time(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -203,6 +179,7 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
         epoch,
         timeout,
         measured_packets,
+        mark,
         ..
     } = file;
     config.interfaces = interfaces;
@@ -214,6 +191,7 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     config.measured_packets = measured_packets.map_or(config.measured_packets, |most| {
         Some(most).filter(|most| *most > 0)
     });
+    config.mark = mark.unwrap_or(config.mark);
     if let Some(text) = &file.measured {
         config.measured_in = part(text).ok_or_else(|| {
             format!("measured = \"{text}\": write it as in \"1/8\"; the least part is 1/1000000")
@@ -270,51 +248,6 @@ impl ServerWords {
             quic_id,
             health: self.health.over(health).health(),
         })
-    }
-}
-
-impl HealthWords {
-    /// These, and where they say nothing those.
-    fn over(self, below: &Self) -> Self {
-        let below = below.clone();
-        Self {
-            check: self.check.or(below.check),
-            port: self.port.or(below.port),
-            path: self.path.or(below.path),
-            host: self.host.or(below.host),
-            status: self.status.or(below.status),
-            interval: self.interval.or(below.interval),
-            timeout: self.timeout.or(below.timeout),
-            rise: self.rise.or(below.rise),
-            fall: self.fall.or(below.fall),
-            slow_start: self.slow_start.or(below.slow_start),
-        }
-    }
-
-    fn health(self) -> Health {
-        let default = Health::default();
-        let request = || Request {
-            path: self.path.clone().unwrap_or_else(|| "/".to_owned()),
-            host: self.host.clone(),
-            status: self.status.unwrap_or(200),
-        };
-        let check = match self.check {
-            None => default.check,
-            Some(CheckWord::None) => Check::None,
-            Some(CheckWord::Tcp) => Check::Tcp,
-            Some(CheckWord::Http) => Check::Http(request()),
-            Some(CheckWord::Https) => Check::Https(request()),
-        };
-        let time = |word: Option<Time>, default| word.map_or(default, |time| time.0);
-        Health {
-            check,
-            port: self.port,
-            interval: time(self.interval, default.interval),
-            timeout: time(self.timeout, default.timeout),
-            rise: self.rise.unwrap_or(default.rise),
-            fall: self.fall.unwrap_or(default.fall),
-            slow_start: time(self.slow_start, default.slow_start),
-        }
     }
 }
 

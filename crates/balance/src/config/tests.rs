@@ -95,6 +95,30 @@ fn tables_take_over_from_the_defaults_above() {
 }
 
 #[test]
+fn services_are_checked_at_an_address_of_theirs() {
+    let health = Health {
+        port: Some(81),
+        ..Health::default()
+    };
+    for (address, port, target) in [
+        ("192.0.2.10", "80", Some("192.0.2.10:80")),
+        ("192.0.2.0/24", "80", Some("192.0.2.1:80")),
+        ("192.0.2.8/31", "80", Some("192.0.2.8:80")),
+        ("2001:db8::/64", "80", Some("[2001:db8::1]:80")),
+        ("2001:db8::8", "80", Some("[2001:db8::8]:80")),
+        ("192.0.2.10", "\"all\"", None),
+    ] {
+        let config = Config::parse(&format!(
+            "[health]\ncheck = \"none\"\n[[server]]\nname = \"a\"\naddress = \"10.0.0.1\"\n[[service]]\nname = \"s\"\naddress = \"{address}\"\nport = {port}\n"
+        ));
+        let service = &config.unwrap().services[0];
+        let target: Option<SocketAddr> = target.map(|target| target.parse().unwrap());
+        assert_eq!(service.check_target(&Health::default()), target);
+        assert_eq!(service.check_target(&health).map(|it| it.port()), Some(81));
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_line() {
     let server = "[[server]]\nname = \"a\"\naddress = \"10.0.0.1\"\n";
     let service = "[[service]]\nname = \"s\"\naddress = \"192.0.2.1\"\n";
@@ -134,6 +158,12 @@ fn what_is_wrong_is_said_with_its_line() {
             format!("{server}{service}quic = true"),
             "protocol = \"udp\"",
         ),
+        (
+            format!("{server}{service}[health]\nway = \"tunnel\""),
+            "service \"s\" is for all ports",
+        ),
+        ("mark = 0xfa700001".to_owned(), "low 15 bits are 0"),
+        ("mark = 0".to_owned(), "low 15 bits are 0"),
         (format!("{server}weight = 0"), "fathom balance drain a"),
         (format!("{server}gue-port = 1"), "leave one of them out"),
         ("epoch = \"5\"".to_owned(), "write it as"),

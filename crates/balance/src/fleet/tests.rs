@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::controller::Latency;
+use crate::health::aims;
 
 fn config(servers: &[&str]) -> Config {
     let server =
@@ -9,6 +10,13 @@ fn config(servers: &[&str]) -> Config {
     let mut text: String = servers.iter().map(server).collect();
     text += "[[service]]\nname = \"web\"\naddress = \"192.0.2.1\"\nport = 80\nring = 1021\n";
     Config::parse(&text).unwrap()
+}
+
+/// Servers are checked at their own addresses: the number of a check is that of the server.
+fn fleet(servers: &[&str]) -> Fleet {
+    let mut fleet = Fleet::new(config(servers));
+    fleet.aim(aims(fleet.config(), |_| false));
+    fleet
 }
 
 fn shares(fleet: &mut Fleet, now: u64) -> Vec<f64> {
@@ -35,7 +43,7 @@ const THREE: [&str; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
 
 #[test]
 fn a_server_that_falls_has_no_place_and_returns_slowly() {
-    let mut fleet = Fleet::new(config(&THREE));
+    let mut fleet = fleet(&THREE);
     let at = Duration::from_secs;
     fleet.checked(1, true, at(0));
     for _ in 0..3 {
@@ -53,7 +61,7 @@ fn a_server_that_falls_has_no_place_and_returns_slowly() {
 
 #[test]
 fn when_all_fall_all_serve() {
-    let mut fleet = Fleet::new(config(&THREE));
+    let mut fleet = fleet(&THREE);
     for server in 0..3 {
         fleet.checked(server, false, Duration::ZERO);
     }
@@ -72,7 +80,7 @@ fn when_all_fall_all_serve() {
 
 #[test]
 fn orders_come_before_the_configuration_and_survive_it() {
-    let mut fleet = Fleet::new(config(&THREE));
+    let mut fleet = fleet(&THREE);
     fleet.order(
         0,
         Order {
@@ -118,4 +126,37 @@ fn a_ring_that_is_there_tells_the_weights_that_were() {
     }
     let records = after.records(0, Time(0), Duration::ZERO);
     assert_eq!(records.len(), 3);
+}
+
+/// One of its two services lacks its address: only that one leaves it.
+#[test]
+fn a_server_may_fail_for_one_of_its_services() {
+    let servers = THREE
+        .map(|address| format!("[[server]]\nname = \"s{address}\"\naddress = \"{address}\"\n"));
+    let services = [("web", "192.0.2.1"), ("mail", "192.0.2.2")].map(|(name, address)| {
+        format!("[[service]]\nname = \"{name}\"\naddress = \"{address}\"\nport = 80\nring = 1021\n")
+    });
+    let text = servers.concat() + &services.concat();
+    let mut fleet = Fleet::new(Config::parse(&text).unwrap());
+    fleet.aim(aims(fleet.config(), |_| true));
+    let aim = |fleet: &Fleet| {
+        let mut aims = fleet.aims().iter();
+        aims.position(|aim| aim.server == 1 && aim.services == [1])
+            .unwrap()
+    };
+    fleet.checked(aim(&fleet), false, Duration::ZERO);
+    assert!(shares(&mut fleet, 0)[1] > 0.3);
+    let other = fleet.ring(1, Duration::ZERO).unwrap();
+    assert!(!other.contains(&1));
+    assert_eq!(fleet.state(1, Duration::ZERO), "unhealthy");
+    let states = |service: usize| fleet.records(service, Time(0), Duration::ZERO)[1].state;
+    assert_eq!((states(0), states(1)), ("unknown", "unhealthy"));
+    // Checked elsewhere, it is what it was until a check says something else.
+    fleet.aim(aims(fleet.config(), |service| service == 0));
+    assert_eq!(fleet.state(1, Duration::ZERO), "unhealthy");
+    let back = aim(&fleet);
+    for _ in 0..2 {
+        fleet.checked(back, true, Duration::ZERO);
+    }
+    assert_eq!(fleet.state(1, Duration::ZERO), "slow start");
 }

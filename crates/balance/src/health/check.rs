@@ -13,6 +13,8 @@ use rustls::{
     StreamOwned,
 };
 
+use socket2::{Domain, Socket, Type};
+
 use crate::config::{Check, Request};
 
 /// More than this a server need not send until its status is known.
@@ -23,6 +25,8 @@ const LONGEST_ANSWER: usize = 16 << 10;
 pub struct Target {
     /// Where.
     pub address: SocketAddr,
+    /// Of its packets, if they take the way of clients' packets.
+    pub mark: Option<u32>,
     /// What is asked.
     pub check: Check,
     /// For all of it.
@@ -78,7 +82,7 @@ fn check_until(target: &Target, deadline: Instant) -> Result<(), Failure> {
     if target.check == Check::None {
         return Ok(());
     }
-    let stream = TcpStream::connect_timeout(&target.address, target.timeout)?;
+    let stream = connect(target)?;
     stream.set_nodelay(true)?;
     let mut stream = Bounded { stream, deadline };
     match &target.check {
@@ -98,6 +102,20 @@ fn check_until(target: &Target, deadline: Instant) -> Result<(), Failure> {
             ask(&mut stream, request, target.address.ip())
         }
     }
+}
+
+/// Segments of checks are not longer: with the headers of a tunnel in front, they still fit the way to the server.
+const LONGEST_SEGMENT: u32 = 1200;
+
+fn connect(target: &Target) -> Result<TcpStream, std::io::Error> {
+    let address = target.address.into();
+    let socket = Socket::new(Domain::for_address(target.address), Type::STREAM, None)?;
+    if let Some(mark) = target.mark {
+        socket.set_mark(mark)?;
+        socket.set_tcp_mss(LONGEST_SEGMENT)?;
+    }
+    socket.connect_timeout(&address, target.timeout)?;
+    Ok(socket.into())
 }
 
 /// A stream that is at an end, for reading and writing, at a deadline: a server that sends a byte now and then keeps nobody waiting.
@@ -265,6 +283,7 @@ mod tests {
     fn target(address: SocketAddr, check: Check) -> Target {
         Target {
             address,
+            mark: None,
             check,
             timeout: Duration::from_secs(2),
         }

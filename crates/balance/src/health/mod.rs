@@ -1,5 +1,6 @@
 //! Is a server there? [`Standing`] counts what checks say, and reads no clock; [`Checker`] makes them.
 
+mod aim;
 mod check;
 mod pool;
 
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use crate::config::Health;
 
+pub use aim::{Aim, aims};
 pub use check::{Failure, Target, check};
 pub use pool::{Checker, Finding};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::{Failure, Target, check};
 
-/// As many checks at the same time, at most. Those that fail by refusal take no time.
-const THREADS: usize = 16;
+/// As many checks at the same time, at most: a server that does not answer keeps one busy for each of its services until the timeout.
+const THREADS: usize = 64;
 
 /// What a check found.
 #[derive(Debug)]
@@ -26,15 +26,15 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Starts so many threads as are of use for this number of servers. They end when this is dropped, after the check that they are at.
+    /// Starts so many threads as are of use for this number of checks. They end when this is dropped, after the check that they are at.
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub fn start(servers: usize) -> std::io::Result<Self> {
+    pub fn start(checks: usize) -> std::io::Result<Self> {
         let (jobs, queue) = channel::<(u64, Target)>();
         let queue = Arc::new(Mutex::new(queue));
         let (found, findings) = channel();
-        for number in 0..servers.clamp(1, THREADS) {
+        for number in 0..checks.clamp(1, THREADS) {
             let (queue, found) = (Arc::clone(&queue), found.clone());
             let thread = thread::Builder::new().name(format!("check {number}"));
             thread.spawn(move || work(&queue, &found))?;
@@ -88,6 +88,7 @@ mod tests {
             checker.ask(
                 ticket,
                 Target {
+                    mark: None,
                     address: listener.local_addr().unwrap(),
                     check: Check::Tcp,
                     timeout: Duration::from_secs(5),

@@ -349,7 +349,7 @@ fn open_ring(
     builder.build().map_err(failed)
 }
 
-fn of_each_cpu(map: &MapHandle, index: u32) -> Result<Vec<Vec<u8>>, Error> {
+pub(super) fn of_each_cpu(map: &MapHandle, index: u32) -> Result<Vec<Vec<u8>>, Error> {
     let values = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY);
     let values = values.map_err(|error| Error::kernel("read the counters", error))?;
     Ok(values.unwrap_or_default())

@@ -1,9 +1,11 @@
 //! The tables of the kernel: what was decided is written into them here, and nowhere else.
 
+mod checks;
 mod flows;
 mod mapped;
 mod next_hop;
 mod object;
+mod obstacle;
 mod orders;
 mod pins;
 mod plan;
@@ -28,11 +30,12 @@ use crate::native::{
     balance_ring_element, balance_server, bytes_of,
 };
 
+use checks::Checks;
 pub use flows::{Flows, Seen};
 use mapped::Mapped;
-pub use next_hop::Obstacle;
 use next_hop::{NextHop, Resolver};
 use object::Program;
+pub use obstacle::Obstacle;
 use orders::Orders;
 use pins::Pins;
 pub use pins::remove;
@@ -55,6 +58,8 @@ pub struct Live {
     quic_ids: MapHandle,
     orders: Orders,
     resolver: Resolver,
+    /// Where checks leave, or why it could not be loaded; `None`: no check needs it.
+    checks: Option<Result<Checks, String>>,
     /// The server of each number that is in use.
     known: BTreeMap<u16, IpAddr>,
     /// By the index in the configuration.
@@ -86,6 +91,7 @@ impl Live {
                 .map_err(|error| Error::kernel("ask the kernel for routes", error))?,
             known: read_servers(&servers),
             servers,
+            checks: None,
             links: Vec::new(),
             numbers: Vec::new(),
             slots: Vec::new(),
@@ -139,7 +145,7 @@ impl Live {
             self.known.insert(*number, server.address);
         }
         self.flows.set_owners(&self.numbers, &self.slots);
-        Ok(())
+        self.load_checks(config)
     }
 
     /// Finds the way to each server and writes it. What is in the way comes back for each.

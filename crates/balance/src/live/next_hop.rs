@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -17,6 +17,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr as KernelAddress};
 
+use super::obstacle::Obstacle;
 use crate::config::Mode;
 
 /// Room for a datagram of the kernel: it never sends longer ones.
@@ -35,35 +36,6 @@ pub(super) struct NextHop {
     pub(super) source: IpAddr,
     /// Bytes of IP that the path takes.
     pub(super) mtu: u16,
-}
-
-/// Why a server cannot be reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Obstacle {
-    /// There is no route.
-    NoRoute,
-    /// It is this machine's own address.
-    Local,
-    /// Its route goes through an interface without Ethernet.
-    NoEthernet,
-    /// The neighbour has not answered yet; it is being asked.
-    Unresolved(IpAddr),
-}
-
-impl std::fmt::Display for Obstacle {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoRoute => formatter.write_str("there is no route to it: see `ip route get`"),
-            Self::Local => formatter.write_str("it is an address of this machine"),
-            Self::NoEthernet => formatter.write_str("the route to it has no Ethernet"),
-            Self::Unresolved(neighbour) => {
-                write!(
-                    formatter,
-                    "{neighbour} does not answer ARP or neighbour solicitations"
-                )
-            }
-        }
-    }
 }
 
 /// Asks the kernel.
@@ -91,11 +63,11 @@ impl Resolver {
         &mut self,
         address: IpAddr,
     ) -> Result<Result<NextHop, Obstacle>, IoError> {
-        let route = match self.route(address)? {
+        let route = match self.route(address, 0)? {
             Ok(route) => route,
             Err(obstacle) => return Ok(Err(obstacle)),
         };
-        let Some((own, mtu)) = self.link(route.interface)? else {
+        let Some(link) = self.link(route.interface)? else {
             return Ok(Err(Obstacle::NoEthernet));
         };
         let Some(destination) = self.neighbour(route.interface, route.neighbour)? else {
@@ -105,13 +77,36 @@ impl Resolver {
         Ok(Ok(NextHop {
             interface: route.interface,
             destination,
-            own,
+            own: link.address,
             source: route.source,
-            mtu: route.mtu.map_or(mtu, |limit| limit.min(mtu)),
+            mtu: route.mtu.map_or(link.mtu, |limit| limit.min(link.mtu)),
         }))
     }
 
-    fn route(&mut self, address: IpAddr) -> Result<Result<Route, Obstacle>, IoError> {
+    /// The interface by which packets of this machine to this address leave it, or why they do not.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub(super) fn leave(
+        &mut self,
+        address: IpAddr,
+        mark: u32,
+    ) -> Result<Result<u32, Obstacle>, IoError> {
+        let route = match self.route(address, mark)? {
+            Ok(route) => route,
+            Err(obstacle) => return Ok(Err(obstacle)),
+        };
+        let Some(link) = self.link(route.interface)? else {
+            return Ok(Err(Obstacle::NoEthernet));
+        };
+        if link.asks_for_neighbours && self.neighbour(route.interface, route.neighbour)?.is_none() {
+            Self::probe(address);
+            return Ok(Err(Obstacle::Unresolved(route.neighbour)));
+        }
+        Ok(Ok(route.interface))
+    }
+
+    fn route(&mut self, address: IpAddr, mark: u32) -> Result<Result<Route, Obstacle>, IoError> {
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
             address_family: family(address),
@@ -121,6 +116,9 @@ impl Resolver {
         message
             .attributes
             .push(RouteAttribute::Destination(address.into()));
+        if mark != 0 {
+            message.attributes.push(RouteAttribute::Mark(mark));
+        }
         let mut route = Err(Obstacle::NoRoute);
         let asked = self.ask(RouteNetlinkMessage::GetRoute(message), 0, |answer| {
             if let RouteNetlinkMessage::NewRoute(answer) = answer {
@@ -167,8 +165,8 @@ impl Resolver {
         Ok(is_veth)
     }
 
-    /// The address and MTU of an interface, if it has Ethernet.
-    fn link(&mut self, interface: u32) -> Result<Option<([u8; 6], u16)>, IoError> {
+    /// An interface, if it has Ethernet.
+    fn link(&mut self, interface: u32) -> Result<Option<Link>, IoError> {
         let mut message = LinkMessage::default();
         message.header.index = interface;
         let mut found = None;
@@ -186,7 +184,13 @@ impl Resolver {
                     _ => {}
                 }
             }
-            found = address.zip(mtu);
+            let asks_for_neighbours =
+                !(answer.header.flags).intersects(LinkFlags::Noarp | LinkFlags::Loopback);
+            found = address.zip(mtu).map(|(address, mtu)| Link {
+                address,
+                mtu,
+                asks_for_neighbours,
+            });
         })?;
         Ok(found)
     }
@@ -275,6 +279,12 @@ fn family(address: IpAddr) -> AddressFamily {
     } else {
         AddressFamily::Inet6
     }
+}
+
+struct Link {
+    address: [u8; 6],
+    mtu: u16,
+    asks_for_neighbours: bool,
 }
 
 struct Route {

@@ -55,7 +55,7 @@ impl Sizes {
 /// A program that is loaded, and its tables.
 pub(super) struct Program(Object);
 
-/// What the program before was configured with, if there was one.
+/// What the program that is pinned was configured with, if there is one.
 pub(super) fn previous_config(pins: &Pins) -> Option<balance_config> {
     let map = MapHandle::from_pinned_path(pins.map(CONFIG)).ok()?;
     let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
@@ -110,18 +110,14 @@ impl Program {
     pub(super) fn map(&self, name: &str) -> Result<MapHandle, Error> {
         let failed = |error| Error::kernel(format!("use the map {name}"), error);
         let map = self.0.maps().find(|map| map.name() == name);
-        let missing =
-            || std::io::Error::other("the object that was built into this program lacks it");
-        let map = map.ok_or_else(|| Error::kernel(format!("find the map {name}"), missing()))?;
+        let map = map.ok_or_else(|| missing(&format!("the map {name}")))?;
         MapHandle::try_from(&map).map_err(failed)
     }
 
     /// Has packets of this interface go through it from now on; no packet misses both it and the one before.
     pub(super) fn attach(&self, pins: &Pins, interface: u32, mode: Mode) -> Result<Link, Error> {
         let program = self.0.progs().find(|program| program.name() == PROGRAM);
-        let missing =
-            || std::io::Error::other("the object that was built into this program lacks it");
-        let program = program.ok_or_else(|| Error::kernel("find the program", missing()))?;
+        let program = program.ok_or_else(|| missing("the program"))?;
         let path = pins.link(interface);
         if let Ok(mut link) = Link::open(&path) {
             if link.update_prog(&program).is_ok() {
@@ -176,6 +172,12 @@ fn prepare(
         }
     }
     Ok(())
+}
+
+/// The object that was built into this program lacks something.
+pub(super) fn missing(what: &str) -> Error {
+    let cause = std::io::Error::other("the object that was built into this program lacks it");
+    Error::kernel(format!("find {what}"), cause)
 }
 
 /// Attaches, and pins what holds it.
@@ -243,7 +245,7 @@ fn unattached(interface: u32, error: std::io::Error) -> Error {
 }
 
 /// Keeps what libbpf has to say, to be told if it matters.
-fn quiet_libbpf() {
+pub(super) fn quiet_libbpf() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
         if let Ok(mut messages) = MESSAGES.lock() {
             messages.push_str(&message);
@@ -252,7 +254,7 @@ fn quiet_libbpf() {
 }
 
 /// The kernel refused the program: say what can be done.
-fn refused(error: &libbpf_rs::Error) -> Error {
+pub(super) fn refused(error: &libbpf_rs::Error) -> Error {
     let messages = MESSAGES
         .lock()
         .map(|mut messages| std::mem::take(&mut *messages));

@@ -1332,6 +1332,38 @@ pub const BALANCE_COUNT_EPOCHS: balance_counter = 30;
 pub const BALANCE_COUNT_EPOCHS_LOST: balance_counter = 31;
 pub const BALANCE_COUNTER_COUNT: balance_counter = 32;
 pub type balance_counter = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct balance_checks_config {
+    pub seed: __u64,
+    pub mark: __u32,
+    pub interface: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of balance_checks_config",
+    ][::core::mem::size_of::<balance_checks_config>() - 16usize];
+    [
+        "Alignment of balance_checks_config",
+    ][::core::mem::align_of::<balance_checks_config>() - 8usize];
+    [
+        "Offset of field: balance_checks_config::seed",
+    ][::core::mem::offset_of!(balance_checks_config, seed) - 0usize];
+    [
+        "Offset of field: balance_checks_config::mark",
+    ][::core::mem::offset_of!(balance_checks_config, mark) - 8usize];
+    [
+        "Offset of field: balance_checks_config::interface",
+    ][::core::mem::offset_of!(balance_checks_config, interface) - 12usize];
+};
+pub const BALANCE_CHECK_SENT: balance_check_counter = 0;
+pub const BALANCE_CHECK_NO_SERVER: balance_check_counter = 1;
+pub const BALANCE_CHECK_UNREADABLE: balance_check_counter = 2;
+pub const BALANCE_CHECK_TOO_LONG: balance_check_counter = 3;
+pub const BALANCE_CHECK_NO_ROOM: balance_check_counter = 4;
+pub const BALANCE_CHECK_COUNTER_COUNT: balance_check_counter = 5;
+pub type balance_check_counter = ::core::ffi::c_uint;
 pub const BALANCE_ROOM_OPENING: balance_room = 0;
 pub const BALANCE_ROOM_UNUSED: balance_room = 1;
 pub const BALANCE_ROOM_ABANDONED: balance_room = 2;
@@ -1408,6 +1440,9 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub static fathom_balance_counter_names: [*const ::core::ffi::c_char; 32usize];
+}
+unsafe extern "C" {
+    pub static fathom_balance_check_counter_names: [*const ::core::ffi::c_char; 5usize];
 }
 unsafe extern "C" {
     pub static fathom_balance_encapsulation_names: [*const ::core::ffi::c_char; 4usize];

@@ -22,10 +22,10 @@ pub use bindings::{
     BALANCE_IS_CONFIRMED, BALANCE_IS_GONE, BALANCE_IS_MEASURED, BALANCE_NETWORK_PREFIX,
     BALANCE_NO_SERVER, BALANCE_PLACE_IS_SETTLED, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES,
     BALANCE_SERVERS_MAX, BALANCE_TIME_SHIFT, BALANCE_WAS_MEASURED, RESPONSE_TICK_SHIFT,
-    balance_bucket, balance_config, balance_connection, balance_epoch, balance_measured,
-    balance_network_key, balance_quic_id, balance_ring_element, balance_server, balance_service,
-    balance_service_key, balance_traffic, flow_address, flow_key, response_config, response_epoch,
-    response_flow, response_tcp,
+    balance_bucket, balance_checks_config, balance_config, balance_connection, balance_epoch,
+    balance_measured, balance_network_key, balance_quic_id, balance_ring_element, balance_server,
+    balance_service, balance_service_key, balance_traffic, flow_address, flow_key, response_config,
+    response_epoch, response_flow, response_tcp,
 };
 
 use std::ffi::{CStr, c_char};
@@ -71,6 +71,13 @@ impl balance_connection {
 pub fn counter_names() -> impl Iterator<Item = &'static str> {
     // SAFETY: initialised constants.
     unsafe { names(&bindings::fathom_balance_counter_names) }
+}
+
+/// What is counted of packets of checks, in the order of the counters.
+#[expect(unsafe_code, reason = "reads constants of the C side")]
+pub fn check_counter_names() -> impl Iterator<Item = &'static str> {
+    // SAFETY: initialised constants.
+    unsafe { names(&bindings::fathom_balance_check_counter_names) }
 }
 
 /// The ways to send packets to a server, as users write them, in the order of `BALANCE_BY_*`.

@@ -117,5 +117,6 @@ int fathom_balance_wrap(const __u8 *frame, __u32 length, const struct balance_se
 
 #define X(name, text) text,
 const char *const fathom_balance_counter_names[BALANCE_COUNTER_COUNT] = { BALANCE_COUNTERS(X) };
+const char *const fathom_balance_check_counter_names[BALANCE_CHECK_COUNTER_COUNT] = { BALANCE_CHECK_COUNTERS(X) };
 const char *const fathom_balance_encapsulation_names[BALANCE_ENCAPSULATION_COUNT] = { BALANCE_ENCAPSULATIONS(X) };
 #undef X

@@ -26,6 +26,7 @@ int fathom_balance_wrap(const __u8 *frame, __u32 length, const struct balance_se
 			__u32 *network);
 
 extern const char *const fathom_balance_counter_names[BALANCE_COUNTER_COUNT];
+extern const char *const fathom_balance_check_counter_names[BALANCE_CHECK_COUNTER_COUNT];
 extern const char *const fathom_balance_encapsulation_names[BALANCE_ENCAPSULATION_COUNT];
 
 #endif

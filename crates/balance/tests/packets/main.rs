@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod balancer;
+mod checks;
 #[path = "../../../measure/tests/common/compile.rs"]
 mod compile;
 mod fixtures;

@@ -65,7 +65,7 @@ struct Attached {
 }
 
 #[expect(dead_code, reason = "held for what their drop does")]
-enum Hook {
+pub(super) enum Hook {
     Link { way: &'static str, link: Link },
     Filter { way: &'static str, filter: Filter },
 }
@@ -108,7 +108,7 @@ impl Attached {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Ingress,
     Egress,
 }
@@ -130,7 +130,7 @@ fn attach_xdp(program: &ProgramMut<'_>, interface: &Interface) -> Result<Hook, E
     })
 }
 
-fn attach_traffic(
+pub(super) fn attach_traffic(
     program: &ProgramMut<'_>,
     interface: &Interface,
     side: Side,

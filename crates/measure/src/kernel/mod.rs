@@ -1,6 +1,7 @@
 //! What all that is measured in the kernel has in common: programs loaded, their events read, its clock, and structs shared with it.
 
 mod attach;
+mod egress;
 mod entries;
 mod groups;
 mod interfaces;
@@ -12,6 +13,7 @@ mod table;
 use fathom_record::Time;
 
 pub(crate) use attach::{Devices, set_attach_type};
+pub use egress::Egress;
 pub(crate) use entries::for_each_flow;
 pub(crate) use groups::{Group, group_root};
 pub(crate) use interfaces::{Framing, Interface, InterfaceNames, local_addresses};

@@ -1,0 +1,269 @@
+//! The program where checks leave: it has their packets take the way of clients' packets. It is there as long as this process, which makes the checks.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+
+use fathom_measure::Egress;
+use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramAttachType};
+
+use super::Live;
+use super::flows::of_each_cpu;
+use super::object::{missing, previous_config, quiet_libbpf, refused};
+use super::obstacle::Obstacle;
+use crate::Error;
+use crate::config::{Check, Config, Service, Way};
+use crate::native::{balance_checks_config, bytes_of, check_counter_names};
+
+/// The compiled program.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/checks.bpf.o"));
+
+const CONFIG: &str = ".rodata.checks_config";
+
+/// The program, loaded, and where it is attached.
+pub(super) struct Checks {
+    // Dropped in this order: it is detached first.
+    attached: Egress,
+    object: Object,
+    constants: balance_checks_config,
+}
+
+impl Checks {
+    fn load(config: &balance_checks_config, servers: &MapHandle) -> Result<Self, Error> {
+        quiet_libbpf();
+        let failed = |error| Error::kernel("open the BPF object for checks", error);
+        let mut object = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .map_err(failed)?;
+        for mut map in object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name == CONFIG {
+                let bytes = bytes_of(config);
+                let value = map.initial_value_mut();
+                let room = value.and_then(|value| value.get_mut(..bytes.len()));
+                room.ok_or_else(|| missing(&name))?.copy_from_slice(bytes);
+            } else if name == "balance_servers" {
+                map.set_max_entries(servers.max_entries()).map_err(failed)?;
+                map.reuse_fd(servers.as_fd()).map_err(failed)?;
+            }
+        }
+        for mut program in object.progs_mut() {
+            program.set_attach_type(ProgramAttachType::TcxEgress);
+        }
+        Ok(Self {
+            attached: Egress::default(),
+            object: object.load().map_err(|error| refused(&error))?,
+            constants: *config,
+        })
+    }
+
+    fn attach(&mut self, interface: &str) -> Result<(), Error> {
+        let mut programs = self.object.progs_mut();
+        let program = programs.find(|program| program.name() == OsStr::new("check_egress"));
+        let program = program.ok_or_else(|| missing("check_egress"))?;
+        Ok(self.attached.attach(&program, interface)?)
+    }
+
+    fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        let mut maps = self.object.maps();
+        let map = maps.find(|map| map.name() == OsStr::new("balance_checks"));
+        let map = MapHandle::try_from(&map.ok_or_else(|| missing("balance_checks"))?)
+            .map_err(|error| Error::kernel("use the map balance_checks", error))?;
+        let cpus = of_each_cpu(&map, 0)?;
+        let sum = |index: usize| {
+            let words = cpus
+                .iter()
+                .filter_map(|cpu| cpu.as_chunks::<8>().0.get(index));
+            words.map(|word| u64::from_ne_bytes(*word)).sum()
+        };
+        let names = check_counter_names().enumerate();
+        Ok(names.map(|(index, name)| (name, sum(index))).collect())
+    }
+}
+
+/// May checks of some server of it take the way of clients' packets, and must they?
+fn wants_tunnel(config: &Config, service: &Service) -> (bool, bool) {
+    let servers = service
+        .servers
+        .iter()
+        .map(|server| &config.servers[*server]);
+    let checked = servers.filter(|server| {
+        server.health.check != Check::None && service.check_target(&server.health).is_some()
+    });
+    let ways: Vec<_> = checked.map(|server| server.health.way).collect();
+    let may = ways.iter().any(|way| *way != Way::Address);
+    (may, ways.contains(&Way::Tunnel))
+}
+
+impl Live {
+    /// Loads the program, if some check may need it. That it cannot be loaded is in the way of checks, not of forwarding.
+    pub(super) fn load_checks(&mut self, config: &Config) -> Result<(), Error> {
+        let services = config.services.iter();
+        if !services
+            .map(|service| wants_tunnel(config, service))
+            .any(|(may, _)| may)
+        {
+            self.checks = None;
+            return Ok(());
+        }
+        let constants = balance_checks_config {
+            seed: previous_config(&self.pins).map_or(0, |config| config.seed),
+            mark: config.mark,
+            interface: match self.interfaces.as_slice() {
+                [only] => *only,
+                _ => 0,
+            },
+        };
+        if matches!(&self.checks, Some(Ok(checks)) if checks.constants == constants) {
+            return Ok(());
+        }
+        let servers = self.program.map("balance_servers")?;
+        let loaded = Checks::load(&constants, &servers);
+        self.checks = Some(loaded.map_err(|error| told(&error)));
+        Ok(())
+    }
+
+    /// Has packets of checks take the way of clients' packets, where they leave for each service. What is in the way comes back for each; nothing is where
+    /// nobody wants it.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the kernel does not answer.
+    pub fn open_ways_of_checks(&mut self, config: &Config) -> Result<Vec<Option<Obstacle>>, Error> {
+        let (mut obstacles, mut used) = (Vec::new(), Vec::new());
+        for service in &config.services {
+            let (may, _) = wants_tunnel(config, service);
+            let opened = if may {
+                self.open_way(config, service)?
+                    .map(|interface| used.push(interface))
+            } else {
+                Ok(())
+            };
+            obstacles.push(opened.err());
+        }
+        if let Some(Ok(checks)) = &mut self.checks {
+            checks.attached.keep(&used);
+        }
+        Ok(obstacles)
+    }
+
+    /// The interface by which checks of a service leave.
+    fn open_way(
+        &mut self,
+        config: &Config,
+        service: &Service,
+    ) -> Result<Result<u32, Obstacle>, Error> {
+        let health = &config.servers[service.servers[0]].health;
+        let target = service.check_target(health);
+        let address = target.map_or(service.network.address(), |target| target.ip());
+        let way = self.resolver.leave(address, config.mark);
+        let way =
+            way.map_err(|error| Error::kernel(format!("find the way to {address}"), error))?;
+        let interface = match way {
+            Ok(interface) => interface,
+            Err(obstacle) => return Ok(Err(obstacle)),
+        };
+        let checks = match &mut self.checks {
+            Some(Ok(checks)) => checks,
+            Some(Err(why)) => return Ok(Err(Obstacle::Refused(why.clone()))),
+            None => return Ok(Err(Obstacle::Refused("it was not loaded".to_owned()))),
+        };
+        let Some(name) = interface_name(interface) else {
+            return Ok(Err(Obstacle::NoRoute));
+        };
+        Ok(match checks.attach(&name) {
+            Ok(()) => Ok(interface),
+            Err(error) => Err(Obstacle::Refused(told(&error))),
+        })
+    }
+
+    /// What is in the way of checks that must take the way of clients' packets, and can be cured by nobody but the user of this machine.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when there is something.
+    pub fn demand_ways_of_checks(
+        config: &Config,
+        obstacles: &[Option<Obstacle>],
+    ) -> Result<(), Error> {
+        for (service, obstacle) in config.services.iter().zip(obstacles) {
+            if let Some(Obstacle::Refused(why)) = obstacle
+                && wants_tunnel(config, service).1
+            {
+                return Err(Error::Unsupported {
+                    needs: format!(
+                        "checks of service {} with way = \"tunnel\" need a program where they leave",
+                        service.name
+                    ),
+                    found: why.clone(),
+                    remedy: "say way = \"address\" or \"auto\" in [health]".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What became of packets of checks, by name.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be read.
+    pub fn check_counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        match &self.checks {
+            Some(Ok(checks)) => checks.counts(),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+fn interface_name(index: u32) -> Option<String> {
+    let name = nix::net::if_::if_indextoname(index).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// With its cause.
+fn told(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(way: &str) -> Config {
+        Config::parse(&format!(
+            "[health]\nway = \"{way}\"\n[[server]]\nname = \"a\"\naddress = \"10.0.0.1\"\n[[service]]\nname = \"s\"\naddress = \"192.0.2.1\"\nport = 80\n"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn who_demands_the_tunnel_is_told_when_the_kernel_refuses() {
+        let refused = [Some(Obstacle::Refused("it has no tc".to_owned()))];
+        let demand = |way: &str, obstacles: &[_]| {
+            Live::demand_ways_of_checks(&config(way), obstacles).map_err(|error| error.to_string())
+        };
+        let told = demand("tunnel", &refused).unwrap_err();
+        assert!(
+            told.contains("it has no tc: say way = \"address\""),
+            "{told}"
+        );
+        assert_eq!(demand("auto", &refused), Ok(()));
+        // That may change by itself.
+        assert_eq!(demand("tunnel", &[Some(Obstacle::NoRoute)]), Ok(()));
+    }
+
+    #[test]
+    fn only_what_is_checked_through_the_tunnel_needs_the_program() {
+        for (way, wanted) in [
+            ("auto", (true, false)),
+            ("tunnel", (true, true)),
+            ("address", (false, false)),
+        ] {
+            let config = config(way);
+            assert_eq!(wants_tunnel(&config, &config.services[0]), wanted);
+        }
+    }
+}
