@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use fathom_benches::native::{bytes_of, response_bins, response_config, response_flow};
+use fathom_benches::native::{response_bins, response_config, response_flow};
 use fathom_benches::programs::{Programs, Step, set_constant};
 use fathom_benches::summary::{Row, conclude, median};
 use fathom_benches::wire::{Frame, Segment, flag};
+use fathom_measure::bytes::bytes_of;
 use libbpf_rs::ObjectBuilder;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"));

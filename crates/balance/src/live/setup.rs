@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fathom_measure::response::{Settings, Tabled};
+use fathom_measure::secret;
 
 use super::object::{self, Program, Sizes};
 use super::pins::Pins;
@@ -113,12 +114,6 @@ fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
         }
     }
     constants
-}
-
-/// A seed that nobody can guess, and so aim packets at one bucket of the table.
-fn secret() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }
 
 /// The resolution of the clock that the table goes by, in nanoseconds; 0: not known.

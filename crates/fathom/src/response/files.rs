@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use fathom_measure::response::Engine;
-use fathom_measure::{Ended, Replay};
+use fathom_measure::{Ended, Replay, secret};
 
 use super::groups::Lines;
 use super::summary::say_summary;
 use crate::arguments::ResponseArguments;
-use crate::captures::{Input, Reading, read_all, secret};
+use crate::captures::{Input, Reading, read_all};
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapHandle};
 
-use super::read_prefix;
 use crate::Error;
+use crate::bytes::read_prefix;
 use crate::native::flow_key;
 
 /// Flows read at once; a bucket of the kernel's hash table never has nearly so many.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags};
 
+use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Devices, Interface, InterfaceNames, bytes_of, for_each_flow, local_addresses, monotonic_ns,
-    read_prefix, wall_clock_offset,
+    Devices, Interface, InterfaceNames, for_each_flow, local_addresses, monotonic_ns,
+    wall_clock_offset,
 };
 pub use crate::kernel::{examine, interface_names};
 use crate::native::{self, flow_address, rtt_event, rtt_flow, rtt_flow_event};
@@ -89,7 +90,7 @@ impl Live {
         timeout: Duration,
         report: &mut impl FnMut(Report),
     ) -> Result<(), Error> {
-        self.path.programs.wait(timeout)?;
+        self.path.programs.ring.wait(timeout)?;
         self.drain(report)
     }
 
@@ -98,7 +99,7 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn collect(&mut self) -> Result<(), Error> {
-        self.path.programs.collect()
+        self.path.programs.ring.collect()
     }
 
     /// Hands on what is there, without waiting.
@@ -108,7 +109,7 @@ impl Live {
     pub fn drain(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
         let offset = wall_clock_offset();
         let names = &self.names;
-        self.path.programs.read(|mut rest| {
+        self.path.programs.ring.read(|mut rest| {
             while let Some((event, behind)) = read_prefix::<rtt_event>(rest) {
                 if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
                     report(decode(&event, None, names, offset));

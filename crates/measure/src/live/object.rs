@@ -2,9 +2,11 @@
 
 use libbpf_rs::{MapHandle, OpenObject};
 
-use crate::kernel::{Programs, bytes_of, for_each_flow, secret, set_attach_type, set_constants};
+use crate::bytes::bytes_of;
+use crate::kernel::{Programs, for_each_flow, set_attach_type, set_constants};
 use crate::native::{self, rtt_bucket, rtt_flow, rtt_pending};
 use crate::rtt::Settings;
+use crate::table::secret;
 use crate::{Counts, Error};
 
 /// Request buckets, of four requests each: 256 KiB.

@@ -18,8 +18,9 @@ use super::namespaces::{other_namespaces, within};
 use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
 use super::record::ProfileCount;
 use super::slots::Slots;
+use crate::bytes::bytes_of;
 use crate::kernel::{Group, group_root};
-use crate::kernel::{Programs, bytes_of, monotonic_ns, set_constants, wall_clock_offset};
+use crate::kernel::{Programs, monotonic_ns, set_constants, wall_clock_offset};
 use crate::native::{self, profile_config};
 use crate::{Error, Selection};
 
@@ -228,7 +229,7 @@ impl Profiler {
         timeout: Duration,
         report: &mut dyn FnMut(&dyn Record),
     ) -> Result<(), Error> {
-        self.programs.wait(timeout)?;
+        self.programs.ring.wait(timeout)?;
         self.drain(report)?;
         let now_ns = monotonic_ns();
         if now_ns.saturating_sub(self.last_look_back_ns) >= LOOK_BACK_NS {
@@ -294,6 +295,7 @@ impl Profiler {
     fn drain(&mut self, report: &mut dyn FnMut(&dyn Record)) -> Result<(), Error> {
         let connections = &mut self.connections;
         self.programs
+            .ring
             .read(|moments| connections.read(moments, wall_clock_offset(), report))
     }
 

@@ -9,14 +9,16 @@ use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
 use super::waits::Waits;
 use super::{Estimator, ResponseCounts, ResponseEpoch, ResponseWait, Settings};
 use crate::Error;
+use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Devices, Interface, InterfaceNames, Programs, bytes_of, for_each_flow, monotonic_ns,
-    read_prefix, secret, set_attach_type, set_constants, wall_clock_offset,
+    Devices, Interface, InterfaceNames, Programs, for_each_flow, monotonic_ns, set_attach_type,
+    set_constants, wall_clock_offset,
 };
 use crate::native::{
     self, Requests, flow_key, response_batches, response_bins, response_config, response_epoch,
     response_flow, response_modes,
 };
+use crate::table::secret;
 
 /// Places of the table that each CPU may hold free for itself, besides those of flows: an LRU map that is just full evicts too early.
 const SPARE_FLOWS: u32 = 256;
@@ -99,7 +101,7 @@ impl Live {
         timeout: Duration,
         report: &mut impl FnMut(ResponseEpoch),
     ) -> Result<(), Error> {
-        self.programs.wait(timeout)?;
+        self.programs.ring.wait(timeout)?;
         self.drain(report)
     }
 
@@ -113,7 +115,7 @@ impl Live {
             estimator,
             ..
         } = self;
-        programs.read(|mut rest| {
+        programs.ring.read(|mut rest| {
             while let Some((epoch, behind)) = read_prefix::<response_epoch>(rest) {
                 rest = behind;
                 if swept.remove(&epoch.key) == Some(epoch.begin) {

@@ -24,4 +24,4 @@ pub use live::{Live, Options, probe};
 pub use record::{ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, Settings};
 #[cfg(feature = "live")]
-pub use tabled::{EpochOfFlow, Tabled, TabledFlow, kernel_clock, kernel_clock_offset};
+pub use tabled::{EpochOfFlow, Tabled, TabledFlow};
