@@ -23,7 +23,6 @@ pub mod live;
 pub mod native;
 mod pcap;
 pub mod programs;
-mod random;
 mod recorder;
 pub mod summary;
 mod timestamps;

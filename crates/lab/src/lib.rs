@@ -46,6 +46,7 @@ pub use link::{
 pub use namespace::{Namespace, obstacle};
 pub use peer::{Connection, Opening, ScriptedPeer, Segment, TcpOptions, Timestamps};
 pub use process::{Process, wait_until};
+pub use random::Sequence;
 pub use router::{Answers, InterfaceInformation, MplsLabel, ScriptedRouter, Translation};
 pub use switch::Switch;
 pub use tap::{Passed, Tap};

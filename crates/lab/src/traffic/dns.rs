@@ -37,8 +37,7 @@ impl Think {
 
     fn choose(self, random: &mut Sequence) -> Duration {
         let spread = self.maximum.saturating_sub(self.minimum);
-        let fraction = (random.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        self.minimum + spread.mul_f64(fraction)
+        self.minimum + spread.mul_f64(random.uniform())
     }
 }
 

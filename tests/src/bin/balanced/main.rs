@@ -7,10 +7,11 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fathom_lab::Sequence;
 use fathom_lab::traffic::farm::Arrivals;
 
 use rack::{MEAN, Run, SERVERS, Scenario, WORKERS};
-use statistics::{Interval, Sequence};
+use statistics::Interval;
 
 /// Requests of a client, one after the other.
 const REQUESTS: u32 = 10;
@@ -184,10 +185,9 @@ fn changing(load: f64, duration: Duration, seed: u64) -> Scenario {
     for slowdowns in &mut slowdowns {
         let mut at = 0.0;
         while at < duration.as_secs_f64() {
-            #[expect(clippy::cast_sign_loss, reason = "from 0 to below 1")]
-            let pace = PACES[(random.uniform() * PACES.len() as f64) as usize];
+            let pace = PACES[random.below(PACES.len() as u64) as usize];
             slowdowns.push((Duration::from_secs_f64(at), pace));
-            at -= HOLD * (1.0 - random.uniform()).ln();
+            at += random.exponential(HOLD);
         }
     }
     let capacity = (SERVERS * WORKERS) as f64 / MEAN.as_secs_f64();

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{REQUEST_BYTES, RESPONSE_BYTES, exponential};
+use super::{REQUEST_BYTES, RESPONSE_BYTES};
 use crate::random::Sequence;
 use crate::traffic::listen_tcp;
 use crate::traffic::loops::sharpen_timers;
@@ -106,7 +106,6 @@ impl Queue {
     /// When a request that comes now is done.
     fn take(&mut self, now: Instant) -> Instant {
         self.taken += 1;
-        let uniform = self.random.uniform();
         let Some(free) = self.free.iter_mut().min() else {
             return now;
         };
@@ -114,7 +113,8 @@ impl Queue {
         let factor = self
             .pace
             .factor(begin.saturating_duration_since(self.start));
-        *free = begin + exponential(self.pace.mean, uniform).mul_f64(factor);
+        let mean = self.pace.mean.as_secs_f64() * factor;
+        *free = begin + Duration::from_secs_f64(self.random.exponential(mean));
         *free
     }
 }
