@@ -24,7 +24,7 @@ pub mod native;
 mod pcap;
 pub mod programs;
 mod recorder;
-pub mod summary;
+pub mod statistics;
 mod timestamps;
 pub mod wire;
 

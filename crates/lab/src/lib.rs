@@ -31,6 +31,7 @@ mod peer;
 mod process;
 mod random;
 mod router;
+pub mod summary;
 mod switch;
 mod tap;
 mod topology;

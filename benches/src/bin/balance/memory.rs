@@ -3,7 +3,7 @@
 use fathom_balance::native::{
     BALANCE_BUCKET_PLACES, balance_bucket, balance_measured, balance_ring_element,
 };
-use fathom_benches::summary::Row;
+use fathom_lab::summary::Row;
 
 /// Of a service's ring, unless configured otherwise.
 const RING_PLACES: usize = 65_537;
@@ -21,6 +21,6 @@ pub(crate) fn rows() -> Vec<Row> {
             "{bytes} bytes; {} where one in four is measured, {connection} where none is; a ring has {ring}",
             connection + measured / 4
         ),
-        is_reached: bytes <= 120,
+        is_reached: Some(bytes <= 120),
     }]
 }

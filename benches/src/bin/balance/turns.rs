@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use fathom_balance::native::BALANCE_BUCKET_PLACES;
-use fathom_benches::summary::median;
+use fathom_benches::statistics::median;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use crate::Arguments;
