@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fathom_measure::kernel::tick_ns;
 use fathom_measure::response::{Settings, Tabled};
 use fathom_measure::secret;
 
@@ -100,7 +101,8 @@ fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
                 .any(|service| !Entry::of(service).is_single()),
         ),
         is_measuring: 1,
-        tick_ns: tick_ns(),
+        // 0: not known.
+        tick_ns: u32::try_from(tick_ns()).unwrap_or(0),
         ..balance_config::default()
     };
     for id in config
@@ -114,18 +116,4 @@ fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
         }
     }
     constants
-}
-
-/// The resolution of the clock that the table goes by, in nanoseconds; 0: not known.
-fn tick_ns() -> u32 {
-    let mut resolution = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    #[expect(unsafe_code, reason = "std does not tell the resolution of clocks")]
-    // SAFETY: the pointer is valid; this clock always exists.
-    unsafe {
-        libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution);
-    }
-    u32::try_from(resolution.tv_nsec).unwrap_or(0)
 }

@@ -15,7 +15,7 @@ use super::record::{HopsCount, Report};
 use super::schedule::{EXPLORING, interval_us};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Devices, Framing, Group, Interface, Programs, group_root, monotonic_ns, set_attach_type,
+    Devices, Framing, Group, Interface, Programs, choose_programs, group_root, monotonic_ns,
     set_constants, wall_clock_offset,
 };
 use crate::native::{self, hops_budget, hops_config};
@@ -323,18 +323,13 @@ fn prepare(
             (".rodata.selection", bytes_of(&selection)),
         ],
     )?;
-    for mut program in object.progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        let is_needed = match name.as_str() {
-            "silent_flow" => true,
-            "socket_made" | "open_socket" => options.owner.is_named(),
-            name => interfaces
-                .iter()
-                .any(|interface| programs_of(interface).contains(&name)),
-        };
-        program.set_autoload(is_needed);
-        set_attach_type(&mut program);
-    }
+    choose_programs(object, |program| match program {
+        "silent_flow" => true,
+        "socket_made" | "open_socket" => options.owner.is_named(),
+        program => interfaces
+            .iter()
+            .any(|interface| programs_of(interface).contains(&program)),
+    });
     Ok(())
 }
 

@@ -9,20 +9,24 @@ mod interfaces;
 mod janitor;
 mod link;
 mod load;
+mod places;
 mod programs;
 mod ring;
 mod table;
 
 use fathom_record::Time;
 
-pub(crate) use attach::{Devices, set_attach_type};
+pub(crate) use attach::{Devices, choose_programs};
 pub use counters::{add_counters, of_each_cpu};
 pub(crate) use entries::for_each_flow;
+pub(crate) use entries::size_flows;
 pub(crate) use groups::{Group, group_root};
 pub(crate) use interfaces::{Framing, Interface, InterfaceNames, local_addresses};
 pub use interfaces::{examine, interface_names};
 pub(crate) use link::{check_function, link};
 pub use load::{load, map, program, set_constants};
+pub use places::Options;
+pub(crate) use places::Places;
 pub(crate) use programs::Programs;
 pub use ring::Ring;
 pub(crate) use table::Table;
@@ -39,6 +43,20 @@ pub fn monotonic_ns() -> u64 {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time);
     }
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// The resolution of the clock that goes forward by jiffies.
+pub fn tick_ns() -> u64 {
+    let mut resolution = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    #[expect(unsafe_code, reason = "std does not tell the resolution of clocks")]
+    // SAFETY: the pointer is valid; this clock always exists.
+    unsafe {
+        libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution);
+    }
+    resolution.tv_nsec.cast_unsigned()
 }
 
 /// What makes the kernel's times count from 1970; read anew each time, since the wall clock is adjusted.

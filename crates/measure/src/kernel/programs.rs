@@ -4,6 +4,7 @@ use libbpf_rs::{AsRawLibbpf, MapHandle, Object, OpenObject, ProgramMut};
 use libbpf_sys as sys;
 
 use super::counters::{add_counters, of_each_cpu};
+use super::entries::for_each_flow;
 use super::load::{self, find_map};
 use super::ring::Ring;
 use crate::Error;
@@ -66,6 +67,17 @@ impl Programs {
         let values = of_each_cpu(&find_map(&self.object, table)?, index)?;
         let counts = values.iter().filter_map(|value| value.first_chunk());
         Ok(counts.map(|count| u64::from_ne_bytes(*count)).sum())
+    }
+
+    /// How many flows the kernel evicted from a table. It does not tell: they are those that were opened, not deleted, and are not there.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when there is no such table or it cannot be read.
+    pub(crate) fn evicted(&self, table: &str, opened: u64, deleted: u64) -> Result<u64, Error> {
+        // Read after the counters: flows that are opened in between make the number too small, never too large.
+        let mut present = 0;
+        for_each_flow(&self.map(table)?, |_, _| present += 1)?;
+        Ok(opened.saturating_sub(deleted + present))
     }
 
     /// How often the kernel left a program out because an interrupt came while it ran on the same CPU: what it would have told of is not known.

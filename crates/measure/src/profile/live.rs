@@ -19,8 +19,9 @@ use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
 use super::record::ProfileCount;
 use super::slots::Slots;
 use crate::bytes::bytes_of;
-use crate::kernel::{Group, group_root};
-use crate::kernel::{Programs, monotonic_ns, set_constants, wall_clock_offset};
+use crate::kernel::{
+    Group, Programs, group_root, monotonic_ns, set_constants, tick_ns, wall_clock_offset,
+};
 use crate::native::{self, profile_config};
 use crate::{Error, Selection};
 
@@ -176,7 +177,7 @@ impl Profiler {
                         .iter()
                         .map(|(indicator, _)| *indicator)
                         .collect(),
-                    jiffy_ns: jiffy_ns(),
+                    jiffy_ns: tick_ns(),
                     groups: root.map(Path::to_owned),
                 },
                 options.active_timeout,
@@ -366,18 +367,4 @@ fn scope<'a>(options: &'a Options, root: Option<&'a Path>) -> Result<Scope<'a>, 
         timeout: options.dns_timeout,
         has_names: options.has_names,
     })
-}
-
-/// The stack counts some times in jiffies; the coarse clock goes forward by one at a time.
-fn jiffy_ns() -> u64 {
-    let mut resolution = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    #[expect(unsafe_code, reason = "std does not tell the resolution of clocks")]
-    // SAFETY: the pointer is valid; this clock always exists.
-    unsafe {
-        libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution);
-    }
-    resolution.tv_nsec.cast_unsigned()
 }
