@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::{REQUEST_BYTES, RESPONSE_BYTES};
 use crate::random::Sequence;
-use crate::traffic::listen_tcp;
 use crate::traffic::loops::sharpen_timers;
-use crate::traffic::tcp::{read_whole, serve_connections};
-use crate::{Namespace, Result, Stop, Worker};
+use crate::traffic::tcp::{self, read_whole};
+use crate::{Namespace, Result, Stop};
 
 /// How fast a server works.
 #[derive(Debug, Clone)]
@@ -48,8 +47,7 @@ impl Pace {
 #[derive(Debug)]
 pub struct Server {
     queue: Arc<Mutex<Queue>>,
-    /// Ends the thread on drop.
-    _worker: Worker<()>,
+    _connections: tcp::Server,
 }
 
 impl Server {
@@ -58,17 +56,12 @@ impl Server {
     /// # Errors
     /// [`crate::Error::Runtime`] when the address is taken or missing.
     pub fn start(namespace: &Namespace, address: SocketAddr, pace: Pace) -> Result<Self> {
-        let listener = listen_tcp(namespace, address)?;
         let queue = Arc::new(Mutex::new(Queue::new(pace, Instant::now())));
         let own = Arc::clone(&queue);
-        let worker = Worker::start("farm server", move |stop| {
-            serve_connections(&listener, stop, move |stream, stop| {
-                serve(&own, stream, stop)
-            });
-        })?;
+        let serve = move |stream, stop: &Stop| serve(&own, stream, stop);
         Ok(Self {
+            _connections: tcp::Server::with(namespace, address, serve)?,
             queue,
-            _worker: worker,
         })
     }
 
