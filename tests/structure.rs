@@ -10,7 +10,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fathom-record", &[]),
     ("fathom-capture", &[]),
     ("fathom-measure", &["fathom-record", "fathom-capture"]),
-    ("fathom-balance", &["fathom-measure", "fathom-record"]),
+    (
+        "fathom-balance",
+        &["fathom-measure", "fathom-record", "fathom-lab"],
+    ),
     ("fathom-ipfix", &["fathom-record"]),
     ("fathom-bindings", &[]),
     (

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use fathom_lab::Sequence;
+
 use crate::Error;
-use crate::random::Random;
 use crate::recorder::{Direction, Measured, Passing, Recorder};
 use crate::timestamps::HostTimestamps;
 use crate::wire::{Segment, flag};
@@ -55,7 +56,7 @@ pub fn write_connections<C: Write, T: Write>(
     options: &ConnectionsOptions,
     recorder: &mut Recorder<C, T>,
 ) -> Result<(), Error> {
-    let mut random = Random::new(options.seed);
+    let mut random = Sequence::new(options.seed);
     let mut servers_of_clients = HashSet::new();
     let mut packets = Vec::with_capacity(options.connections as usize * 9);
     for index in 0..options.connections {
@@ -79,7 +80,7 @@ pub fn write_connections<C: Write, T: Write>(
 }
 
 /// Addresses for documentation and benchmarks only: 10.0.0.0/8 and 198.18.0.0/15 (RFC 2544), `2001:db8::/32` (RFC 3849).
-fn random_tuple(random: &mut Random, is_ipv4: bool) -> (SocketAddr, SocketAddr) {
+fn random_tuple(random: &mut Sequence, is_ipv4: bool) -> (SocketAddr, SocketAddr) {
     let (client, server): (IpAddr, IpAddr) = if is_ipv4 {
         let client = Ipv4Addr::from_bits(0x0a00_0001 + random.below(0x00ff_fffe) as u32);
         (
@@ -88,7 +89,7 @@ fn random_tuple(random: &mut Random, is_ipv4: bool) -> (SocketAddr, SocketAddr) 
         )
     } else {
         let prefix = 0x2001_0db8_u128 << 96;
-        let client = Ipv6Addr::from_bits(prefix | u128::from(random.next()));
+        let client = Ipv6Addr::from_bits(prefix | u128::from(random.bits()));
         (
             client.into(),
             Ipv6Addr::from_bits(prefix | 0xffff << 64 | u128::from(random.below(0x1_0000))).into(),
@@ -120,10 +121,15 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(options: &ConnectionsOptions, flow: usize, start_ns: u64, random: &mut Random) -> Self {
+    fn new(
+        options: &ConnectionsOptions,
+        flow: usize,
+        start_ns: u64,
+        random: &mut Sequence,
+    ) -> Self {
         let mut host = |half_ns: u64| Host {
-            timestamps: HostTimestamps::new(random.next_u32()),
-            next_sequence: random.next_u32(),
+            timestamps: HostTimestamps::new(random.below(1 << 32) as u32),
+            next_sequence: random.below(1 << 32) as u32,
             expected: 0,
             distance_ns: half_ns / 2,
         };
@@ -137,7 +143,7 @@ impl Conversation {
         }
     }
 
-    fn speak(&mut self, random: &mut Random, packets: &mut Vec<(u64, Passing)>) {
+    fn speak(&mut self, random: &mut Sequence, packets: &mut Vec<(u64, Passing)>) {
         use Direction::{ToClient, ToServer};
         let request_bytes = 100 + random.below(900) as u16;
         let response_bytes = 100 + random.below(1250) as u16;

@@ -23,9 +23,8 @@ pub mod live;
 pub mod native;
 mod pcap;
 pub mod programs;
-mod random;
 mod recorder;
-pub mod summary;
+pub mod statistics;
 mod timestamps;
 pub mod wire;
 

@@ -18,10 +18,3 @@ pub use bindings::{
     HOPS_COUNT_PROBES_SENT, HOPS_FLOWS, hops_config, hops_flow, response_bins, response_config,
     response_flow, rtt_config, rtt_flow, rtt_pending, selection,
 };
-
-/// The bytes of a configuration, as the programs read them.
-#[expect(unsafe_code, reason = "shares structs with the kernel")]
-pub fn bytes_of<T: Copy>(value: &T) -> &[u8] {
-    // SAFETY: the generated structs hold only integers, and their padding is a field.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
-}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use fathom_lab::traffic::loops::{Loop, Server, Service, Shape, Turn, Workload};
+use fathom_lab::traffic::loops::{Loop, Service, Shape, Turn, Workload, start_server};
 use fathom_lab::{Direction, LinkConfig, Namespace, Topology};
 use serde::Deserialize;
 
@@ -205,7 +205,7 @@ impl Case {
         let lab = RouterLab::new(self.lan.as_ref())?;
         let [client, router, server] = lab.hosts();
         let address = (Topology::SERVER_V4, PORT).into();
-        let _server = Server::start(server, address)?;
+        let _server = start_server(server, address)?;
         let start = |options: &&[&str]| {
             Fathom::start_command("response", router, &[Topology::LAN_INTERFACE], options)
         };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Parser;
 use fathom_benches::live::{Answers, Bench, Finished, Memory};
-use fathom_benches::summary::{Row, conclude};
+use fathom_lab::summary::{Row, conclude};
 
 const MEGABYTE: f64 = 1e6;
 
@@ -79,7 +79,7 @@ fn main() -> anyhow::Result<()> {
         print(case, &memory, &finished);
         rows.push(row(case, &memory, &finished, arguments.flows));
     }
-    conclude(&rows, arguments.summary.as_deref())
+    Ok(conclude(&rows, arguments.summary.as_deref())?)
 }
 
 fn measure(case: &Case, arguments: &Arguments) -> anyhow::Result<(Memory, Finished)> {
@@ -134,6 +134,6 @@ fn row(case: &Case, memory: &Memory, finished: &Finished, flows: u32) -> Row {
             "{counted:.1} MB (kernel {kernel:.1}, process {process:.1} at most); {} samples lost",
             finished.lost()
         ),
-        is_reached: counted <= case.most_megabytes,
+        is_reached: Some(counted <= case.most_megabytes),
     }
 }

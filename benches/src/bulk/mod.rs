@@ -9,8 +9,9 @@ mod window;
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use fathom_lab::Sequence;
+
 use crate::Error;
-use crate::random::Random;
 use crate::recorder::Recorder;
 use crate::wire::segment_payload_bytes;
 use endpoint::Endpoint;
@@ -62,7 +63,7 @@ pub fn write_bulk<C: Write, T: Write>(
     options: &BulkOptions,
     recorder: &mut Recorder<C, T>,
 ) -> Result<BulkTotals, Error> {
-    let mut random = Random::new(options.seed);
+    let mut random = Sequence::new(options.seed);
     // Two segments and one acknowledgement are three packets.
     let segments = (options.packets * 2 / 3 / FLOWS).max(1) as u32;
     let mut simulation = Simulation::new(recorder, random.clone());
@@ -71,7 +72,8 @@ pub fn write_bulk<C: Write, T: Write>(
         let is_ipv4 = index < 8 || index == 16;
         let (left, right) = addresses(index, is_ipv4, is_upload);
         let mss = segment_payload_bytes(left.ip(), options.has_timestamps);
-        let (mut initial_sequence, mut clock_offset) = (random.next_u32(), random.next_u32());
+        let (mut initial_sequence, mut clock_offset) =
+            (random.below(1 << 32) as u32, random.below(1 << 32) as u32);
         if index == 0 {
             initial_sequence = 0_u32.wrapping_sub(segments.saturating_mul(u32::from(mss)) / 2);
             clock_offset = u32::MAX - 50;
@@ -89,8 +91,8 @@ pub fn write_bulk<C: Write, T: Write>(
         let sink = Sink::new(Endpoint::new(
             !is_upload,
             options.has_timestamps,
-            random.next_u32(),
-            random.next_u32(),
+            random.below(1 << 32) as u32,
+            random.below(1 << 32) as u32,
         ));
         let base_rtt_ns = SHORTEST_BASE_RTT_NS
             + (LONGEST_BASE_RTT_NS - SHORTEST_BASE_RTT_NS) * index / (FLOWS - 1);

@@ -5,12 +5,13 @@ use std::collections::BinaryHeap;
 use std::io::Write;
 use std::net::SocketAddr;
 
+use fathom_lab::Sequence;
+
 use super::BulkTotals;
 use super::endpoint::{Host, Outgoing};
 use super::sink::Sink;
 use super::source::Source;
 use crate::Error;
-use crate::random::Random;
 use crate::recorder::{Direction, Measured, Passing, Recorder};
 use crate::wire::Segment;
 
@@ -141,7 +142,7 @@ impl Transfer {
 #[derive(Debug)]
 pub(super) struct Simulation<'recorder, C: Write, T: Write> {
     recorder: &'recorder mut Recorder<C, T>,
-    random: Random,
+    random: Sequence,
     transfers: Vec<Transfer>,
     bottleneck: Bottleneck,
     events: BinaryHeap<Reverse<Scheduled>>,
@@ -150,7 +151,7 @@ pub(super) struct Simulation<'recorder, C: Write, T: Write> {
 }
 
 impl<'recorder, C: Write, T: Write> Simulation<'recorder, C, T> {
-    pub(super) fn new(recorder: &'recorder mut Recorder<C, T>, random: Random) -> Self {
+    pub(super) fn new(recorder: &'recorder mut Recorder<C, T>, random: Sequence) -> Self {
         Self {
             recorder,
             random,

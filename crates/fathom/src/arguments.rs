@@ -142,18 +142,8 @@ impl From<PrintFormat> for OutputFormat {
 /// Options of `fathom rtt`.
 #[derive(Debug, Args)]
 pub(crate) struct RttArguments {
-    /// Capture files: pcap or pcapng, also compressed by gzip or zstd; `-` is standard input.
-    #[arg(value_name = "FILE")]
-    pub(crate) files: Vec<String>,
-    /// Measure on this interface; give it several times for several.
-    #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
-    pub(crate) interface: Vec<String>,
-    /// Take packets that arrive at XDP, before receive offload merges them; live only.
-    #[arg(long)]
-    pub(crate) xdp: bool,
-    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C; live only.
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
-    pub(crate) duration: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// Threads that work on a capture file, 1 or 2: with 2 one reads ahead while the other measures; the samples stay the same.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) threads: u8,
@@ -173,6 +163,23 @@ pub(crate) struct RttArguments {
     pub(crate) output: OutputArguments,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
+}
+
+/// Where packets come from, and for how long.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// Capture files: pcap or pcapng, also compressed by gzip or zstd; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// Measure on this interface; give it several times for several.
+    #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
+    pub(crate) interface: Vec<String>,
+    /// Take packets that arrive at XDP, before receive offload merges them; live only.
+    #[arg(long)]
+    pub(crate) xdp: bool,
+    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C; live only.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) duration: Option<Duration>,
 }
 
 /// Which packets are measured of a flow.
@@ -245,6 +252,13 @@ pub(crate) struct AggregationArguments {
     /// What to put together with --aggregate.
     #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
     pub(crate) by: By,
+    #[command(flatten)]
+    pub(crate) prefixes: Prefixes,
+}
+
+/// How large networks are that are put together.
+#[derive(Debug, Args)]
+pub(crate) struct Prefixes {
     /// Bits of an IPv4 network with --by network, 0 to 32.
     #[arg(long, value_name = "BITS", default_value_t = 24, value_parser = clap::value_parser!(u8).range(0..=32))]
     pub(crate) prefix_v4: u8,

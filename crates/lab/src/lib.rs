@@ -31,6 +31,7 @@ mod peer;
 mod process;
 mod random;
 mod router;
+pub mod summary;
 mod switch;
 mod tap;
 mod topology;
@@ -46,6 +47,7 @@ pub use link::{
 pub use namespace::{Namespace, obstacle};
 pub use peer::{Connection, Opening, ScriptedPeer, Segment, TcpOptions, Timestamps};
 pub use process::{Process, wait_until};
+pub use random::Sequence;
 pub use router::{Answers, InterfaceInformation, MplsLabel, ScriptedRouter, Translation};
 pub use switch::Switch;
 pub use tap::{Passed, Tap};

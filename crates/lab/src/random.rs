@@ -10,31 +10,54 @@ pub(crate) fn mix(input: u64) -> u64 {
 
 const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A stream of random numbers.
+/// From 0 to below 1.
+pub(crate) fn fraction(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// From 0 to below `bound`: the upper half of the product, unbiased enough for bounds far below 2^64.
+pub(crate) fn below(bits: u64, bound: u64) -> u64 {
+    ((u128::from(bits) * u128::from(bound)) >> 64) as u64
+}
+
+/// A stream of random numbers: the same for the same seed.
 #[derive(Debug, Clone)]
-pub(crate) struct Sequence {
+pub struct Sequence {
     state: u64,
 }
 
 impl Sequence {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Starts it.
+    pub fn new(seed: u64) -> Self {
         Self { state: mix(seed) }
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
         let value = mix(self.state);
         self.state = self.state.wrapping_add(INCREMENT);
         value
     }
 
     /// From 0 to below 1.
-    pub(crate) fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    pub fn uniform(&mut self) -> f64 {
+        fraction(self.bits())
     }
 
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+    /// From 0 to below `bound`, which is far below 2^64.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        below(self.bits(), bound)
+    }
+
+    /// Exponential, with this mean.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.uniform()).ln()
+    }
+
+    /// Fills these bytes.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
-            let value = self.next().to_le_bytes();
+            let value = self.bits().to_le_bytes();
             chunk.copy_from_slice(&value[..chunk.len()]);
         }
     }
@@ -48,7 +71,19 @@ mod tests {
     fn sequence_is_splitmix64() {
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
         let mut sequence = Sequence { state: 0 };
-        assert_eq!(sequence.next(), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(sequence.next(), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(sequence.bits(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(sequence.bits(), 0x6e78_9e6a_a1b9_65f4);
+    }
+
+    #[test]
+    fn numbers_are_within_their_bounds() {
+        let mut sequence = Sequence::new(7);
+        let mut sum = 0.0;
+        for _ in 0..10_000 {
+            assert!(sequence.below(13) < 13);
+            assert!((0.0..1.0).contains(&sequence.uniform()));
+            sum += sequence.exponential(3.0);
+        }
+        assert!((2.9..3.1).contains(&(sum / 10_000.0)), "{sum}");
     }
 }

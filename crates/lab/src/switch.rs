@@ -1,6 +1,6 @@
 //! Hosts on one switch, as servers and their balancer stand in a rack.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{Namespace, Result};
 
@@ -10,11 +10,12 @@ use crate::{Namespace, Result};
 ///   host 0      host 1      host 2  …
 ///    eth0        eth0        eth0
 ///  10.78.0.1   10.78.0.2   10.78.0.3
+///   fd78::1     fd78::2     fd78::3
 ///      └───────────┴─ switch ──┘
 /// ```
 ///
-/// Everybody knows everybody's hardware address from the start, so that no ARP passes. XDP must be attached in its generic mode: what a veth's own
-/// sends back (`XDP_TX`) waits until another packet passes, unless the other end has a program too.
+/// Packets are as on a wire: nothing is left to offloads. XDP must be attached in its generic mode: what a veth's own sends back (`XDP_TX`) waits until
+/// another packet passes, unless the other end has a program too.
 ///
 /// # Examples
 /// ```no_run
@@ -48,26 +49,15 @@ impl Switch {
             let host = Namespace::new(name)?;
             let port = format!("port{index}");
             host.connect(Self::INTERFACE, &bridge, &port)?;
-            host.run(&format!(
-                "ip link set {} address {}",
-                Self::INTERFACE,
-                Self::hardware_address(index)
-            ))?;
-            // Packets as on a wire: what XDP passes on keeps no note of a checksum that is still to be made.
-            host.set_offloads(Self::INTERFACE, false)?;
             bridge.run(&format!("ip link set {port} master bridge0"))?;
+            // What XDP passes on keeps no note of a checksum that is still to be made, nor of segments that are still to be cut.
+            bridge.set_offloads(&port, false)?;
+            host.set_offloads(Self::INTERFACE, false)?;
             host.add_address(Self::INTERFACE, &format!("{}/24", Self::address(index)))?;
+            host.add_address(Self::INTERFACE, &format!("{}/64", Self::address_v6(index)))?;
+            // Who asks for a neighbour on behalf of an address that it has adopted, asks from this one.
+            host.add_address(Self::INTERFACE, &format!("fe80::{:x}/64", index + 1))?;
             hosts.push(host);
-        }
-        for (own, host) in hosts.iter().enumerate() {
-            for other in (0..hosts.len()).filter(|&other| other != own) {
-                host.run(&format!(
-                    "ip neigh replace {} lladdr {} dev {} nud permanent",
-                    Self::address(other),
-                    Self::hardware_address(other),
-                    Self::INTERFACE
-                ))?;
-            }
         }
         Ok(Self {
             hosts,
@@ -80,18 +70,19 @@ impl Switch {
         Ipv4Addr::new(10, 78, 0, host as u8 + 1)
     }
 
-    /// The Ethernet address of a host.
-    pub fn hardware_address(host: usize) -> String {
-        format!("02:00:0a:4e:00:{:02x}", host + 1)
+    /// Its address by IPv6.
+    pub fn address_v6(host: usize) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, host as u16 + 1)
     }
 
     /// Lets a host answer for `address` besides its own, without telling anybody (direct server return).
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn adopt(&self, host: usize, address: Ipv4Addr) -> Result<()> {
+    pub fn adopt(&self, host: usize, address: IpAddr) -> Result<()> {
         let host = &self.hosts[host];
-        host.add_address("lo", &format!("{address}/32"))?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        host.add_address("lo", &format!("{address}/{bits}"))?;
         host.set("net/ipv4/conf/all/arp_ignore", "1")?;
         host.set("net/ipv4/conf/all/arp_announce", "2")
     }
@@ -108,9 +99,15 @@ mod tests {
             return;
         }
         let switch = Switch::new(&["first", "second"]).unwrap();
-        switch.hosts[0].run("ping -c 1 -W 5 10.78.0.2").unwrap();
-        switch.adopt(1, Ipv4Addr::new(10, 79, 0, 1)).unwrap();
-        switch.hosts[0].add_route("10.79.0.1", "10.78.0.2").unwrap();
-        switch.hosts[0].run("ping -c 1 -W 5 10.79.0.1").unwrap();
+        for (own, adopted) in [("10.78.0.2", "10.79.0.1"), ("fd78::2", "fd79::1")] {
+            switch.hosts[0]
+                .run(&format!("ping -c 1 -W 5 {own}"))
+                .unwrap();
+            switch.adopt(1, adopted.parse().unwrap()).unwrap();
+            switch.hosts[0].add_route(adopted, own).unwrap();
+            switch.hosts[0]
+                .run(&format!("ping -c 1 -W 5 {adopted}"))
+                .unwrap();
+        }
     }
 }

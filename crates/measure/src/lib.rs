@@ -16,11 +16,12 @@
 //! # Ok::<(), fathom_measure::Error>(())
 //! ```
 
+pub mod bytes;
 mod counts;
 mod error;
 pub mod hops;
 #[cfg(feature = "live")]
-mod kernel;
+pub mod kernel;
 #[cfg(feature = "live")]
 pub mod live;
 mod native;
@@ -35,7 +36,7 @@ mod table;
 pub use counts::{Counts, RttCount};
 pub use error::Error;
 #[cfg(feature = "live")]
-pub use kernel::Egress;
 pub use replay::{Ended, Interfaces, Measurement, Replay};
 pub use rtt::Aggregator;
 pub use selection::Selection;
+pub use table::secret;

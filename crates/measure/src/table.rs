@@ -11,6 +11,12 @@ const SWEEP: usize = 2;
 /// Steps of the clock's hand for a victim before the next entry is taken as it is.
 const HAND_STEPS_MAX: usize = 64;
 
+/// A seed that nobody can guess, and so aim packets at one bucket of a hash table.
+pub fn secret() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
 /// What is kept of a flow.
 pub(crate) trait State: Default {
     /// Will it see no more packets, as of `now`, in nanoseconds?

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fathom_lab::{Namespace, Worker};
+use fathom_lab::{Namespace, Switch, Worker};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// What clients talk to.
@@ -21,66 +21,51 @@ pub(crate) const SERVICE_V6: &str = "[fd77:9::1]:8080";
 /// Servers, from 1 on.
 pub(crate) const SERVERS: u8 = 4;
 
-/// The same by IPv6.
-pub(crate) fn address_v6(server: u8) -> String {
-    format!("fd77::{}", 10 + server)
-}
+/// The hosts of the switch: the client, the balancer, and the servers.
+const HOSTS: [&str; 2 + SERVERS as usize] = [
+    "client", "balancer", "server1", "server2", "server3", "server4",
+];
+const BALANCER: usize = 1;
 
 /// The segment.
 pub(crate) struct Stage {
     pub(crate) client: Namespace,
     pub(crate) balancer: Namespace,
     pub(crate) servers: Vec<Namespace>,
-    _switch: Namespace,
+    _switch: Switch,
 }
 
 /// The address of a server.
 pub(crate) fn address(server: u8) -> String {
-    format!("10.77.0.{}", 10 + server)
+    Switch::address(host(server)).to_string()
+}
+
+/// The same by IPv6.
+pub(crate) fn address_v6(server: u8) -> String {
+    Switch::address_v6(host(server)).to_string()
+}
+
+fn host(server: u8) -> usize {
+    BALANCER + usize::from(server)
 }
 
 impl Stage {
     pub(crate) fn new() -> Result<Self> {
-        let switch = Namespace::new("switch")?;
-        switch.run("ip link add name sw0 type bridge")?;
-        switch.run("ip link set sw0 up")?;
-        let join = |name: &str, address: &str, address_v6: &str| -> Result<Namespace> {
-            let namespace = Namespace::new(name)?;
-            let port = format!("to-{name}");
-            namespace.connect("eth0", &switch, &port)?;
-            switch.run(&format!("ip link set {port} master sw0"))?;
-            // A program at XDP sees packets as they are on a wire only without these.
-            switch.set_offloads(&port, false)?;
-            namespace.set_offloads("eth0", false)?;
-            namespace.add_address("eth0", &format!("{address}/24"))?;
-            namespace.add_address("eth0", &format!("{address_v6}/64"))?;
-            Ok(namespace)
-        };
-        let client = join("client", "10.77.0.1", "fd77::1")?;
-        let balancer = join("balancer", "10.77.0.2", "fd77::2")?;
-        let service = SERVICE.ip();
-        let server = |number: u8| -> Result<Namespace> {
-            let server = join(
-                &format!("server{number}"),
-                &address(number),
-                &address_v6(number),
-            )?;
-            // Nobody but the balancer is to find the service here.
-            server.set("net/ipv4/conf/all/arp_ignore", "1")?;
-            server.set("net/ipv4/conf/all/arp_announce", "2")?;
-            server.add_address("lo", &format!("{service}/32"))?;
-            server.add_address("lo", "fd77:9::1/128")?;
-            // Who asks for a neighbour on behalf of an address of the loopback, asks from this one.
-            server.add_address("eth0", &format!("fe80::{number}/64"))?;
-            Ok(server)
-        };
-        let servers = (1..=SERVERS).map(server).collect::<Result<_>>()?;
-        client.add_route(&format!("{service}/32"), "10.77.0.2")?;
-        client.add_route("fd77:9::1/128", "fd77::2")?;
+        let switch = Switch::new(&HOSTS)?;
+        let services = [SERVICE, SERVICE_V6.parse()?].map(|service| service.ip());
+        for server in 1..=SERVERS {
+            for service in services {
+                switch.adopt(host(server), service)?;
+            }
+        }
+        let client = &switch.hosts[0];
+        let [service, service_v6] = services.map(|service| service.to_string());
+        client.add_route(&service, &Switch::address(BALANCER).to_string())?;
+        client.add_route(&service_v6, &Switch::address_v6(BALANCER).to_string())?;
         Ok(Self {
-            client,
-            balancer,
-            servers,
+            client: client.clone(),
+            balancer: switch.hosts[BALANCER].clone(),
+            servers: switch.hosts[host(1)..].to_vec(),
             _switch: switch,
         })
     }

@@ -1,6 +1,6 @@
 //! What is measured: which packet, of how many flows.
 
-use fathom_benches::summary::Row;
+use fathom_lab::summary::Row;
 
 use crate::Arguments;
 use crate::balancer::Counts;
@@ -231,7 +231,7 @@ pub(crate) fn measuring(costs: &[(Case, Cost)]) -> Vec<Row> {
                 measured.median_ns,
                 plain.median_ns
             ),
-            is_reached: more <= MEASURING_MOST,
+            is_reached: Some(more <= MEASURING_MOST),
         })
     });
     rows.collect()

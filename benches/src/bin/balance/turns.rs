@@ -4,7 +4,7 @@ use anyhow::ensure;
 use fathom_balance::config::Config;
 use fathom_balance::native::BALANCE_BUCKET_PLACES;
 use fathom_balance::sampling::sampled_buckets;
-use fathom_benches::summary::median;
+use fathom_benches::statistics::median;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use crate::Arguments;

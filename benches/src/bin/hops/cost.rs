@@ -2,7 +2,8 @@
 
 use fathom_benches::native::{hops_config, selection};
 use fathom_benches::programs::Step;
-use fathom_benches::summary::{Row, median};
+use fathom_benches::statistics::median;
+use fathom_lab::summary::Row;
 
 use crate::packets::{Packet, SELECTED};
 use crate::programs::load;
@@ -37,7 +38,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
             median(costs.iter().map(|(_, cost_ns)| *cost_ns)),
             costs.len()
         ),
-        is_reached: most_ns <= MOST_NS,
+        is_reached: Some(most_ns <= MOST_NS),
     })
 }
 

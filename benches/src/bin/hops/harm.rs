@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use fathom_benches::summary::{Row, interval, median};
+use fathom_benches::statistics::{interval, median};
+use fathom_lab::summary::Row;
 use fathom_lab::traffic::tools;
 use fathom_lab::{Namespace, Process, wait_until};
 use nix::sys::signal::Signal;
@@ -103,7 +104,7 @@ fn compare(
             with / 1e6,
             without / 1e6
         ),
-        is_reached: share >= LEAST_SHARE,
+        is_reached: Some(share >= LEAST_SHARE),
     })
 }
 

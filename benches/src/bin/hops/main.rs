@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
-use fathom_benches::summary::conclude;
+use fathom_lab::summary::conclude;
 
 /// Measure what `fathom hops` does to the packets of this host (needs root).
 ///
@@ -71,5 +71,5 @@ fn main() -> anyhow::Result<()> {
             Piece::Harm => harm::measure(&arguments.fathom, folder, arguments.pairs)?,
         });
     }
-    conclude(&rows, arguments.summary.as_deref())
+    Ok(conclude(&rows, arguments.summary.as_deref())?)
 }

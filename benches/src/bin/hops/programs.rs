@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 
 use anyhow::Context;
-use fathom_benches::native::{bytes_of, hops_config, selection};
+use fathom_benches::native::{hops_config, selection};
 use fathom_benches::programs::{Programs, set_constant};
+use fathom_measure::bytes::bytes_of;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hops.bpf.o"));

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::Parser;
 use fathom_benches::programs::{Programs, Step};
-use fathom_benches::summary::{Row, conclude, median};
+use fathom_benches::statistics::median;
+use fathom_lab::summary::{Row, conclude};
 use fathom_measure::rtt::Settings;
 
 use programs::{Contender, has_flow, load, run};
@@ -80,7 +81,7 @@ fn main() -> anyhow::Result<()> {
     println!("--aggregate changes nothing in the kernel.");
     ensure!(target.is_some(), "there is no scenario");
     let rows: Vec<Row> = target.iter().map(row).collect();
-    conclude(&rows, arguments.summary.as_deref())
+    Ok(conclude(&rows, arguments.summary.as_deref())?)
 }
 
 fn print(name: &str, cost: &Cost) {
@@ -100,7 +101,7 @@ fn row(cost: &Cost) -> Row {
             "{:.2} ({:.0} ns and {:.0} ns)",
             cost.ratio, cost.production_ns, cost.reference_ns
         ),
-        is_reached: cost.ratio <= MOST_RATIO,
+        is_reached: Some(cost.ratio <= MOST_RATIO),
     }
 }
 

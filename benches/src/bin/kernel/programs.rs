@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 
 use anyhow::Context;
-use fathom_benches::native::{bytes_of, rtt_config, rtt_flow, rtt_pending};
+use fathom_benches::native::{rtt_config, rtt_flow, rtt_pending};
 use fathom_benches::programs::{Programs, Run, set_constant};
+use fathom_measure::bytes::bytes_of;
 use fathom_measure::rtt::{Method, Settings};
 use libbpf_rs::{ObjectBuilder, OpenObject};
 

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
-use fathom_benches::summary::{Row, conclude};
 use fathom_lab::Namespace;
+use fathom_lab::summary::{Row, conclude};
 
 use bulk::Bulk;
 use http::Http;
@@ -118,7 +118,7 @@ fn main() -> anyhow::Result<()> {
             None => rows.push(measure(*piece, &arguments, &invocation)?),
         }
     }
-    conclude(&rows, arguments.summary.as_deref())
+    Ok(conclude(&rows, arguments.summary.as_deref())?)
 }
 
 fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyhow::Result<Row> {

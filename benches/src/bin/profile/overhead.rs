@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use fathom_benches::summary::{interval, median};
+use fathom_benches::statistics::{interval, median};
 use fathom_lab::Namespace;
 
 use super::least::Least;

@@ -1,6 +1,6 @@
 //! The figures, for people, and the rows of the summary table.
 
-use fathom_benches::summary::Row;
+use fathom_lab::summary::Row;
 
 use super::complete::Completeness;
 use super::memory::Moments;
@@ -36,7 +36,7 @@ pub(super) fn short(overhead: &Overhead, about: &str) -> Row {
             overhead.with(Cost::fathom_ns) / MICROSECOND,
             overhead.without(Cost::total_ns) / MICROSECOND
         ),
-        is_reached: overhead.is_within(MOST_SHORT_SHARE),
+        is_reached: Some(overhead.is_within(MOST_SHORT_SHARE)),
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn bulk(overhead: &Overhead, flows: u32) -> Row {
             shares(overhead),
             100.0 * accounted
         ),
-        is_reached: overhead.is_within(MOST_BULK_SHARE),
+        is_reached: Some(overhead.is_within(MOST_BULK_SHARE)),
     }
 }
 
@@ -175,7 +175,7 @@ pub(super) fn memory(moments: &Moments, ends: u32) -> Row {
             resident(moments.established.resident_bytes),
             resident(moments.stalled.resident_bytes)
         ),
-        is_reached: grown.0.max(grown.1) <= MOST_STATE_BYTES,
+        is_reached: Some(grown.0.max(grown.1) <= MOST_STATE_BYTES),
     }
 }
 
@@ -214,9 +214,11 @@ pub(super) fn complete(run: &Completeness) -> Row {
             run.rate(),
             2 * run.connections
         ),
-        is_reached: run.rate() >= LEAST_RATE
-            && missing <= lost
-            && closings.repeated == 0
-            && closings.wrong.is_empty(),
+        is_reached: Some(
+            run.rate() >= LEAST_RATE
+                && missing <= lost
+                && closings.repeated == 0
+                && closings.wrong.is_empty(),
+        ),
     }
 }

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use fathom_benches::native::{bytes_of, response_bins, response_config, response_flow};
+use fathom_benches::native::{response_bins, response_config, response_flow};
 use fathom_benches::programs::{Programs, Step, set_constant};
-use fathom_benches::summary::{Row, conclude, median};
+use fathom_benches::statistics::median;
 use fathom_benches::wire::{Frame, Segment, flag};
+use fathom_lab::summary::{Row, conclude};
+use fathom_measure::bytes::bytes_of;
 use libbpf_rs::ObjectBuilder;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"));
@@ -65,13 +67,13 @@ fn main() -> anyhow::Result<()> {
                 "at most {most:.0} ns over a program that only parses and looks one LRU entry up"
             ),
             measured: format!("{more:.0} ns ({production:.0} ns and {reference:.0} ns)"),
-            is_reached: more <= most,
+            is_reached: Some(more <= most),
         })
     });
     let rows = rows.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let bytes = size_of::<response_flow>() + size_of::<response_bins>();
     println!("{bytes} bytes of state a flow");
-    conclude(&rows, arguments.summary.as_deref())
+    Ok(conclude(&rows, arguments.summary.as_deref())?)
 }
 
 /// Loads the programs as the library does for its defaults.

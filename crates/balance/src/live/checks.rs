@@ -1,18 +1,17 @@
 //! The program where checks leave: it has their packets take the way of clients' packets. It is there as long as this process, which makes the checks.
 
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 
-use fathom_measure::Egress;
-use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramAttachType};
+use fathom_measure::bytes::bytes_of;
+use fathom_measure::kernel::{self, Egress, add_counters};
+use libbpf_rs::{MapCore, MapHandle, Object, ProgramAttachType};
 
 use super::Live;
-use super::flows::of_each_cpu;
-use super::object::{missing, previous_config, quiet_libbpf, refused};
+use super::object::previous_config;
 use super::obstacle::Obstacle;
 use crate::Error;
 use crate::config::{Check, Config, Service, Way};
-use crate::native::{balance_checks_config, bytes_of, check_counter_names};
+use crate::native::{balance_checks_config, check_counter_names};
 
 /// The compiled program.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/checks.bpf.o"));
@@ -29,54 +28,38 @@ pub(super) struct Checks {
 
 impl Checks {
     fn load(config: &balance_checks_config, servers: &MapHandle) -> Result<Self, Error> {
-        quiet_libbpf();
-        let failed = |error| Error::kernel("open the BPF object for checks", error);
-        let mut object = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .map_err(failed)?;
-        for mut map in object.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            if name == CONFIG {
-                let bytes = bytes_of(config);
-                let value = map.initial_value_mut();
-                let room = value.and_then(|value| value.get_mut(..bytes.len()));
-                room.ok_or_else(|| missing(&name))?.copy_from_slice(bytes);
-            } else if name == "balance_servers" {
+        let object = kernel::load(OBJECT, |object| {
+            kernel::set_constants(object, &[(CONFIG, bytes_of(config))])?;
+            let shared = object
+                .maps_mut()
+                .find(|map| map.name() == "balance_servers");
+            if let Some(mut map) = shared {
+                let failed = |error| Error::kernel("share the table of servers", error);
                 map.set_max_entries(servers.max_entries()).map_err(failed)?;
                 map.reuse_fd(servers.as_fd()).map_err(failed)?;
             }
-        }
-        for mut program in object.progs_mut() {
-            program.set_attach_type(ProgramAttachType::TcxEgress);
-        }
+            for mut program in object.progs_mut() {
+                program.set_attach_type(ProgramAttachType::TcxEgress);
+            }
+            Ok::<_, Error>(())
+        })?;
         Ok(Self {
             attached: Egress::default(),
-            object: object.load().map_err(|error| refused(&error))?,
+            object,
             constants: *config,
         })
     }
 
     fn attach(&mut self, interface: &str) -> Result<(), Error> {
-        let mut programs = self.object.progs_mut();
-        let program = programs.find(|program| program.name() == OsStr::new("check_egress"));
-        let program = program.ok_or_else(|| missing("check_egress"))?;
+        let program = kernel::program(&self.object, "check_egress")?;
         Ok(self.attached.attach(&program, interface)?)
     }
 
     fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        let mut maps = self.object.maps();
-        let map = maps.find(|map| map.name() == OsStr::new("balance_checks"));
-        let map = MapHandle::try_from(&map.ok_or_else(|| missing("balance_checks"))?)
-            .map_err(|error| Error::kernel("use the map balance_checks", error))?;
-        let cpus = of_each_cpu(&map, 0)?;
-        let sum = |index: usize| {
-            let words = cpus
-                .iter()
-                .filter_map(|cpu| cpu.as_chunks::<8>().0.get(index));
-            words.map(|word| u64::from_ne_bytes(*word)).sum()
-        };
-        let names = check_counter_names().enumerate();
-        Ok(names.map(|(index, name)| (name, sum(index))).collect())
+        let mut counts: Vec<_> = check_counter_names().map(|name| (name, 0)).collect();
+        let map = kernel::map(&self.object, "balance_checks")?;
+        add_counters(&map, counts.iter_mut().map(|(_, count)| count))?;
+        Ok(counts)
     }
 }
 

@@ -1,20 +1,17 @@
 //! What the program tells: epochs of connections, who waits, and what is counted.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 use std::time::Duration;
 
-use fathom_measure::response::{
-    Confidence, ResponseEpoch, Tabled, TabledFlow, kernel_clock, kernel_clock_offset,
-};
+use fathom_measure::bytes::{bytes_of, read_prefix};
+use fathom_measure::kernel::{Ring, add_counters, monotonic_ns, of_each_cpu, wall_clock_offset};
+use fathom_measure::response::{Confidence, ResponseEpoch, Tabled, TabledFlow};
 use fathom_record::Histogram;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapHandle;
 
 use super::mapped::Mapped;
 use super::object::Program;
 use super::plan::Slot;
-use super::read;
 use super::sampling::Sampling;
 use super::setup::idle_units;
 use crate::Error;
@@ -23,7 +20,7 @@ use crate::controller::{Collected, Measurement, Waiting};
 use crate::native::{
     BALANCE_BUCKET_PLACES, BALANCE_COUNT_MEASURED, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED,
     BALANCE_WAS_MEASURED, balance_bucket, balance_connection, balance_epoch, balance_measured,
-    balance_traffic, bytes_of, counter_names,
+    balance_traffic, counter_names,
 };
 
 /// A request that has been unanswered for longer says nothing of how fast the server is: the client has gone, or waits for something to happen.
@@ -32,8 +29,7 @@ const GIVEN_UP_NS: u64 = 5_000_000_000;
 /// What is known of connections.
 pub struct Flows {
     // Dropped before the tables that it reads.
-    ring: RingBuffer<'static>,
-    inbox: Rc<RefCell<Vec<u8>>>,
+    ring: Ring,
     tabled: Tabled,
     buckets: Mapped<balance_bucket>,
     measured: Mapped<balance_measured>,
@@ -72,10 +68,8 @@ pub struct Seen {
 
 impl Flows {
     pub(super) fn new(program: &Program, tabled: Tabled, config: &Config) -> Result<Self, Error> {
-        let inbox = Rc::default();
         Ok(Self {
-            ring: open_ring(program, &inbox)?,
-            inbox,
+            ring: open_ring(program)?,
             tabled,
             buckets: Mapped::new(program.map("balance_buckets")?)?,
             measured: Mapped::new(program.map("balance_measured")?)?,
@@ -102,7 +96,7 @@ impl Flows {
     ) -> Result<(), Error> {
         self.collect(Duration::ZERO)?;
         self.sampling = Sampling::open(program, config)?;
-        self.ring = open_ring(program, &self.inbox)?;
+        self.ring = open_ring(program)?;
         self.tabled = tabled;
         Ok(())
     }
@@ -117,28 +111,20 @@ impl Flows {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn collect(&mut self, timeout: Duration) -> Result<(), Error> {
-        match self.ring.poll(timeout) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
-                return Err(Error::kernel("read the epochs from the kernel", error));
-            }
-            _ => {}
-        }
-        let consumed = self.ring.consume();
-        consumed.map_err(|error| Error::kernel("read the epochs from the kernel", error))?;
-        let offset = kernel_clock_offset();
-        let mut inbox = self.inbox.borrow_mut();
+        self.ring.wait(timeout)?;
+        let offset = wall_clock_offset();
         let mut told = Vec::new();
-        for bytes in inbox.chunks_exact(size_of::<balance_epoch>()) {
-            let read = read::<balance_epoch>(bytes).zip(self.tabled.epoch(bytes, offset));
-            let Some((raw, epoch)) = read else {
-                continue;
-            };
-            if !self.told.remove(&(raw.server, epoch.begin)) {
-                told.push(((raw.service, raw.server), epoch.epoch));
+        self.ring.read(|mut rest| {
+            while let Some((raw, behind)) = read_prefix::<balance_epoch>(rest) {
+                let epoch = self.tabled.epoch(rest, offset);
+                rest = behind;
+                if let Some(epoch) = epoch
+                    && !self.told.remove(&(raw.server, epoch.begin))
+                {
+                    told.push(((raw.service, raw.server), epoch.epoch));
+                }
             }
-        }
-        inbox.clear();
-        drop(inbox);
+        })?;
         for (key, epoch) in told {
             self.take_epoch(key, &epoch);
         }
@@ -172,7 +158,7 @@ impl Flows {
         interval: Duration,
         server_at: impl Fn(&balance_connection) -> Option<(u32, u16)>,
     ) {
-        let (now, offset) = (kernel_clock(), kernel_clock_offset());
+        let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut seen = Seen::default();
         // Only what is in the table is remembered: the program replaces connections without a word.
         let before = std::mem::take(&mut self.told);
@@ -226,11 +212,10 @@ impl Flows {
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn adapt(&mut self) -> Result<Option<u64>, Error> {
-        let measured = count(
-            &of_each_cpu(&self.cpus, 0)?,
-            BALANCE_COUNT_MEASURED as usize,
-        );
-        Ok(self.sampling.adapt(measured, kernel_clock()))
+        let mut counts = [0; BALANCE_COUNT_MEASURED as usize + 1];
+        add_counters(&self.cpus, &mut counts)?;
+        let [.., measured] = counts;
+        Ok(self.sampling.adapt(measured, monotonic_ns()))
     }
 
     /// What the last look found.
@@ -266,11 +251,9 @@ impl Flows {
     /// # Errors
     /// [`Error::Kernel`] when it cannot be read.
     pub fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        let cpus = of_each_cpu(&self.cpus, 0)?;
-        Ok(counter_names()
-            .enumerate()
-            .map(|(index, name)| (name, count(&cpus, index)))
-            .collect())
+        let mut counts: Vec<_> = counter_names().map(|name| (name, 0)).collect();
+        add_counters(&self.cpus, counts.iter_mut().map(|(_, count)| count))?;
+        Ok(counts)
     }
 
     /// The traffic of a service, by its index in the configuration.
@@ -330,43 +313,14 @@ fn is_past(connection: &balance_connection, now: u32) -> bool {
     now.saturating_sub(connection.used) > limit
 }
 
-fn open_ring(
-    program: &Program,
-    inbox: &Rc<RefCell<Vec<u8>>>,
-) -> Result<RingBuffer<'static>, Error> {
-    let failed = |error| Error::kernel("open the ring of epochs", error);
-    let map = program.map("balance_epochs")?;
-    let inbox = Rc::clone(inbox);
-    let mut builder = RingBufferBuilder::new();
-    builder
-        .add(&map, move |event| {
-            if let Some(own) = event.get(..size_of::<balance_epoch>()) {
-                inbox.borrow_mut().extend_from_slice(own);
-            }
-            0
-        })
-        .map_err(failed)?;
-    builder.build().map_err(failed)
-}
-
-pub(super) fn of_each_cpu(map: &MapHandle, index: u32) -> Result<Vec<Vec<u8>>, Error> {
-    let values = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY);
-    let values = values.map_err(|error| Error::kernel("read the counters", error))?;
-    Ok(values.unwrap_or_default())
-}
-
-/// A counter of all CPUs together.
-fn count(cpus: &[Vec<u8>], index: usize) -> u64 {
-    let words = cpus
-        .iter()
-        .filter_map(|cpu| cpu.as_chunks::<8>().0.get(index));
-    words.map(|word| u64::from_ne_bytes(*word)).sum()
+fn open_ring(program: &Program) -> Result<Ring, Error> {
+    Ok(Ring::open(&program.map("balance_epochs")?)?)
 }
 
 fn traffic(map: &MapHandle, index: u32) -> Result<balance_traffic, Error> {
     let mut sum = balance_traffic::default();
     for cpu in of_each_cpu(map, index)? {
-        let Some(own) = read::<balance_traffic>(&cpu) else {
+        let Some((own, _)) = read_prefix::<balance_traffic>(&cpu) else {
             continue;
         };
         sum.packets += own.packets;

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::net::IpAddr;
 
+use fathom_measure::bytes::bytes_of;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use nix::fcntl::Flock;
@@ -27,7 +28,7 @@ use crate::config::{Config, Encapsulation};
 use crate::fleet::Order;
 use crate::native::{
     BALANCE_BY_GUE, BALANCE_BY_IPIP, BALANCE_BY_LAYER2, BALANCE_BY_NONE, balance_quic_id,
-    balance_ring_element, balance_server, bytes_of,
+    balance_ring_element, balance_server,
 };
 
 use checks::Checks;
@@ -310,12 +311,4 @@ fn read_servers(servers: &Mapped<balance_server>) -> BTreeMap<u16, IpAddr> {
         is_used.then(|| (number as u16, to_address(server.destination)))
     });
     present.collect()
-}
-
-/// A struct of integers at the begin of these bytes.
-#[expect(unsafe_code, reason = "shares structs with the kernel")]
-fn read<T: Copy>(bytes: &[u8]) -> Option<T> {
-    let own = bytes.get(..size_of::<T>())?;
-    // SAFETY: so many bytes are there; all types that are read so hold only integers, and any bytes are valid.
-    Some(unsafe { std::ptr::read_unaligned(own.as_ptr().cast()) })
 }

@@ -2,17 +2,16 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
-use std::sync::Mutex;
 
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel,
-};
+use fathom_measure::bytes::{bytes_of, read_prefix};
+use fathom_measure::kernel;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, OpenObject};
 use libbpf_sys as sys;
 
 use super::pins::Pins;
 use crate::Error;
 use crate::config::Mode;
-use crate::native::{balance_config, bytes_of};
+use crate::native::balance_config;
 
 /// The compiled program.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balance.bpf.o"));
@@ -22,9 +21,6 @@ const PROGRAM: &str = "balance";
 /// The sections of its constants.
 const CONFIG: &str = ".rodata.balance_config";
 const RESPONSE_CONFIG: &str = ".rodata.response_config";
-
-/// What libbpf had to say since the last look; the verifier's verdict is among it.
-static MESSAGES: Mutex<String> = Mutex::new(String::new());
 
 /// How large the tables are to be that are not there yet.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +55,7 @@ pub(super) struct Program(Object);
 pub(super) fn previous_config(pins: &Pins) -> Option<balance_config> {
     let map = MapHandle::from_pinned_path(pins.map(CONFIG)).ok()?;
     let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-    super::read(&bytes)
+    Some(read_prefix(&bytes)?.0)
 }
 
 /// The size of a table that is there.
@@ -76,13 +72,11 @@ impl Program {
         config: &balance_config,
         response: &[u8],
     ) -> Result<Self, Error> {
-        quiet_libbpf();
-        let failed = |error| Error::kernel("open the BPF object", error);
-        let mut object = ObjectBuilder::default()
-            .open_memory(OBJECT)
-            .map_err(failed)?;
-        prepare(&mut object, pins, sizes, config, response)?;
-        let object = object.load().map_err(|error| refused(&error))?;
+        let constants = [(CONFIG, bytes_of(config)), (RESPONSE_CONFIG, response)];
+        let object = kernel::load(OBJECT, |object| {
+            kernel::set_constants(object, &constants)?;
+            prepare(object, pins, sizes)
+        })?;
         let mut program = Self(object);
         program.pin(pins)?;
         Ok(program)
@@ -108,16 +102,12 @@ impl Program {
 
     /// A handle of its own.
     pub(super) fn map(&self, name: &str) -> Result<MapHandle, Error> {
-        let failed = |error| Error::kernel(format!("use the map {name}"), error);
-        let map = self.0.maps().find(|map| map.name() == name);
-        let map = map.ok_or_else(|| missing(&format!("the map {name}")))?;
-        MapHandle::try_from(&map).map_err(failed)
+        Ok(kernel::map(&self.0, name)?)
     }
 
     /// Has packets of this interface go through it from now on; no packet misses both it and the one before.
     pub(super) fn attach(&self, pins: &Pins, interface: u32, mode: Mode) -> Result<Link, Error> {
-        let program = self.0.progs().find(|program| program.name() == PROGRAM);
-        let program = program.ok_or_else(|| missing("the program"))?;
+        let program = kernel::program(&self.0, PROGRAM)?;
         let path = pins.link(interface);
         if let Ok(mut link) = Link::open(&path) {
             if link.update_prog(&program).is_ok() {
@@ -132,30 +122,11 @@ impl Program {
     }
 }
 
-fn prepare(
-    object: &mut OpenObject,
-    pins: &Pins,
-    sizes: &Sizes,
-    config: &balance_config,
-    response: &[u8],
-) -> Result<(), Error> {
+/// Takes the tables that are pinned, and sizes those that are not.
+fn prepare(object: &mut OpenObject, pins: &Pins, sizes: &Sizes) -> Result<(), Error> {
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let failed = |error| Error::kernel(format!("set the map {name} up"), error);
-        let constant = match name.as_str() {
-            CONFIG => Some(bytes_of(config)),
-            RESPONSE_CONFIG => Some(response),
-            _ => None,
-        };
-        if let Some(constant) = constant {
-            let room = map
-                .initial_value_mut()
-                .and_then(|value| value.get_mut(..constant.len()));
-            let short = || std::io::Error::other("it has no room for the constant");
-            let room = room.ok_or_else(|| Error::kernel(format!("set {name}"), short()))?;
-            room.copy_from_slice(constant);
-            continue;
-        }
         let path = pins.map(&name);
         if !name.starts_with('.') && path.exists() {
             let found = MapHandle::from_pinned_path(&path).map_err(failed)?;
@@ -172,12 +143,6 @@ fn prepare(
         }
     }
     Ok(())
-}
-
-/// The object that was built into this program lacks something.
-pub(super) fn missing(what: &str) -> Error {
-    let cause = std::io::Error::other("the object that was built into this program lacks it");
-    Error::kernel(format!("find {what}"), cause)
 }
 
 /// Attaches, and pins what holds it.
@@ -242,35 +207,4 @@ fn unattached(interface: u32, error: std::io::Error) -> Error {
         },
         _ => Error::kernel(format!("attach to XDP of {name}"), error),
     }
-}
-
-/// Keeps what libbpf has to say, to be told if it matters.
-pub(super) fn quiet_libbpf() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-        if let Ok(mut messages) = MESSAGES.lock() {
-            messages.push_str(&message);
-        }
-    })));
-}
-
-/// The kernel refused the program: say what can be done.
-pub(super) fn refused(error: &libbpf_rs::Error) -> Error {
-    let messages = MESSAGES
-        .lock()
-        .map(|mut messages| std::mem::take(&mut *messages));
-    let messages = messages.unwrap_or_default();
-    let is_verdict = messages.contains("processed ") && messages.contains(" insns");
-    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !is_verdict {
-        return Error::Unsupported {
-            needs: "loading BPF programs needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON".to_owned(),
-            found: "the kernel refused".to_owned(),
-            remedy: "run as root, or give the program these capabilities with setcap".to_owned(),
-        };
-    }
-    let last: Vec<_> = messages.lines().rev().take(12).collect();
-    let told = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-    Error::kernel(
-        "load the BPF program",
-        std::io::Error::other(format!("{error}\n{told}")),
-    )
 }

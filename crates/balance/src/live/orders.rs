@@ -1,12 +1,11 @@
 //! What operators said of servers: kept in a table that no program reads, for the next process.
 
+use fathom_measure::bytes::{bytes_of, read_prefix};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::pins::Pins;
-use super::read;
 use crate::Error;
 use crate::fleet::Order;
-use crate::native::bytes_of;
 
 /// Its name.
 const ORDERS: &str = "balance_orders";
@@ -25,8 +24,8 @@ impl Orders {
             .0
             .lookup(&u32::from(number).to_ne_bytes(), MapFlags::ANY);
         let bytes = bytes.map_err(|error| Error::kernel("read what operators said", error))?;
-        let words = bytes.and_then(|bytes| read(&bytes));
-        let [drained, weight]: [u32; 2] = words.unwrap_or_default();
+        let words = bytes.as_deref().and_then(read_prefix::<[u32; 2]>);
+        let ([drained, weight], _) = words.unwrap_or_default();
         let weight = f32::from_bits(weight);
         Ok(Order {
             is_drained: drained != 0,

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use fathom_measure::kernel::tick_ns;
 use fathom_measure::response::{Settings, Tabled};
+use fathom_measure::secret;
 
 use super::object::{self, Program, Sizes};
 use super::pins::Pins;
@@ -98,7 +100,8 @@ fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
                 .any(|service| !Entry::of(service).is_single()),
         ),
         is_measuring: 1,
-        tick_ns: tick_ns(),
+        // 0: not known.
+        tick_ns: u32::try_from(tick_ns()).unwrap_or(0),
         ..balance_config::default()
     };
     for id in config
@@ -112,24 +115,4 @@ fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
         }
     }
     constants
-}
-
-/// A seed that nobody can guess, and so aim packets at one bucket of the table.
-fn secret() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
-}
-
-/// The resolution of the clock that the table goes by, in nanoseconds; 0: not known.
-fn tick_ns() -> u32 {
-    let mut resolution = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    #[expect(unsafe_code, reason = "std does not tell the resolution of clocks")]
-    // SAFETY: the pointer is valid; this clock always exists.
-    unsafe {
-        libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution);
-    }
-    u32::try_from(resolution.tv_nsec).unwrap_or(0)
 }

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
+use fathom_measure::bytes::{bytes_of, read_prefix};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::object::Program;
 use super::plan::{Entry, Slot};
-use super::read;
 use crate::Error;
 use crate::config::Config;
 use crate::native::{
     BALANCE_ANSWERS_ECHO, BALANCE_HAS_QUIC_IDS, BALANCE_IS_MEASURED, BALANCE_NETWORK_PREFIX,
-    balance_network_key, balance_service, balance_service_key, bytes_of,
+    balance_network_key, balance_service, balance_service_key,
 };
 
 /// Services by address, and by network.
@@ -55,12 +55,12 @@ impl Services {
     fn entries(&self) -> Result<Vec<(Entry, balance_service)>, Error> {
         let mut entries = Vec::new();
         for key in self.single.keys() {
-            let entry = read::<balance_service_key>(&key)
-                .and_then(|key| Entry::read(key.address, 128, key.port, key.protocol));
+            let entry = read_prefix::<balance_service_key>(&key)
+                .and_then(|(key, _)| Entry::read(key.address, 128, key.port, key.protocol));
             entries.extend(entry.zip(value(&self.single, &key)?));
         }
         for key in self.networks.keys() {
-            let entry = read::<balance_network_key>(&key).and_then(|key| {
+            let entry = read_prefix::<balance_network_key>(&key).and_then(|(key, _)| {
                 let length = key.prefix_length.checked_sub(BALANCE_NETWORK_PREFIX)?;
                 Entry::read(key.address, length, key.port, key.protocol)
             });
@@ -102,8 +102,11 @@ impl Services {
             .generation
             .lookup(&place, MapFlags::ANY)
             .map_err(failed)?;
-        let count: u64 = count.and_then(|bytes| read(&bytes)).unwrap_or_default();
-        let next = count.wrapping_add(1).to_ne_bytes();
+        let count = count.as_deref().and_then(read_prefix::<u64>);
+        let next = count
+            .map_or(0, |(count, _)| count)
+            .wrapping_add(1)
+            .to_ne_bytes();
         self.generation
             .update(&place, &next, MapFlags::ANY)
             .map_err(failed)
@@ -162,5 +165,5 @@ impl Services {
 fn value(map: &MapHandle, key: &[u8]) -> Result<Option<balance_service>, Error> {
     let value = map.lookup(key, MapFlags::ANY);
     let value = value.map_err(|error| Error::kernel("read the services", error))?;
-    Ok(value.and_then(|value| read(&value)))
+    Ok(value.and_then(|value| Some(read_prefix(&value)?.0)))
 }

@@ -45,13 +45,6 @@ impl From<IpAddr> for flow_address {
     }
 }
 
-/// The bytes of a struct that is shared with the kernel.
-#[expect(unsafe_code, reason = "shares structs with the kernel")]
-pub fn bytes_of<T: Copy>(value: &T) -> &[u8] {
-    // SAFETY: the generated structs hold only integers, and their padding is a field.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
-}
-
 /// Where the flow of a connection in the table stands in a ring of so many places.
 #[expect(unsafe_code, reason = "calls shared C without side effects")]
 pub fn ring_place(connection: &balance_connection, ring_size: u32) -> u32 {

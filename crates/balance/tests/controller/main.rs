@@ -1,5 +1,4 @@
 //! The controller against simulated servers.
 
-mod random;
 mod scenarios;
 mod simulation;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use fathom_balance::controller::{
     Bounds, Candidate, Collected, Measurement, Policy, Waiting, decide,
 };
-
-use crate::random::Random;
+use fathom_lab::Sequence;
 
 /// How servers and clients are.
 #[derive(Debug, Clone)]
@@ -41,10 +40,10 @@ impl Speeds {
     }
 
     /// Changes at random times to one of the levels.
-    pub(crate) fn changing(random: &mut Random, levels: &[f64], hold: f64, seconds: f64) -> Self {
+    pub(crate) fn changing(random: &mut Sequence, levels: &[f64], hold: f64, seconds: f64) -> Self {
         let (mut at, mut speeds) = (0.0, Vec::new());
         while at < seconds {
-            let level = levels[(random.next() % levels.len() as u64) as usize];
+            let level = levels[random.below(levels.len() as u64) as usize];
             speeds.push((at, level));
             at += random.exponential(hold);
         }
@@ -132,7 +131,7 @@ const EPOCH: f64 = 0.2;
 
 struct Simulation<'a> {
     scenario: &'a Scenario,
-    random: Random,
+    random: Sequence,
     now: f64,
     order: u64,
     events: BinaryHeap<Due>,
@@ -148,7 +147,7 @@ struct Simulation<'a> {
 pub(crate) fn run(scenario: &Scenario, policy: Policy, bounds: &Bounds, seed: u64) -> Outcome {
     let mut simulation = Simulation {
         scenario,
-        random: Random::new(seed),
+        random: Sequence::new(seed),
         now: 0.0,
         order: 0,
         events: BinaryHeap::new(),
@@ -187,7 +186,7 @@ impl Simulation<'_> {
         self.at(self.now + pause, Event::Connect);
         let last = 1.0 / self.scenario.requests;
         let mut left = 1;
-        while !self.random.is(last) {
+        while self.random.uniform() >= last {
             left += 1;
         }
         let server = self.choose();
@@ -196,8 +195,8 @@ impl Simulation<'_> {
             left,
             sent: self.now,
             is_waiting: false,
-            is_misread: self.random.is(self.scenario.misread),
-            is_unseen: self.random.is(self.scenario.unseen),
+            is_misread: self.random.uniform() < self.scenario.misread,
+            is_unseen: self.random.uniform() < self.scenario.unseen,
             epoch_begin: self.now,
             waited: 0.0,
             responses: 0,
@@ -208,7 +207,7 @@ impl Simulation<'_> {
 
     fn choose(&mut self) -> usize {
         let whole: f64 = self.candidates.iter().map(|it| it.factor).sum();
-        let mut place = self.random.part() * whole;
+        let mut place = self.random.uniform() * whole;
         for (server, candidate) in self.candidates.iter().enumerate() {
             place -= candidate.factor;
             if place < 0.0 {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use fathom_balance::native::{
     BALANCE_BUCKET_PLACES, BALANCE_IS_GONE, BALANCE_PLACE_IS_SETTLED, BALANCE_RING_LANES,
-    balance_config, balance_quic_id, bytes_of, counter_names, response_config,
+    balance_config, balance_quic_id, counter_names, response_config,
 };
+use fathom_measure::bytes::bytes_of;
 use libbpf_rs::{
     Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
 };

@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use fathom_balance::native::{balance_checks_config, bytes_of, check_counter_names};
+use fathom_balance::native::{balance_checks_config, check_counter_names};
+use fathom_measure::bytes::bytes_of;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 
 use crate::compile::compile;

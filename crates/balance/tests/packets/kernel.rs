@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_epoch, response_flow, response_tcp};
+use fathom_measure::bytes::read_prefix;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use crate::balancer::{Balancer, Counts, Size};
@@ -46,7 +47,7 @@ impl Kernel {
         let ring = balancer.handle("balance_epochs");
         builder
             .add(&ring, move |event| {
-                inbox.borrow_mut().push(read(event));
+                inbox.borrow_mut().push(read_prefix(event).unwrap().0);
                 0
             })
             .unwrap();
@@ -94,13 +95,6 @@ impl Kernel {
         self.packets += 1;
         (run.verdict, run.frame, self.balancer.counted_since(&before))
     }
-}
-
-#[expect(unsafe_code, reason = "reads a struct that the kernel wrote")]
-fn read(event: &[u8]) -> balance_epoch {
-    assert_eq!(event.len(), size_of::<balance_epoch>());
-    // SAFETY: it is as long, and holds only integers, for which any bytes are valid.
-    unsafe { std::ptr::read_unaligned(event.as_ptr().cast()) }
 }
 
 /// What a flow of segments remembers.

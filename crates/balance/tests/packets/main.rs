@@ -15,7 +15,8 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_service, bytes_of};
+use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_service};
+use fathom_measure::bytes::bytes_of;
 use fixtures::{Expect, Fixture, Step};
 use frame::Packet;
 use kernel::Kernel;

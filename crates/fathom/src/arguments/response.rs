@@ -7,23 +7,13 @@ use clap::{Args, ValueEnum};
 use fathom_measure::response::Estimator;
 use fathom_record::{Network, Protocol};
 
-use super::{PrintFormat, duration, interval, positive_duration};
+use super::{Prefixes, PrintFormat, Source, duration, interval, positive_duration};
 
 /// Options of `fathom response`.
 #[derive(Debug, Args)]
 pub(crate) struct ResponseArguments {
-    /// Capture files: pcap or pcapng, also compressed by gzip or zstd; `-` is standard input.
-    #[arg(value_name = "FILE")]
-    pub(crate) files: Vec<String>,
-    /// Measure on this interface; give it several times for several.
-    #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
-    pub(crate) interface: Vec<String>,
-    /// Take packets that arrive at XDP, before receive offload merges them; live only.
-    #[arg(long)]
-    pub(crate) xdp: bool,
-    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C; live only.
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
-    pub(crate) duration: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// Print a configuration file that holds the defaults, and end.
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -104,12 +94,8 @@ pub(crate) struct Groups {
     /// With --by: at the end of every such interval, counts and percentiles of each group; at least 10ms.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     pub(crate) interval: Duration,
-    /// Bits of an IPv4 network with --by network, 0 to 32.
-    #[arg(long, value_name = "BITS", default_value_t = 24, value_parser = clap::value_parser!(u8).range(0..=32))]
-    pub(crate) prefix_v4: u8,
-    /// Bits of an IPv6 network with --by network, 0 to 128.
-    #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
-    pub(crate) prefix_v6: u8,
+    #[command(flatten)]
+    pub(crate) prefixes: Prefixes,
 }
 
 /// What is put together.

@@ -3,8 +3,6 @@
 mod progress;
 mod stream;
 
-use std::hash::{BuildHasher, RandomState};
-
 use anyhow::Context;
 use fathom_measure::{Ended, Replay};
 
@@ -14,11 +12,6 @@ use stream::Stream;
 use crate::failure::say;
 use crate::output::Output;
 use crate::signals::Signals;
-
-/// A seed that nobody can guess, and so aim packets at one bucket of a hash table.
-pub(crate) fn secret() -> u64 {
-    RandomState::new().hash_one(0)
-}
 
 /// What files are read for.
 pub(crate) trait Reading {

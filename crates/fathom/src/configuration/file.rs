@@ -174,10 +174,10 @@ mod tests {
     fn a_file_sets_what_the_command_line_does_not() {
         let text = "[rtt]\ninterface = [\"eth0\", \"eth1\"]\nflows = 1000\nxdp = true\nsample-interval = \"7ms\"\nport = [53, 443]";
         let arguments = rtt(text, &["--flows", "2000"]).unwrap();
-        assert_eq!(arguments.interface, ["eth0", "eth1"]);
+        assert_eq!(arguments.source.interface, ["eth0", "eth1"]);
         assert_eq!(arguments.bounds.flows, Some(2000));
         assert_eq!(arguments.selection.ends.port, [53, 443]);
-        assert!(arguments.xdp);
+        assert!(arguments.source.xdp);
         let interval = arguments.sampling.sample_interval.unwrap();
         assert_eq!(interval, std::time::Duration::from_millis(7));
     }

@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-use crate::arguments::{Arguments, Command, RttArguments};
+use crate::arguments::{Arguments, Command, RttArguments, Source};
 use crate::output::OutputFormat;
 
 /// Decides between interfaces and files, and refuses what cannot be meant.
@@ -18,14 +18,8 @@ pub(super) fn settle(arguments: &mut Arguments, matches: &ArgMatches) -> Result<
     match &mut arguments.command {
         Command::Rtt(options) if !options.print_config => settle_rtt(options, is_typed),
         Command::Response(options) if !options.print_config => {
-            let (files, interfaces) = (&options.files, &mut options.interface);
-            settle_source(
-                files,
-                interfaces,
-                &["xdp", "duration", "waiting"],
-                &["compare"],
-                is_typed,
-            )
+            let live_only = ["xdp", "duration", "waiting"];
+            settle_source(&mut options.source, &live_only, &["compare"], is_typed)
         }
         #[cfg(feature = "live")]
         Command::Hops(options) if !options.print_config && options.interface.is_empty() => {
@@ -36,9 +30,8 @@ pub(super) fn settle(arguments: &mut Arguments, matches: &ArgMatches) -> Result<
 }
 
 fn settle_rtt(options: &mut RttArguments, is_typed: impl Fn(&str) -> bool) -> Result<(), String> {
-    let (files, interfaces) = (&options.files, &mut options.interface);
     let live_only = ["xdp", "duration", "near_side"];
-    settle_source(files, interfaces, &live_only, &[], is_typed)?;
+    settle_source(&mut options.source, &live_only, &[], is_typed)?;
     if options.output.format == Some(OutputFormat::Ppviz) && options.aggregation.aggregate.is_some()
     {
         return Err(
@@ -50,16 +43,15 @@ fn settle_rtt(options: &mut RttArguments, is_typed: impl Fn(&str) -> bool) -> Re
 
 /// Decides between capture files and interfaces.
 fn settle_source(
-    files: &[String],
-    interfaces: &mut Vec<String>,
+    source: &mut Source,
     live_only: &[&'static str],
     files_only: &[&'static str],
     is_typed: impl Fn(&str) -> bool,
 ) -> Result<(), String> {
     let named = |option: &&str| option.replace('_', "-");
     let find = |options: &[&'static str]| options.iter().find(|option| is_typed(option)).map(named);
-    if files.is_empty() {
-        if interfaces.is_empty() {
+    if source.files.is_empty() {
+        if source.interface.is_empty() {
             return Err(
                 "nothing to measure: name capture files, or an interface with -i".to_owned(),
             );
@@ -83,7 +75,7 @@ fn settle_source(
         ));
     }
     // Those of the environment or the configuration file stand back behind files that were typed.
-    interfaces.clear();
+    source.interface.clear();
     Ok(())
 }
 

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use fathom_measure::response::Engine;
-use fathom_measure::{Ended, Replay};
+use fathom_measure::{Ended, Replay, secret};
 
 use super::groups::Lines;
 use super::summary::say_summary;
 use crate::arguments::ResponseArguments;
-use crate::captures::{Input, Reading, read_all, secret};
+use crate::captures::{Input, Reading, read_all};
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 
@@ -18,7 +18,7 @@ use crate::signals::Signals;
 /// When a file cannot be opened or is no capture, or when the output cannot be written. A file that is damaged on the way is a warning.
 pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let inputs = Input::look_at_all(&arguments.files)?;
+    let inputs = Input::look_at_all(&arguments.source.files)?;
     let settings = arguments.settings_for_files();
     let output = arguments.open_output(Backlog::Short, signals)?;
     let mut run = Run {

@@ -20,8 +20,8 @@ const POLL: Duration = Duration::from_millis(50);
 pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<()> {
     let begin = Instant::now();
     let mut live = Live::start(&Options {
-        interfaces: arguments.interface.clone(),
-        has_xdp: arguments.xdp,
+        interfaces: arguments.source.interface.clone(),
+        has_xdp: arguments.source.xdp,
         settings: arguments.settings_for_interfaces(),
     })?;
     if arguments.verbose {
@@ -31,6 +31,7 @@ pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::R
     }
     let mut view = View::open(arguments, signals)?;
     let end = arguments
+        .source
         .duration
         .and_then(|length| begin.checked_add(length));
     let measured = measure(&mut live, &mut view, arguments, end, signals);

@@ -49,8 +49,8 @@ impl ResponseArguments {
         };
         Some(Grouping {
             by,
-            prefix_v4: self.groups.prefix_v4,
-            prefix_v6: self.groups.prefix_v6,
+            prefix_v4: self.groups.prefixes.prefix_v4,
+            prefix_v6: self.groups.prefixes.prefix_v6,
         })
     }
 

@@ -27,7 +27,7 @@ impl View {
             || arguments.output.output.is_some()
             || arguments.groups.by != ResponsesBy::Flow;
         if !asks_for_lines && is_looked_at() {
-            let table = ServiceTable::new(&arguments.interface);
+            let table = ServiceTable::new(&arguments.source.interface);
             return Ok(Self::Table(Box::new(Screen::open(table)?)));
         }
         let output = arguments.open_output(Backlog::Long, signals)?;

@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
     let begin = Instant::now();
     let live = Live::start(&Options {
-        interfaces: arguments.interface.clone(),
-        has_xdp: arguments.xdp,
+        interfaces: arguments.source.interface.clone(),
+        has_xdp: arguments.source.xdp,
         settings: arguments.settings_for_interfaces(),
     })?;
     if arguments.verbose {
@@ -44,6 +44,7 @@ pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result
         look: Every::new(LOOK),
     };
     let end = arguments
+        .source
         .duration
         .and_then(|duration| begin.checked_add(duration));
     let ended = session.measure(end, signals);

@@ -69,8 +69,8 @@ impl RttArguments {
         let of_length = |interval: Duration| Aggregation {
             interval,
             by: options.by.into(),
-            prefix_v4: options.prefix_v4,
-            prefix_v6: options.prefix_v6,
+            prefix_v4: options.prefixes.prefix_v4,
+            prefix_v6: options.prefixes.prefix_v6,
         };
         options.aggregate.map(of_length)
     }

@@ -28,7 +28,7 @@ impl View {
             || arguments.output.events
             || arguments.aggregation.aggregate.is_some();
         if !asks_for_lines && is_looked_at() {
-            let table = RttTable::new(&arguments.interface);
+            let table = RttTable::new(&arguments.source.interface);
             return Ok(Self::Table(Box::new(Screen::open(table)?)));
         }
         Ok(Self::Lines(arguments.open_output(Backlog::Long, signals)?))

@@ -1,6 +1,6 @@
 //! Random decisions that depend only on the seed, the packet's index and what is decided, never on what was decided before.
 
-use crate::random::mix;
+use crate::random::{below, fraction, mix};
 
 /// What a roll decides; each purpose has its own independent sequence.
 #[derive(Debug, Clone, Copy)]
@@ -34,17 +34,12 @@ impl Dice {
 
     /// Whether an event of `probability` (0 to 1) happens to the packet `index`.
     pub(crate) fn happens(self, index: u64, purpose: Purpose, probability: f64) -> bool {
-        probability > 0.0 && self.fraction(index, purpose) < probability
+        probability > 0.0 && fraction(self.roll(index, purpose)) < probability
     }
 
     /// A uniform number from 0 to below `limit` for `purpose` of the packet `index`.
     pub(crate) fn below(self, index: u64, purpose: Purpose, limit: u64) -> u64 {
-        // The upper half of the product: unbiased enough for limits far below 2^64.
-        ((u128::from(self.roll(index, purpose)) * u128::from(limit)) >> 64) as u64
-    }
-
-    fn fraction(self, index: u64, purpose: Purpose) -> f64 {
-        (self.roll(index, purpose) >> 11) as f64 / (1_u64 << 53) as f64
+        below(self.roll(index, purpose), limit)
     }
 }
 

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::tcp::{connect, read_whole, serve_connections};
-use super::{bind_udp, listen_tcp, wait_readable};
+use super::tcp::{self, connect, read_whole};
+use super::{bind_udp, wait_readable};
 use crate::random::Sequence;
 use crate::worker::STOP_LATENCY;
 use crate::{Error, Namespace, Result, Stop, Worker};
@@ -37,8 +37,7 @@ impl Think {
 
     fn choose(self, random: &mut Sequence) -> Duration {
         let spread = self.maximum.saturating_sub(self.minimum);
-        let fraction = (random.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        self.minimum + spread.mul_f64(fraction)
+        self.minimum + spread.mul_f64(random.uniform())
     }
 }
 
@@ -47,8 +46,9 @@ impl Think {
 /// A questions get 192.0.2.1, all others no record.
 #[derive(Debug)]
 pub struct Server {
-    /// End the threads on drop.
-    _workers: [Worker<()>; 2],
+    /// Ends the thread on drop.
+    _udp: Worker<()>,
+    _tcp: tcp::Server,
 }
 
 impl Server {
@@ -58,16 +58,10 @@ impl Server {
     /// [`Error::Runtime`] when the address is taken or missing.
     pub fn start(namespace: &Namespace, address: SocketAddr, think: Think) -> Result<Self> {
         let socket = bind_udp(namespace, address)?;
-        let listener = listen_tcp(namespace, address)?;
+        let serve = move |stream, stop: &Stop| serve_tcp(stream, think, stop);
         Ok(Self {
-            _workers: [
-                Worker::start("dns over udp", move |stop| serve_udp(&socket, think, stop))?,
-                Worker::start("dns over tcp", move |stop| {
-                    serve_connections(&listener, stop, move |stream, stop| {
-                        serve_tcp(stream, think, stop)
-                    });
-                })?,
-            ],
+            _udp: Worker::start("dns over udp", move |stop| serve_udp(&socket, think, stop))?,
+            _tcp: tcp::Server::with(namespace, address, serve)?,
         })
     }
 }

@@ -30,6 +30,15 @@ impl Server {
     /// # Errors
     /// [`Error::Runtime`] when the address is taken or missing.
     pub fn start(namespace: &Namespace, address: SocketAddr) -> Result<Self> {
+        Self::with(namespace, address, serve)
+    }
+
+    /// The same with a protocol of its own: each connection gets a thread of `serve`.
+    pub(super) fn with(
+        namespace: &Namespace,
+        address: SocketAddr,
+        serve: impl Fn(TcpStream, &Stop) -> io::Result<()> + Send + Clone + 'static,
+    ) -> Result<Self> {
         let listener = listen_tcp(namespace, address)?;
         Ok(Self {
             _worker: Worker::start("tcp server", move |stop| {
@@ -40,7 +49,7 @@ impl Server {
 }
 
 /// Gives each connection a thread of `serve` until told to stop.
-pub(super) fn serve_connections(
+fn serve_connections(
     listener: &TcpListener,
     stop: &Stop,
     serve: impl Fn(TcpStream, &Stop) -> io::Result<()> + Send + Clone + 'static,

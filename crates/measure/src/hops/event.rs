@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use fathom_record::{FlowKey, Protocol};
 
 use super::Quoted;
-use crate::kernel::read_prefix;
+use crate::bytes::read_prefix;
 use crate::native::{self, hops_answer, hops_clue, hops_event, hops_header, hops_opening};
 
 /// Something that happened in the kernel; times are ns of `CLOCK_MONOTONIC`.

@@ -13,9 +13,10 @@ use super::flows::Flows;
 use super::program::UserPrograms;
 use super::record::{HopsCount, Report};
 use super::schedule::{EXPLORING, interval_us};
+use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Devices, Framing, Group, Interface, Programs, bytes_of, group_root, monotonic_ns, read_prefix,
-    set_attach_type, set_constants, wall_clock_offset,
+    Devices, Framing, Group, Interface, Programs, choose_programs, group_root, monotonic_ns,
+    set_constants, wall_clock_offset,
 };
 use crate::native::{self, hops_budget, hops_config};
 use crate::{Error, Selection};
@@ -129,7 +130,7 @@ impl Prober {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn poll(&mut self, timeout: Duration, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
-        self.programs.wait(timeout)?;
+        self.programs.ring.wait(timeout)?;
         self.drain(report)?;
         let now = monotonic_ns();
         for (number, plan) in self.engine.tick(now, report) {
@@ -208,7 +209,7 @@ impl Prober {
     fn drain(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
         self.engine.offset_ns = wall_clock_offset();
         let engine = &mut self.engine;
-        self.programs.read(|mut bytes| {
+        self.programs.ring.read(|mut bytes| {
             while let Some((event, behind)) = Event::read(bytes) {
                 engine.take(&event, report);
                 bytes = behind;
@@ -322,18 +323,13 @@ fn prepare(
             (".rodata.selection", bytes_of(&selection)),
         ],
     )?;
-    for mut program in object.progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        let is_needed = match name.as_str() {
-            "silent_flow" => true,
-            "socket_made" | "open_socket" => options.owner.is_named(),
-            name => interfaces
-                .iter()
-                .any(|interface| programs_of(interface).contains(&name)),
-        };
-        program.set_autoload(is_needed);
-        set_attach_type(&mut program);
-    }
+    choose_programs(object, |program| match program {
+        "silent_flow" => true,
+        "socket_made" | "open_socket" => options.owner.is_named(),
+        program => interfaces
+            .iter()
+            .any(|interface| programs_of(interface).contains(&program)),
+    });
     Ok(())
 }
 

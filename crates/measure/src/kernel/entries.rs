@@ -1,15 +1,35 @@
-//! Reading a table of flows of the kernel's, many at a time.
+//! Tables of flows of the kernel's: how large they are, and reading them, many at a time.
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::{MapCore, MapHandle, OpenMapMut};
 
-use super::read_prefix;
 use crate::Error;
+use crate::bytes::read_prefix;
 use crate::native::flow_key;
 
 /// Flows read at once; a bucket of the kernel's hash table never has nearly so many.
 const BATCH: usize = 1024;
+
+/// Places of a table that each CPU may hold free for itself. An LRU map of exactly as many places as there are flows would evict a few hundred again and
+/// again; so it gets these besides.
+const SPARE_FLOWS: u32 = 256;
+
+/// Sets how large a table of flows is to be: so many flows, and so many bytes of each.
+///
+/// # Errors
+/// [`Error::Kernel`] when it cannot be set.
+pub(crate) fn size_flows(
+    table: &mut OpenMapMut<'_>,
+    flows: u32,
+    value_size: usize,
+) -> Result<(), Error> {
+    let failed = |error| Error::kernel("set the table of flows up", error);
+    let spare = SPARE_FLOWS * libbpf_rs::num_possible_cpus().map_err(failed)? as u32;
+    table.set_value_size(value_size as u32).map_err(failed)?;
+    let places = flows.saturating_add(spare);
+    table.set_max_entries(places).map_err(failed)
+}
 
 /// Calls `visit` for every flow and the bytes that are kept of it, in no order that means anything. Flows that come or go meanwhile may or may not be
 /// among them.

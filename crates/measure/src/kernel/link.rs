@@ -12,7 +12,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Linkage};
 use libbpf_sys as sys;
 
-use super::programs::{quiet_libbpf, take_messages};
+use super::load::{quiet_libbpf, take_messages};
 use crate::Error;
 
 /// The object with these files linked into it.

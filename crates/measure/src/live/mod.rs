@@ -4,14 +4,14 @@ mod object;
 
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::MapCore;
 
+use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Devices, Interface, InterfaceNames, bytes_of, for_each_flow, local_addresses, monotonic_ns,
-    read_prefix, wall_clock_offset,
+    Devices, InterfaceNames, Places, for_each_flow, monotonic_ns, wall_clock_offset,
 };
-pub use crate::kernel::{examine, interface_names};
-use crate::native::{self, flow_address, rtt_event, rtt_flow, rtt_flow_event};
+pub use crate::kernel::{Options, examine, interface_names};
+use crate::native::{self, rtt_event, rtt_flow, rtt_flow_event};
 use crate::rtt::{Aggregator, Report, Settings, Transition, decode};
 use crate::{Counts, Error};
 use object::PacketPath;
@@ -21,17 +21,6 @@ pub use object::probe;
 const IDLE: Duration = Duration::from_secs(300);
 /// A closed connection may still see a late packet; after this long it will not.
 const CLOSED: Duration = Duration::from_secs(10);
-
-/// Where and how to measure.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Names of the interfaces.
-    pub interfaces: Vec<String>,
-    /// Use XDP for packets that arrive: earlier, before receive offload, and cheaper where the driver has it.
-    pub has_xdp: bool,
-    /// What to measure.
-    pub settings: Settings,
-}
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
 pub struct Live {
@@ -48,31 +37,17 @@ impl Live {
     /// # Errors
     /// [`Error::NoInterface`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it, [`Error::Kernel`] when the
     /// kernel refuses a step.
-    pub fn start(options: &Options) -> Result<Self, Error> {
-        let interfaces = options
-            .interfaces
-            .iter()
-            .map(|name| Interface::find(name))
-            .collect::<Result<Vec<_>, _>>()?;
-        let path = PacketPath::load(&options.settings, |program| {
-            interfaces
-                .iter()
-                .any(|interface| interface.programs(options.has_xdp).contains(&program))
-        })?;
-        let mut live = Self {
-            devices: Devices::default(),
+    pub fn start(options: &Options<Settings>) -> Result<Self, Error> {
+        let places = Places::find(options)?;
+        let path = PacketPath::load(&options.settings, |program| places.need(program))?;
+        path.learn_addresses()?;
+        let (devices, names) = places.attach(&path.programs)?;
+        Ok(Self {
+            devices,
             path,
-            names: InterfaceNames::default(),
+            names,
             has_events: options.settings.has_events,
-        };
-        live.learn_addresses()?;
-        for interface in &interfaces {
-            let names = interface.programs(options.has_xdp);
-            live.devices
-                .attach(&live.path.programs, &names, interface)?;
-            live.names.add(interface);
-        }
-        Ok(live)
+        })
     }
 
     /// One line an interface: how the programs are attached, for people.
@@ -89,7 +64,7 @@ impl Live {
         timeout: Duration,
         report: &mut impl FnMut(Report),
     ) -> Result<(), Error> {
-        self.path.programs.wait(timeout)?;
+        self.path.programs.ring.wait(timeout)?;
         self.drain(report)
     }
 
@@ -98,7 +73,7 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn collect(&mut self) -> Result<(), Error> {
-        self.path.programs.collect()
+        self.path.programs.ring.collect()
     }
 
     /// Hands on what is there, without waiting.
@@ -108,7 +83,7 @@ impl Live {
     pub fn drain(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
         let offset = wall_clock_offset();
         let names = &self.names;
-        self.path.programs.read(|mut rest| {
+        self.path.programs.ring.read(|mut rest| {
             while let Some((event, behind)) = read_prefix::<rtt_event>(rest) {
                 if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
                     report(decode(&event, None, names, offset));
@@ -159,7 +134,7 @@ impl Live {
                 report(closing.report(&key, &flow, &self.names, offset));
             }
         }
-        self.learn_addresses()
+        self.path.learn_addresses()
     }
 
     /// The end of the measurement: what is still in the ring, then, if flow events are wanted, the closing of all flows that are open.
@@ -199,25 +174,5 @@ impl Live {
     /// Is there any interface left?
     pub fn has_interfaces(&self) -> bool {
         !self.devices.is_empty()
-    }
-
-    /// Tells the kernel this machine's addresses, as they are now.
-    fn learn_addresses(&mut self) -> Result<(), Error> {
-        let map = self.path.programs.map("rtt_local_addresses")?;
-        let present: Vec<flow_address> = local_addresses().map(native::flow_address_of).collect();
-        let known: Vec<Vec<u8>> = map.keys().collect();
-        for address in known {
-            if !present.iter().any(|present| bytes_of(present) == address) {
-                // Failing means that it is gone already.
-                let _ = map.delete(&address);
-            }
-        }
-        for address in &present {
-            map.update(bytes_of(address), &[1], MapFlags::ANY)
-                .map_err(|error| {
-                    Error::kernel("tell the kernel this machine's addresses", error)
-                })?;
-        }
-        Ok(())
     }
 }

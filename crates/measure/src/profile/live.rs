@@ -18,8 +18,10 @@ use super::namespaces::{other_namespaces, within};
 use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
 use super::record::ProfileCount;
 use super::slots::Slots;
-use crate::kernel::{Group, group_root};
-use crate::kernel::{Programs, bytes_of, monotonic_ns, set_constants, wall_clock_offset};
+use crate::bytes::bytes_of;
+use crate::kernel::{
+    Group, Programs, group_root, monotonic_ns, set_constants, tick_ns, wall_clock_offset,
+};
 use crate::native::{self, profile_config};
 use crate::{Error, Selection};
 
@@ -175,7 +177,7 @@ impl Profiler {
                         .iter()
                         .map(|(indicator, _)| *indicator)
                         .collect(),
-                    jiffy_ns: jiffy_ns(),
+                    jiffy_ns: tick_ns(),
                     groups: root.map(Path::to_owned),
                 },
                 options.active_timeout,
@@ -228,7 +230,7 @@ impl Profiler {
         timeout: Duration,
         report: &mut dyn FnMut(&dyn Record),
     ) -> Result<(), Error> {
-        self.programs.wait(timeout)?;
+        self.programs.ring.wait(timeout)?;
         self.drain(report)?;
         let now_ns = monotonic_ns();
         if now_ns.saturating_sub(self.last_look_back_ns) >= LOOK_BACK_NS {
@@ -294,6 +296,7 @@ impl Profiler {
     fn drain(&mut self, report: &mut dyn FnMut(&dyn Record)) -> Result<(), Error> {
         let connections = &mut self.connections;
         self.programs
+            .ring
             .read(|moments| connections.read(moments, wall_clock_offset(), report))
     }
 
@@ -364,18 +367,4 @@ fn scope<'a>(options: &'a Options, root: Option<&'a Path>) -> Result<Scope<'a>, 
         timeout: options.dns_timeout,
         has_names: options.has_names,
     })
-}
-
-/// The stack counts some times in jiffies; the coarse clock goes forward by one at a time.
-fn jiffy_ns() -> u64 {
-    let mut resolution = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    #[expect(unsafe_code, reason = "std does not tell the resolution of clocks")]
-    // SAFETY: the pointer is valid; this clock always exists.
-    unsafe {
-        libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut resolution);
-    }
-    resolution.tv_nsec.cast_unsigned()
 }

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use fathom_record::{FlowKey, Protocol};
 
-use crate::kernel::read_prefix;
+use crate::bytes::read_prefix;
 use crate::native::{self, profile_attempt, profile_meta, profile_moment_of, profile_snapshot};
 
 /// One entry of the ring.
@@ -112,7 +112,7 @@ pub(super) fn text(name: &[c_char]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::bytes_of;
+    use crate::bytes::bytes_of;
 
     #[test]
     fn a_snapshot_may_leave_its_disorder_away() {

@@ -9,31 +9,19 @@ use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
 use super::waits::Waits;
 use super::{Estimator, ResponseCounts, ResponseEpoch, ResponseWait, Settings};
 use crate::Error;
+use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Devices, Interface, InterfaceNames, Programs, bytes_of, for_each_flow, monotonic_ns,
-    read_prefix, secret, set_attach_type, set_constants, wall_clock_offset,
+    Devices, InterfaceNames, Options, Places, Programs, choose_programs, for_each_flow,
+    monotonic_ns, set_constants, size_flows, wall_clock_offset,
 };
 use crate::native::{
     self, Requests, flow_key, response_batches, response_bins, response_config, response_epoch,
     response_flow, response_modes,
 };
-
-/// Places of the table that each CPU may hold free for itself, besides those of flows: an LRU map that is just full evicts too early.
-const SPARE_FLOWS: u32 = 256;
+use crate::table::secret;
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"));
-
-/// Where and how to measure.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Names of the interfaces.
-    pub interfaces: Vec<String>,
-    /// Use XDP for packets that arrive: earlier, before receive offload, and cheaper where the driver has it.
-    pub has_xdp: bool,
-    /// What to measure.
-    pub settings: Settings,
-}
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
 pub struct Live {
@@ -58,31 +46,21 @@ impl Live {
     /// # Errors
     /// [`Error::NoInterface`], [`Error::TooMany`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it,
     /// [`Error::Kernel`] when the kernel refuses a step.
-    pub fn start(options: &Options) -> Result<Self, Error> {
-        let interfaces = options.interfaces.iter().map(|name| Interface::find(name));
-        let interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
-        let needed: Vec<_> = interfaces
-            .iter()
-            .flat_map(|interface| interface.programs(options.has_xdp))
-            .collect();
-        let (programs, config) = load(&options.settings, |program| needed.contains(&program))?;
-        let mut live = Self {
-            devices: Devices::default(),
+    pub fn start(options: &Options<Settings>) -> Result<Self, Error> {
+        let places = Places::find(options)?;
+        let (programs, config) = load(&options.settings, |program| places.need(program))?;
+        let (devices, names) = places.attach(&programs)?;
+        Ok(Self {
+            devices,
             programs,
-            names: InterfaceNames::default(),
+            names,
             config,
             estimator: options.settings.estimator,
             swept: HashMap::new(),
             swept_count: 0,
             waits: Waits::default(),
             deleted: 0,
-        };
-        for interface in &interfaces {
-            let programs = interface.programs(options.has_xdp);
-            live.devices.attach(&live.programs, &programs, interface)?;
-            live.names.add(interface);
-        }
-        Ok(live)
+        })
     }
 
     /// One line an interface: how the programs are attached, for people.
@@ -99,7 +77,7 @@ impl Live {
         timeout: Duration,
         report: &mut impl FnMut(ResponseEpoch),
     ) -> Result<(), Error> {
-        self.programs.wait(timeout)?;
+        self.programs.ring.wait(timeout)?;
         self.drain(report)
     }
 
@@ -113,7 +91,7 @@ impl Live {
             estimator,
             ..
         } = self;
-        programs.read(|mut rest| {
+        programs.ring.read(|mut rest| {
             while let Some((epoch, behind)) = read_prefix::<response_epoch>(rest) {
                 rest = behind;
                 if swept.remove(&epoch.key) == Some(epoch.begin) {
@@ -205,8 +183,7 @@ impl Live {
         Ok(())
     }
 
-    /// What was counted since the start. The kernel does not tell which flows it evicted: they are those that were opened, not deleted, and are not
-    /// there.
+    /// What was counted since the start.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
@@ -216,11 +193,10 @@ impl Live {
         self.programs.add_counters("response_cpus", own)?;
         counts.counters[native::RESPONSE_COUNT_EPOCHS as usize] += self.swept_count;
         counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += self.deleted;
-        // Read after the counters: flows that are opened in between make the number too small, never too large.
-        let mut present = 0;
-        for_each_flow(&self.programs.map("response_flows")?, |_, _| present += 1)?;
         let opened = counts.counters[native::RESPONSE_COUNT_FLOWS_OPENED as usize];
-        counts.evicted = opened.saturating_sub(self.deleted + present);
+        counts.evicted = self
+            .programs
+            .evicted("response_flows", opened, self.deleted)?;
         Ok(counts)
     }
 
@@ -250,7 +226,7 @@ fn requests_of(value: &[u8], estimator: Estimator) -> Option<Requests> {
     Requests::of_bytes(flow, rest.get(..gaps_size(estimator))?)
 }
 
-/// Loads the programs that `is_needed` says yes to: each costs the verifier a good part of a second.
+/// Loads the programs that `is_needed` says yes to.
 fn load(
     settings: &Settings,
     is_needed: impl Fn(&str) -> bool,
@@ -275,12 +251,7 @@ fn prepare(
         let name = map.name().to_string_lossy().into_owned();
         let failed = |error| Error::kernel(format!("set the map {name} up"), error);
         match name.as_str() {
-            "response_flows" => {
-                let spare = SPARE_FLOWS * libbpf_rs::num_possible_cpus().map_err(failed)? as u32;
-                map.set_value_size(value_size as u32).map_err(failed)?;
-                map.set_max_entries(settings.flows.saturating_add(spare))
-                    .map_err(failed)?;
-            }
+            "response_flows" => size_flows(&mut map, settings.flows, value_size)?,
             "response_handshakes" => map.set_max_entries(HANDSHAKES).map_err(failed)?,
             _ => {}
         }
@@ -292,11 +263,7 @@ fn prepare(
             (".rodata.selection", bytes_of(&selection)),
         ],
     )?;
-    for mut program in object.progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        program.set_autoload(is_needed(&name));
-        set_attach_type(&mut program);
-    }
+    choose_programs(object, is_needed);
     Ok(())
 }
 

@@ -15,13 +15,15 @@ mod tabled;
 #[cfg(feature = "live")]
 mod waits;
 
+#[cfg(feature = "live")]
+pub use crate::kernel::Options;
 pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator};
 pub use counts::{ResponseCount, ResponseCounts};
 pub use engine::Engine;
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]
-pub use live::{Live, Options, probe};
+pub use live::{Live, probe};
 pub use record::{ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, Settings};
 #[cfg(feature = "live")]
-pub use tabled::{EpochOfFlow, Tabled, TabledFlow, kernel_clock, kernel_clock_offset};
+pub use tabled::{EpochOfFlow, Tabled, TabledFlow};

@@ -5,7 +5,8 @@ use fathom_record::Nanoseconds;
 use super::engine::{HANDSHAKES, record, waiting};
 use super::{ResponseEpoch, Settings};
 use crate::Error;
-use crate::kernel::{InterfaceNames, bytes_of, read_prefix};
+use crate::bytes::{bytes_of, read_prefix};
+use crate::kernel::InterfaceNames;
 use crate::native::{
     Requests, flow_key, response_bins, response_config, response_epoch, response_flow,
 };
@@ -94,16 +95,6 @@ impl TabledFlow {
     pub fn waiting(&self, now: u64) -> Option<Nanoseconds> {
         waiting(&self.key, &self.flow, now).filter(|_| self.flow.last != 0)
     }
-}
-
-/// The clock that the kernel stamps packets with.
-pub fn kernel_clock() -> u64 {
-    crate::kernel::monotonic_ns()
-}
-
-/// What makes the kernel's times count from 1970; to be read anew each time, since the wall clock is adjusted.
-pub fn kernel_clock_offset() -> u64 {
-    crate::kernel::wall_clock_offset()
 }
 
 #[cfg(test)]

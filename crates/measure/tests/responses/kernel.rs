@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use fathom_measure::bytes::bytes_of;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::compile::compile;
@@ -62,10 +63,4 @@ impl Kernel {
             .map(|bytes| native::epoch_of(bytes, self.estimator));
         epochs.collect()
     }
-}
-
-#[expect(unsafe_code, reason = "shares structs with the kernel")]
-fn bytes_of(config: &response_config) -> &[u8] {
-    // SAFETY: a struct of integers whose padding is explicit.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(config).cast(), size_of_val(config)) }
 }

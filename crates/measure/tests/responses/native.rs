@@ -15,6 +15,8 @@ mod bindings;
 
 use std::collections::HashMap;
 
+use fathom_measure::bytes::bytes_of;
+
 use bindings::{
     PACKET_LINK_ETHERNET, PACKET_MEASURABLE, RESPONSE_DIRECTION_NONE, fathom_reading, flow_key,
     response_epoch, response_gaps, response_handshake,
@@ -105,11 +107,7 @@ pub(crate) fn run(packets: &[(u64, Vec<u8>)], config: &response_config) -> Vec<E
                 )
             };
             if has_ended != 0 {
-                // SAFETY: a struct of integers without padding that is not its own field.
-                let bytes = unsafe {
-                    std::slice::from_raw_parts((&raw const ended).cast(), size_of_val(&ended))
-                };
-                epochs.push(epoch_of(bytes, config.estimator));
+                epochs.push(epoch_of(bytes_of(&ended), config.estimator));
             }
         } else {
             let mut flow = response_flow::default();

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use fathom_measure::Selection;
+use fathom_measure::bytes::{bytes_of, read_prefix};
 use fathom_measure::rtt::{Method, Settings};
 use fathom_record::{FlowKey, Network, Protocol};
 use libbpf_rs::{MapCore, MapFlags};
@@ -72,10 +73,10 @@ impl Kernel {
                 "rtt_empty_flow" => map.set_value_size(flow_size).unwrap(),
                 "rtt_requests" => map.set_max_entries(BUCKETS).unwrap(),
                 ".rodata.rtt_config" => {
-                    fill(map, shared::bytes_of(&config(settings, methods)));
+                    fill(map, bytes_of(&config(settings, methods)));
                 }
                 ".rodata.selection" => {
-                    fill(map, shared::bytes_of(&selected(&settings.selection)));
+                    fill(map, bytes_of(&selected(&settings.selection)));
                 }
                 _ => {}
             },
@@ -142,8 +143,8 @@ impl Kernel {
             .keys()
             .filter_map(|key| {
                 Some((
-                    shared::read(&key),
-                    shared::read(&flows.lookup(&key, MapFlags::ANY).unwrap()?),
+                    read(&key),
+                    read(&flows.lookup(&key, MapFlags::ANY).unwrap()?),
                 ))
             })
             .collect()
@@ -236,11 +237,11 @@ fn network(network: Network) -> selection_network {
 }
 
 fn address_of(address: Ipv6Addr) -> flow_address {
-    shared::read(&address.octets())
+    read(&address.octets())
 }
 
 fn decode(bytes: &[u8]) -> Outcome {
-    let event: rtt_event = shared::read(bytes);
+    let event: rtt_event = read(bytes);
     let time_ns = event.time.wrapping_sub(START_NS);
     let place = place_of(&event.key);
     let flow = flow_of(&event.key, event.sample.direction);
@@ -257,7 +258,7 @@ fn decode(bytes: &[u8]) -> Outcome {
             place,
         });
     }
-    let event: rtt_flow_event = shared::read(bytes);
+    let event: rtt_flow_event = read(bytes);
     let mut traffic = event.traffic.map(traffic);
     if event.event.sample.direction == 1 {
         traffic.reverse();
@@ -309,9 +310,8 @@ fn traffic_of(half: &rtt_half) -> Traffic {
 }
 
 fn flow_of(key: &flow_key, direction: u8) -> FlowKey {
-    let address = |address: &flow_address| {
-        Ipv6Addr::from(shared::read::<[u8; 16]>(shared::bytes_of(address))).to_canonical()
-    };
+    let address =
+        |address: &flow_address| Ipv6Addr::from(read::<[u8; 16]>(bytes_of(address))).to_canonical();
     let flow = FlowKey {
         protocol: Protocol(key.protocol() as u8),
         source: address(&key.low),
@@ -334,4 +334,9 @@ fn place_of(key: &flow_key) -> Place {
         inner_vlan: (outer != 0).then_some(inner as u16),
         tunnel: (key.tunnel != 0).then_some(key.tunnel),
     }
+}
+
+/// A shared struct at the start of what the kernel wrote.
+fn read<T: Copy>(bytes: &[u8]) -> T {
+    read_prefix(bytes).unwrap().0
 }

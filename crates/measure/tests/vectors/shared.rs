@@ -1,4 +1,4 @@
-//! The structs that the kernel and user space share, as the library has them, and their bytes.
+//! The structs that the kernel and user space share, as the library has them.
 
 #[expect(
     non_camel_case_types,
@@ -51,19 +51,4 @@ fn literal(text: *const c_char) -> &'static str {
     // SAFETY: the tables hold string literals only.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().unwrap()
-}
-
-/// The bytes of a shared struct.
-#[expect(unsafe_code, reason = "shares structs with the kernel")]
-pub(crate) fn bytes_of<T: Copy>(value: &T) -> &[u8] {
-    // SAFETY: the generated structs hold only integers, and their padding is explicit.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
-}
-
-/// A shared struct at the start of what the kernel wrote.
-#[expect(unsafe_code, reason = "shares structs with the kernel")]
-pub(crate) fn read<T: Copy>(bytes: &[u8]) -> T {
-    assert!(bytes.len() >= size_of::<T>());
-    // SAFETY: the generated structs hold only integers: any bytes are valid, at any alignment.
-    unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) }
 }

@@ -3,14 +3,16 @@
 mod rack;
 mod statistics;
 
-use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fathom_lab::Sequence;
+use fathom_lab::summary::{Row, conclude};
 use fathom_lab::traffic::farm::Arrivals;
 
 use rack::{MEAN, Run, SERVERS, Scenario, WORKERS};
-use statistics::{Interval, Sequence};
+use statistics::Interval;
 
 /// Requests of a client, one after the other.
 const REQUESTS: u32 = 10;
@@ -27,7 +29,7 @@ struct Options {
     is_changing: bool,
     /// Lines of `[control]`.
     control: String,
-    summary: Option<String>,
+    summary: Option<PathBuf>,
 }
 
 fn main() -> Result<()> {
@@ -52,35 +54,31 @@ fn main() -> Result<()> {
         "p99 of latency over static, on average over loads: {:+.1} %",
         average * 100.0
     );
-    let mut rows = verdict(
+    let mut rows = vec![row(
         "on average over loads",
         "at least 37 % lower",
-        &format!("{:+.1} %", average * 100.0),
+        format!("{:+.1} %", average * 100.0),
         average <= -0.37,
-    );
-    for (load, change) in &improvements {
-        rows += &verdict(
+    )];
+    rows.extend(improvements.iter().map(|(load, change)| {
+        let is_reached = change.mean < 0.05;
+        row(
             &format!("load {load}"),
             "not 5 % higher",
-            &change.to_string(),
-            change.mean < 0.05,
-        );
-    }
-    if let Some(path) = &options.summary {
-        let mut file = std::fs::File::options()
-            .append(true)
-            .create(true)
-            .open(path)?;
-        file.write_all(rows.as_bytes())?;
-    }
-    Ok(())
+            change.to_string(),
+            is_reached,
+        )
+    }));
+    Ok(conclude(&rows, options.summary.as_deref())?)
 }
 
-fn verdict(what: &str, target: &str, measured: &str, is_reached: bool) -> String {
-    let reached = if is_reached { "reached" } else { "MISSED" };
-    format!(
-        "| balance, p99 that clients wait, latency over static, {what} | {target} | {measured} | {reached} |\n"
-    )
+fn row(what: &str, target: &str, measured: String, is_reached: bool) -> Row {
+    Row {
+        what: format!("balance, p99 that clients wait, latency over static, {what}"),
+        target: target.to_owned(),
+        measured,
+        is_reached: Some(is_reached),
+    }
 }
 
 impl Options {
@@ -109,7 +107,7 @@ impl Options {
                 "--pace" => options.is_changing = value == "changing",
                 "--control" => options.control = value,
                 "--policies" => options.policies = list(&value),
-                "--summary" => options.summary = Some(value),
+                "--summary" => options.summary = Some(value.into()),
                 _ => bail!(
                     "usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--pace changing|steady] [--control LINES] [--summary FILE]"
                 ),
@@ -184,10 +182,9 @@ fn changing(load: f64, duration: Duration, seed: u64) -> Scenario {
     for slowdowns in &mut slowdowns {
         let mut at = 0.0;
         while at < duration.as_secs_f64() {
-            #[expect(clippy::cast_sign_loss, reason = "from 0 to below 1")]
-            let pace = PACES[(random.uniform() * PACES.len() as f64) as usize];
+            let pace = PACES[random.below(PACES.len() as u64) as usize];
             slowdowns.push((Duration::from_secs_f64(at), pace));
-            at -= HOLD * (1.0 - random.uniform()).ln();
+            at += random.exponential(HOLD);
         }
     }
     let capacity = (SERVERS * WORKERS) as f64 / MEAN.as_secs_f64();

@@ -44,15 +44,11 @@ impl Scenario {
             "client", "balancer", "server0", "server1", "server2", "server3",
         ];
         let switch = Switch::new(&names)?;
-        let address = match SERVICE.ip() {
-            std::net::IpAddr::V4(address) => address,
-            std::net::IpAddr::V6(_) => anyhow::bail!("the switch speaks IPv4"),
-        };
         for server in 0..SERVERS {
-            switch.adopt(FIRST_SERVER + server, address)?;
+            switch.adopt(FIRST_SERVER + server, SERVICE.ip())?;
         }
         let gateway = Switch::address(BALANCER).to_string();
-        switch.hosts[0].add_route(&address.to_string(), &gateway)?;
+        switch.hosts[0].add_route(&SERVICE.ip().to_string(), &gateway)?;
         let mut balancer = Balancer::start(&switch.hosts[BALANCER], &self.configuration(policy))?;
         let servers = (0..SERVERS).map(|server| {
             let pace = Pace {

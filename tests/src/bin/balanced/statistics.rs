@@ -1,22 +1,4 @@
-//! Chance that can be repeated, and what can be said of few pairs.
-
-/// A stream of random numbers (`SplitMix64`; Steele, Lea, Flood 2014).
-pub(crate) struct Sequence(u64);
-
-impl Sequence {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// From 0 to below 1.
-    pub(crate) fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut state = self.0;
-        state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((state ^ (state >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
+//! What can be said of few pairs.
 
 /// A relative change: its geometric mean over pairs, and where it lies with a probability of 95 % (Student).
 #[derive(Debug, Clone, Copy)]

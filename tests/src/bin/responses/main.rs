@@ -4,9 +4,10 @@ mod http3;
 mod programs;
 mod wireguard;
 
-use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use fathom_lab::summary::{Row, conclude};
 use fathom_tests::responses::{Errors, Judged, cases, judge};
 
 use programs::PROGRAMS;
@@ -19,25 +20,28 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let mut arguments = std::env::args().skip(1);
-    let (mut only, mut summary) = (Vec::new(), None);
+    let (mut only, mut summary) = (Vec::new(), None::<PathBuf>);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--only" => only.extend(arguments.next()),
-            "--summary" => summary = arguments.next(),
+            "--summary" => summary = arguments.next().map(PathBuf::from),
             _ => bail!("usage: responses [--only PART_OF_A_NAME]... [--summary FILE]"),
         }
     }
     let is_chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
-    compare_estimators(&is_chosen, summary.as_deref())?;
-    compare_programs(&is_chosen, summary.as_deref())
+    conclude(&compare_estimators(&is_chosen)?, summary.as_deref())?;
+    Ok(conclude(
+        &compare_programs(&is_chosen)?,
+        summary.as_deref(),
+    )?)
 }
 
-/// Each estimator with each workload.
-fn compare_estimators(is_chosen: &dyn Fn(&str) -> bool, summary: Option<&str>) -> Result<()> {
+/// Each estimator with each workload; rows of the default.
+fn compare_estimators(is_chosen: &dyn Fn(&str) -> bool) -> Result<Vec<Row>> {
     let mut chosen = cases();
     chosen.retain(|case| is_chosen(case.name));
     if chosen.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     println!(
         "errors in %: bias, median, 90th percentile; epochs with an estimate, of all; of these, sure ones"
@@ -59,47 +63,41 @@ fn compare_estimators(is_chosen: &dyn Fn(&str) -> bool, summary: Option<&str>) -
         }
         println!();
     }
+    let mut rows = Vec::new();
     for (estimator, workloads) in ESTIMATORS.iter().zip(&all) {
         let figures = Figures::of(workloads);
         println!("{estimator}: {figures}");
         if *estimator == "acknowledged" {
-            append(summary, &figures.rows())?;
+            rows = figures.rows();
         }
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// The default with real programs.
-fn compare_programs(is_chosen: &dyn Fn(&str) -> bool, summary: Option<&str>) -> Result<()> {
+fn compare_programs(is_chosen: &dyn Fn(&str) -> bool) -> Result<Vec<Row>> {
     let mut chosen = PROGRAMS.to_vec();
     chosen.retain(|program| is_chosen(program.name));
     if chosen.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     if let Some(why) = programs::obstacle() {
         println!("skipped: {why}");
-        return Ok(());
+        return Ok(Vec::new());
     }
     println!("real programs:");
+    let mut rows = Vec::new();
     for program in chosen {
         let compared = program.run()?;
         println!("{:58} {compared}", program.name);
-        let name = program.name;
-        append(
-            summary,
-            &format!("| response latency, {name} | | {compared} | |\n"),
-        )?;
+        rows.push(Row {
+            what: format!("response latency, {}", program.name),
+            target: String::new(),
+            measured: compared.to_string(),
+            is_reached: None,
+        });
     }
-    Ok(())
-}
-
-fn append(summary: Option<&str>, rows: &str) -> Result<()> {
-    if let Some(path) = summary {
-        let mut options = std::fs::File::options();
-        let mut file = options.append(true).create(true).open(path)?;
-        file.write_all(rows.as_bytes())?;
-    }
-    Ok(())
+    Ok(rows)
 }
 
 /// How sure estimates were, over all workloads.
@@ -149,14 +147,16 @@ impl Figures {
     }
 
     /// Rows of the table of the benchmarks.
-    fn rows(&self) -> String {
-        let row = |what: &str, target: &str, measured: String, is_reached: bool| {
-            let verdict = if is_reached { "reached" } else { "MISSED" };
-            format!("| response latency, {what} | {target} | {measured} | {verdict} |\n")
+    fn rows(&self) -> Vec<Row> {
+        let row = |what: &str, target: &str, measured: String, is_reached: bool| Row {
+            what: format!("response latency, {what}"),
+            target: target.to_owned(),
+            measured,
+            is_reached: Some(is_reached),
         };
         let (middle, worst) = (self.middle(), self.worst());
         let wrong = self.wrong as f64 * 100.0 / self.sure.max(1) as f64;
-        [
+        vec![
             row(
                 "median error over workloads",
                 "at most 0.63 %",
@@ -182,7 +182,6 @@ impl Figures {
                 wrong <= 2.0,
             ),
         ]
-        .concat()
     }
 }
 

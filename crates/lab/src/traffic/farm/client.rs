@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::{REQUEST_BYTES, RESPONSE_BYTES, exponential};
+use super::{REQUEST_BYTES, RESPONSE_BYTES};
 use crate::random::Sequence;
 use crate::traffic::loops::sharpen_timers;
 use crate::{Namespace, Result};
@@ -74,10 +74,7 @@ impl Arrivals {
             let mut next = start;
             let mut sessions = Vec::new();
             loop {
-                next += exponential(
-                    Duration::from_secs_f64(1.0 / self.per_second),
-                    random.uniform(),
-                );
+                next += Duration::from_secs_f64(random.exponential(1.0 / self.per_second));
                 if next >= start + self.duration {
                     break;
                 }

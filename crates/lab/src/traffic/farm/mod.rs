@@ -4,8 +4,6 @@
 mod client;
 mod server;
 
-use std::time::Duration;
-
 pub use client::{Arrivals, Outcome};
 pub use server::{Pace, Server};
 
@@ -13,8 +11,3 @@ pub use server::{Pace, Server};
 const REQUEST_BYTES: usize = 120;
 /// Bytes of a response.
 const RESPONSE_BYTES: usize = 400;
-
-/// Exponential, with this mean; `uniform` is from 0 to below 1.
-fn exponential(mean: Duration, uniform: f64) -> Duration {
-    mean.mul_f64(-(1.0 - uniform).ln())
-}

@@ -5,12 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{REQUEST_BYTES, RESPONSE_BYTES, exponential};
+use super::{REQUEST_BYTES, RESPONSE_BYTES};
 use crate::random::Sequence;
-use crate::traffic::listen_tcp;
 use crate::traffic::loops::sharpen_timers;
-use crate::traffic::tcp::{read_whole, serve_connections};
-use crate::{Namespace, Result, Stop, Worker};
+use crate::traffic::tcp::{self, read_whole};
+use crate::{Namespace, Result, Stop};
 
 /// How fast a server works.
 #[derive(Debug, Clone)]
@@ -48,8 +47,7 @@ impl Pace {
 #[derive(Debug)]
 pub struct Server {
     queue: Arc<Mutex<Queue>>,
-    /// Ends the thread on drop.
-    _worker: Worker<()>,
+    _connections: tcp::Server,
 }
 
 impl Server {
@@ -58,17 +56,12 @@ impl Server {
     /// # Errors
     /// [`crate::Error::Runtime`] when the address is taken or missing.
     pub fn start(namespace: &Namespace, address: SocketAddr, pace: Pace) -> Result<Self> {
-        let listener = listen_tcp(namespace, address)?;
         let queue = Arc::new(Mutex::new(Queue::new(pace, Instant::now())));
         let own = Arc::clone(&queue);
-        let worker = Worker::start("farm server", move |stop| {
-            serve_connections(&listener, stop, move |stream, stop| {
-                serve(&own, stream, stop)
-            });
-        })?;
+        let serve = move |stream, stop: &Stop| serve(&own, stream, stop);
         Ok(Self {
+            _connections: tcp::Server::with(namespace, address, serve)?,
             queue,
-            _worker: worker,
         })
     }
 
@@ -106,7 +99,6 @@ impl Queue {
     /// When a request that comes now is done.
     fn take(&mut self, now: Instant) -> Instant {
         self.taken += 1;
-        let uniform = self.random.uniform();
         let Some(free) = self.free.iter_mut().min() else {
             return now;
         };
@@ -114,7 +106,8 @@ impl Queue {
         let factor = self
             .pace
             .factor(begin.saturating_duration_since(self.start));
-        *free = begin + exponential(self.pace.mean, uniform).mul_f64(factor);
+        let mean = self.pace.mean.as_secs_f64() * factor;
+        *free = begin + Duration::from_secs_f64(self.random.exponential(mean));
         *free
     }
 }

@@ -10,7 +10,7 @@ mod service;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use server::Server;
+pub use server::start_server;
 pub use service::Service;
 
 use crate::{Namespace, Result, Worker};

@@ -7,31 +7,17 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use super::message::{Request, response};
-use crate::traffic::tcp::serve_connections;
-use crate::traffic::{listen_tcp, wait_readable};
+use crate::traffic::tcp::Server;
+use crate::traffic::wait_readable;
 use crate::worker::STOP_LATENCY;
-use crate::{Namespace, Result, Stop, Worker};
+use crate::{Namespace, Result, Stop};
 
-/// A server that answers after the time that each request asks for; it ends when dropped.
-#[derive(Debug)]
-pub struct Server {
-    /// Ends the thread on drop.
-    _worker: Worker<()>,
-}
-
-impl Server {
-    /// Listens at `address` in `namespace`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Runtime`] when the address is taken or missing.
-    pub fn start(namespace: &Namespace, address: SocketAddr) -> Result<Self> {
-        let listener = listen_tcp(namespace, address)?;
-        Ok(Self {
-            _worker: Worker::start("loop server", move |stop| {
-                serve_connections(&listener, stop, serve);
-            })?,
-        })
-    }
+/// A server that answers after the time that each request asks for.
+///
+/// # Errors
+/// [`crate::Error::Runtime`] when the address is taken or missing.
+pub fn start_server(namespace: &Namespace, address: SocketAddr) -> Result<Server> {
+    Server::with(namespace, address, serve)
 }
 
 /// Requests that are worked on, by when they are done.

@@ -47,7 +47,7 @@ impl Draw {
                 let width = most.as_secs_f64() - least.as_secs_f64();
                 least.as_secs_f64() + width * self.random.uniform()
             }
-            Service::Exponential(mean) => -mean.as_secs_f64() * (1.0 - self.random.uniform()).ln(),
+            Service::Exponential(mean) => self.random.exponential(mean.as_secs_f64()),
             Service::Lognormal(median, deviation) => {
                 let radius = (-2.0 * (1.0 - self.random.uniform()).ln()).sqrt();
                 let normal = radius * (TAU * self.random.uniform()).cos();

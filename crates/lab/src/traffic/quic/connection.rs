@@ -198,7 +198,7 @@ impl Connection {
     /// Appends a long-header packet of `packet_bytes` (RFC 9000 §17.2).
     fn push_long(&mut self, datagram: &mut Vec<u8>, kind: PacketType, packet_bytes: usize) {
         let start = datagram.len();
-        let protected_bits = self.random.next() as u8 & 0x0f;
+        let protected_bits = self.random.bits() as u8 & 0x0f;
         let type_bits = kind.bits(self.options.version) << 4;
         datagram.push(LONG_FORM | FIXED_BIT | type_bits | protected_bits);
         datagram.extend_from_slice(&self.options.version.number().to_be_bytes());
@@ -223,12 +223,12 @@ impl Connection {
         let is_spin_set = match self.options.spin {
             Spin::Active => self.spin,
             Spin::Zero => false,
-            Spin::Random => self.random.next() & 1 == 1,
+            Spin::Random => self.random.bits() & 1 == 1,
         };
         self.report.sent += 1;
         self.report.spin_edges += u64::from(is_spin_set != self.last_sent_spin);
         self.last_sent_spin = is_spin_set;
-        let protected_bits = self.random.next() as u8 & 0x1f;
+        let protected_bits = self.random.bits() as u8 & 0x1f;
         let spin_bit = if is_spin_set { SPIN_BIT } else { 0 };
         let mut packet = vec![FIXED_BIT | spin_bit | protected_bits];
         packet.extend_from_slice(&self.peer_id);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::exchange::{End, Maker};
 use super::waiting::Waiting;
-use crate::kernel::read_prefix;
+use crate::bytes::read_prefix;
 use crate::native::{self, dns_event};
 use crate::profile::State;
 use crate::profile::connections::Report;
@@ -124,7 +124,7 @@ mod tests {
     use super::super::events::{answer, error, query, query_of};
     use super::super::waiting::{ERROR_PATIENCE_NS, EXCHANGES_MAX};
     use super::*;
-    use crate::kernel::bytes_of;
+    use crate::bytes::bytes_of;
 
     const MILLISECOND: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MILLISECOND;

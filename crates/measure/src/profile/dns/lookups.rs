@@ -10,10 +10,9 @@ use libbpf_rs::{Link, UprobeOpts};
 use super::libraries::{Library, Search};
 use super::record::LookupProfile;
 use crate::Error;
+use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::Group;
-use crate::kernel::{
-    Programs, bytes_of, monotonic_ns, read_prefix, set_constants, wall_clock_offset,
-};
+use crate::kernel::{Programs, monotonic_ns, set_constants, wall_clock_offset};
 use crate::native::{self, lookup_config, lookup_event};
 use crate::profile::connections::Report;
 use crate::profile::moment::text;
@@ -125,7 +124,7 @@ impl Lookups {
         }
         let names = &mut self.names;
         let offset_ns = wall_clock_offset();
-        self.programs.read(|mut events| {
+        self.programs.ring.read(|mut events| {
             while let Some((event, behind)) = read_prefix::<lookup_event>(events) {
                 report(&profile(&event, offset_ns, names));
                 events = behind;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use libbpf_rs::Link;
 
 use super::exchanges::Exchanges;
+use crate::bytes::bytes_of;
 use crate::kernel::Group;
-use crate::kernel::{Programs, bytes_of, monotonic_ns, set_constants, wall_clock_offset};
+use crate::kernel::{Programs, monotonic_ns, set_constants, wall_clock_offset};
 use crate::native::{self, dns_config};
 use crate::profile::connections::Report;
 use crate::{Error, Selection};
@@ -126,6 +127,7 @@ impl Wire {
     fn read(&mut self, report: Report<'_>) -> Result<(), Error> {
         let exchanges = &mut self.exchanges;
         self.programs
+            .ring
             .read(|events| exchanges.read(events, wall_clock_offset(), report))
     }
 }

@@ -1,0 +1,86 @@
+//! The ring that programs write events into.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+
+use crate::Error;
+
+/// Events that are taken out of a ring at a time: so many stay in the processor's cache until they are handed on.
+const BATCH: usize = 64;
+
+/// A ring, to be read by this process. To be dropped before its map.
+#[derive(Debug)]
+pub struct Ring {
+    ring: RingBuffer<'static>,
+    inbox: Rc<RefCell<Vec<u8>>>,
+}
+
+impl Ring {
+    /// Opens the ring that is this map.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it is none.
+    pub fn open(map: &impl MapCore) -> Result<Self, Error> {
+        let name = map.name().to_string_lossy().into_owned();
+        let failed = |error| Error::kernel(format!("open the ring {name}"), error);
+        let inbox = Rc::new(RefCell::new(Vec::new()));
+        let into = Rc::clone(&inbox);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(map, move |event| {
+                into.borrow_mut().extend_from_slice(event);
+                0
+            })
+            .map_err(failed)?;
+        let ring = builder.build().map_err(failed)?;
+        Ok(Self { ring, inbox })
+    }
+
+    /// Waits at most `timeout` for events, and takes them out of the ring.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
+        match self.ring.poll(timeout) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
+                Err(unreadable(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what is in the ring out of it, to be handed on later.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub fn collect(&self) -> Result<(), Error> {
+        self.ring.consume().map_err(unreadable)
+    }
+
+    /// Hands on all events that have come and were not handed on, some at a time, one behind the other.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub fn read(&self, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
+        loop {
+            let count = self.ring.consume_raw_n(BATCH);
+            if count < 0 {
+                let error = std::io::Error::from_raw_os_error(-count);
+                return Err(Error::kernel("read the events from the kernel", error));
+            }
+            let mut inbox = self.inbox.borrow_mut();
+            take(&inbox);
+            inbox.clear();
+            if count == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn unreadable(error: libbpf_rs::Error) -> Error {
+    Error::kernel("read the events from the kernel", error)
+}
