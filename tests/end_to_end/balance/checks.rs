@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn stage() -> Stage {
     let stage = Stage::new().unwrap();
     let [v4, v6] = prefixes();
-    stage.balancer.add_route(&v4, "10.77.0.1").unwrap();
-    stage.balancer.add_route(&v6, "fd77::1").unwrap();
+    stage.balancer.add_route(&v4, "10.78.0.1").unwrap();
+    stage.balancer.add_route(&v6, "fd78::1").unwrap();
     stage
 }
 
@@ -150,13 +150,13 @@ fn checks_leave_by_another_interface_than_they_would() {
     let stage = Stage::new().unwrap();
     let (balancer, router) = (&stage.balancer, &stage.client);
     balancer.connect("eth1", router, "to-front").unwrap();
-    balancer.add_address("eth1", "10.78.0.2/24").unwrap();
-    router.add_address("to-front", "10.78.0.1/24").unwrap();
+    balancer.add_address("eth1", "10.76.0.2/24").unwrap();
+    router.add_address("to-front", "10.76.0.1/24").unwrap();
     router.enable_forwarding().unwrap();
     let [v4, _] = prefixes();
-    balancer.add_route(&v4, "10.78.0.1").unwrap();
+    balancer.add_route(&v4, "10.76.0.1").unwrap();
     for server in &stage.servers {
-        server.add_route("10.78.0.0/24", "10.77.0.1").unwrap();
+        server.add_route("10.76.0.0/24", "10.78.0.1").unwrap();
     }
     let _servers = servers(&stage);
     let mut balancer = Balancer::start(balancer, &checked_by("tunnel")).unwrap();
@@ -207,11 +207,11 @@ fn where_checks_cannot_leave_it_is_said() {
     let told = "its servers are checked at their own addresses";
     assert!(balancer.said().contains(told), "{}", balancer.said());
     balancer.wait_for_share("s4", 0.0, 0.0).unwrap();
-    let expected = "tcp to 10.77.0.14:8080, not through the tunnel (10.77.9.1: there is no route to it: see `ip route get`)";
+    let expected = "tcp to 10.78.0.6:8080, not through the tunnel (10.77.9.1: there is no route to it: see `ip route get`)";
     assert_eq!(field(&balancer, "check"), expected);
     // A route that comes is used.
     let [v4, _] = prefixes();
-    stage.balancer.add_route(&v4, "10.77.0.1").unwrap();
+    stage.balancer.add_route(&v4, "10.78.0.1").unwrap();
     wait_until(PATIENCE, "the route to be found", || {
         field(&balancer, "check") == "tcp to 10.77.9.1:8080, through the tunnel"
     })

@@ -193,8 +193,8 @@ static __attribute__((noinline)) enum balance_counter balance_skip_extensions(co
 
 		if (!extension)
 			return balance_missing(offset);
-		/* RFC 8200, section 4.1: the first, or none. */
-		if (packet->protocol == IP_PROTOCOL_HOP_BY_HOP && i)
+		/* RFC 8200, section 4.1: hop-by-hop options are the first header, or there are none. */
+		if (extension->next_header == IP_PROTOCOL_HOP_BY_HOP)
 			return BALANCE_COUNT_MALFORMED;
 		if (packet->protocol == IP_PROTOCOL_FRAGMENT)
 			balance_note_fragment(extension, packet);
