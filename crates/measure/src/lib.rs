@@ -35,7 +35,6 @@ mod table;
 
 pub use counts::{Counts, RttCount};
 pub use error::Error;
-#[cfg(feature = "live")]
 pub use replay::{Ended, Interfaces, Measurement, Replay};
 pub use rtt::Aggregator;
 pub use selection::Selection;

@@ -102,7 +102,10 @@ int fathom_balance_wrap(const __u8 *frame, __u32 length, const struct balance_se
 
 	if (balance_read(&bytes, &packet) != BALANCE_COUNT_FORWARDED)
 		return -1;
-	if (packet.protocol == IP_PROTOCOL_UDP && !(packet.flags & BALANCE_PACKET_IS_LATER))
+	/* These are not read: they go where their first went. */
+	if (packet.flags & BALANCE_PACKET_IS_LATER)
+		return -1;
+	if (packet.protocol == IP_PROTOCOL_UDP)
 		balance_read_quic_id(&bytes, &packet, &config, &id);
 	if (packet.protocol == IP_PROTOCOL_ICMP || packet.protocol == IP_PROTOCOL_ICMPV6)
 		balance_read_quoted(&bytes, &packet, &quoted);
