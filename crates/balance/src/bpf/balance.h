@@ -107,7 +107,7 @@ FATHOM_ASSERT_SIZE(struct balance_server, 64);
 enum balance_connection_flag {
 	BALANCE_IS_CONFIRMED = 1 << 0, /* has sent more than its first packet */
 	BALANCE_IS_CLOSING = 1 << 1, /* FIN or RST */
-	BALANCE_WAS_MEASURED = 1 << 2, /* its last packet was measured: what lies at its place in balance_measured is its own */
+	BALANCE_WAS_MEASURED = 1 << 2, /* its last packet was: at its place in balance_measured is what is its own */
 };
 
 struct balance_connection {
