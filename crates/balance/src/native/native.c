@@ -107,8 +107,9 @@ int fathom_balance_wrap(const __u8 *frame, __u32 length, const struct balance_se
 		return -1;
 	if (packet.protocol == IP_PROTOCOL_UDP)
 		balance_read_quic_id(&bytes, &packet, &config, &id);
-	if (packet.protocol == IP_PROTOCOL_ICMP || packet.protocol == IP_PROTOCOL_ICMPV6)
-		balance_read_quoted(&bytes, &packet, &quoted);
+	if ((packet.protocol == IP_PROTOCOL_ICMP || packet.protocol == IP_PROTOCOL_ICMPV6) &&
+	    (!balance_is_error(&packet) || !balance_read_quoted(&bytes, &packet, &quoted)))
+		return -1;
 	packet.hash = balance_hash(&packet, 1);
 	*network = packet.network;
 	if (packet.length + balance_overhead(server) > server->mtu)
