@@ -20,5 +20,6 @@ check "a program attaches to XDP" grep -q '^  ok  *attaching with --xdp ' /docto
 for estimator in acknowledged split modes fixed; do
 	check "responses are measured by $estimator" fathom response -i lo --estimator "$estimator" --duration 1s
 done
+check "the kernel takes the balancer" grep -q '^  ok  *forwarding ' /doctor
 check "the kernel takes both sets of probes for profiles" both_sets_taken
 finish

@@ -28,8 +28,8 @@ use crate::{Namespace, Result};
 pub struct Switch {
     /// In the order of their names.
     pub hosts: Vec<Namespace>,
-    /// Holds the bridge.
-    _bridge: Namespace,
+    /// Where the bridge is.
+    bridge: Namespace,
 }
 
 impl Switch {
@@ -44,25 +44,34 @@ impl Switch {
         let bridge = Namespace::new("switch")?;
         bridge.run("ip link add bridge0 type bridge")?;
         bridge.run("ip link set bridge0 up")?;
-        let mut hosts = Vec::new();
-        for (index, name) in names.iter().enumerate() {
-            let host = Namespace::new(name)?;
-            let port = format!("port{index}");
-            host.connect(Self::INTERFACE, &bridge, &port)?;
-            bridge.run(&format!("ip link set {port} master bridge0"))?;
-            // What XDP passes on keeps no note of a checksum that is still to be made, nor of segments that are still to be cut.
-            bridge.set_offloads(&port, false)?;
-            host.set_offloads(Self::INTERFACE, false)?;
-            host.add_address(Self::INTERFACE, &format!("{}/24", Self::address(index)))?;
-            host.add_address(Self::INTERFACE, &format!("{}/64", Self::address_v6(index)))?;
-            // Who asks for a neighbour on behalf of an address that it has adopted, asks from this one.
-            host.add_address(Self::INTERFACE, &format!("fe80::{:x}/64", index + 1))?;
-            hosts.push(host);
+        let hosts = names.iter().map(|name| Namespace::new(name));
+        let switch = Self {
+            hosts: hosts.collect::<Result<_>>()?,
+            bridge,
+        };
+        for host in 0..switch.hosts.len() {
+            switch.plug(host)?;
         }
-        Ok(Self {
-            hosts,
-            _bridge: bridge,
-        })
+        Ok(switch)
+    }
+
+    /// Gives a host its interface: at the beginning, and after the test has deleted it.
+    ///
+    /// # Errors
+    /// When it has one.
+    pub fn plug(&self, host: usize) -> Result<()> {
+        let (index, host) = (host, &self.hosts[host]);
+        let port = format!("port{index}");
+        host.connect(Self::INTERFACE, &self.bridge, &port)?;
+        self.bridge
+            .run(&format!("ip link set {port} master bridge0"))?;
+        // What XDP passes on keeps no note of a checksum that is still to be made, nor of segments that are still to be cut.
+        self.bridge.set_offloads(&port, false)?;
+        host.set_offloads(Self::INTERFACE, false)?;
+        host.add_address(Self::INTERFACE, &format!("{}/24", Self::address(index)))?;
+        host.add_address(Self::INTERFACE, &format!("{}/64", Self::address_v6(index)))?;
+        // Who asks for a neighbour on behalf of an address that it has adopted, asks from this one.
+        host.add_address(Self::INTERFACE, &format!("fe80::{:x}/64", index + 1))
     }
 
     /// The address of a host.

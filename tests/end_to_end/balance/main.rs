@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use fathom_lab::{obstacle, wait_until};
 use fathom_tests::Balancer;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use stage::{Connection, SERVERS, SERVICE, SERVICE_V6, Server, Stage, address, address_v6};
 use tunnel::TunnelEnd;
 
-/// Connections that are open all the time; `FATHOM_CONNECTIONS` are more of them, for which the process needs twice as many descriptors.
-const CONNECTIONS: usize = 2_000;
+/// Connections that are open all the time; `FATHOM_CONNECTIONS` says otherwise where that is too many.
+const CONNECTIONS: usize = 10_000;
 
 fn configuration(servers: &[u8], policy: &str) -> String {
     let mut text = format!(
@@ -99,7 +100,12 @@ fn connections_outlive_all_that_happens_to_the_process() {
     let mut balancer = Balancer::start(&stage.balancer, &seldom_measured(&[1, 2, 3, 4])).unwrap();
     let wanted = std::env::var("FATHOM_CONNECTIONS");
     let wanted = wanted.ok().and_then(|count| count.parse().ok());
-    let mut open = stage.connect(wanted.unwrap_or(CONNECTIONS)).unwrap();
+    let wanted = wanted.unwrap_or(CONNECTIONS);
+    // Both ends are in this process.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let most = most.max(2 * wanted as u64 + 1_000);
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+    let mut open = stage.connect(wanted).unwrap();
     let spread = counts(&open);
     println!("connections by server: {spread:?}");
     let fair = open.len() as f64 / f64::from(SERVERS);
@@ -270,6 +276,27 @@ fn packets_go_through_a_tunnel_and_long_ones_are_told() {
     }
 }
 
+/// Connections live through it, as through any silence of the path.
+#[test]
+fn an_interface_that_comes_back_is_used_again() {
+    if is_skipped() {
+        return;
+    }
+    let stage = Stage::new().unwrap();
+    let _servers = servers(&stage);
+    let text = configuration(&[1, 2, 3, 4], "static");
+    let mut balancer = Balancer::start(&stage.balancer, &text).unwrap();
+    let mut open = stage.connect(50).unwrap();
+    stage.replace_interface().unwrap();
+    wait_until(Duration::from_secs(20), "the interface", || {
+        balancer.said().contains("interface eth0 is back")
+    })
+    .unwrap();
+    check_whole(&mut open, "by another interface");
+    stage.connect(10).unwrap();
+    assert!(balancer.stop().unwrap());
+}
+
 /// With as little as this, a few connections are too many; when they are silent, all can be measured again.
 #[test]
 fn as_many_connections_are_measured_as_the_load_allows() {
@@ -342,6 +369,8 @@ fn follow(balancer: &Balancer, servers: &[Server]) {
     })
     .unwrap();
     servers[3].set_delay(Duration::from_millis(30));
+    let answered = balancer.wait_for_share("s4", 0.0, 0.18).unwrap();
+    println!("a step by ten is answered after {answered:?}");
     let left = balancer.wait_for_share("s4", 0.0, 0.125).unwrap();
     println!("half of the weight has left after {left:?}");
     // Three intervals, an epoch, and what clients need to open other connections; the machine may be slow.

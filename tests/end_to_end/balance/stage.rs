@@ -32,7 +32,7 @@ pub(crate) struct Stage {
     pub(crate) client: Namespace,
     pub(crate) balancer: Namespace,
     pub(crate) servers: Vec<Namespace>,
-    _switch: Switch,
+    switch: Switch,
 }
 
 /// The address of a server.
@@ -66,8 +66,15 @@ impl Stage {
             client: client.clone(),
             balancer: switch.hosts[BALANCER].clone(),
             servers: switch.hosts[host(1)..].to_vec(),
-            _switch: switch,
+            switch,
         })
+    }
+
+    /// Takes the balancer's interface away, and gives it another one of the same name.
+    pub(crate) fn replace_interface(&self) -> Result<()> {
+        let interface = Switch::INTERFACE;
+        self.balancer.run(&format!("ip link del {interface}"))?;
+        Ok(self.switch.plug(BALANCER)?)
     }
 
     /// Opens so many connections to the service, one after the other.

@@ -159,6 +159,9 @@ impl Balancer {
         self.check(now, report);
         if now >= self.resolve_due {
             let config = self.fleet.config().clone();
+            for text in self.live.follow_interfaces(&config)? {
+                report(News::Message(text));
+            }
             let obstacles = self.live.resolve(&config)?;
             let ways = self.live.open_ways_of_checks(&config)?;
             self.take_ways(ways, report);

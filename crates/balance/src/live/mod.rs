@@ -36,10 +36,11 @@ pub use flows::{Flows, Seen};
 use mapped::Mapped;
 use next_hop::{NextHop, Resolver};
 use object::Program;
+pub use object::check_program;
 pub use obstacle::Obstacle;
 use orders::Orders;
 use pins::Pins;
-pub use pins::remove;
+pub use pins::{check_place, remove};
 use plan::{NoRoom, Slot, number_servers, place_services, to_address};
 use setup::load;
 use tables::Services;
@@ -225,6 +226,36 @@ impl Live {
             }
         }
         self.services.remove_others(config)
+    }
+
+    /// Attaches to interfaces that have come back by another number, or come at last. Returns what is to be told.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the kernel does not answer.
+    pub fn follow_interfaces(&mut self, config: &Config) -> Result<Vec<String>, Error> {
+        let mut told = Vec::new();
+        for (place, name) in config.interfaces.iter().enumerate() {
+            let before = self.interfaces[place];
+            let Ok(index) = nix::net::if_::if_nametoindex(name.as_str()) else {
+                continue;
+            };
+            if index == before {
+                continue;
+            }
+            let mode = self.resolver.mode(index, config.mode);
+            let mode = mode.map_err(|error| Error::kernel("look at an interface", error))?;
+            match self.program.attach(&self.pins, index, mode) {
+                Ok(link) => {
+                    self.links.push(link);
+                    self.interfaces[place] = index;
+                    // Of an interface that is no more.
+                    let _ = std::fs::remove_file(self.pins.link(before));
+                    told.push(format!("interface {name} is back"));
+                }
+                Err(error) => told.push(format!("interface {name} is back, and not used: {error}")),
+            }
+        }
+        Ok(told)
     }
 
     fn write_quic_ids(&self, config: &Config) -> Result<(), Error> {

@@ -51,6 +51,15 @@ impl Sizes {
 /// A program that is loaded, and its tables.
 pub(super) struct Program(Object);
 
+/// Does the kernel take the program? It is loaded with small tables, and gone again.
+///
+/// # Errors
+/// [`Error`] with what the kernel, or privileges, lack.
+pub fn check_program() -> Result<(), Error> {
+    kernel::load(OBJECT, |_| Ok::<_, Error>(()))?;
+    Ok(())
+}
+
 /// What the program that is pinned was configured with, if there is one.
 pub(super) fn previous_config(pins: &Pins) -> Option<balance_config> {
     let map = MapHandle::from_pinned_path(pins.map(CONFIG)).ok()?;

@@ -21,23 +21,7 @@ pub(super) struct Pins(PathBuf);
 impl Pins {
     /// Takes the directory, and makes it if it is not there.
     pub(super) fn open(directory: &Path) -> Result<Self, Error> {
-        let existing = directory.ancestors().find(|path| path.exists());
-        let existing = existing.unwrap_or(Path::new("/"));
-        if kind(existing)
-            .map_err(|error| Error::kernel(format!("look at {}", existing.display()), error))?
-            != MAGIC
-        {
-            return Err(Error::Unsupported {
-                needs: format!(
-                    "pins = \"{}\" must be on a BPF file system, so that forwarding goes on while no process runs",
-                    directory.display()
-                ),
-                found: format!("{} is not", existing.display()),
-                remedy:
-                    "mount one (mount -t bpf bpf /sys/fs/bpf), or name a directory that is on one"
-                        .to_owned(),
-            });
-        }
+        check_place(directory)?;
         let mut builder = fs::DirBuilder::new();
         builder
             .recursive(true)
@@ -117,6 +101,29 @@ pub fn remove(directory: &Path) -> Result<bool, Error> {
         Some(pins) => pins.remove().map(|()| true),
         None => Ok(false),
     }
+}
+
+/// Can pins be in this directory, which need not be there?
+///
+/// # Errors
+/// [`Error::Unsupported`] when it is on a file system of another kind.
+pub fn check_place(directory: &Path) -> Result<(), Error> {
+    let existing = directory.ancestors().find(|path| path.exists());
+    let existing = existing.unwrap_or(Path::new("/"));
+    let found = kind(existing)
+        .map_err(|error| Error::kernel(format!("look at {}", existing.display()), error))?;
+    if found == MAGIC {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        needs: format!(
+            "pins = \"{}\" must be on a BPF file system, so that forwarding goes on while no process runs",
+            directory.display()
+        ),
+        found: format!("{} is not", existing.display()),
+        remedy: "mount one (mount -t bpf bpf /sys/fs/bpf), or name a directory that is on one"
+            .to_owned(),
+    })
 }
 
 #[expect(unsafe_code, reason = "std does not tell the kind of a file system")]

@@ -1,5 +1,7 @@
 //! `fathom doctor`: what this kernel, these privileges and this machine allow, and what to do about the rest.
 
+#[cfg(feature = "live")]
+mod balance;
 mod echo;
 #[cfg(feature = "live")]
 mod hops;
@@ -131,6 +133,7 @@ fn examine() -> Checks {
         live::examine(&mut checks);
         hops::examine(&mut checks);
         profile::examine(&mut checks);
+        balance::examine(&mut checks);
     }
     #[cfg(not(feature = "live"))]
     checks

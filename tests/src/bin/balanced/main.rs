@@ -6,7 +6,8 @@ mod statistics;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
 use fathom_lab::Sequence;
 use fathom_lab::summary::{Row, conclude};
 use fathom_lab::traffic::farm::Arrivals;
@@ -16,59 +17,102 @@ use statistics::Interval;
 
 /// Requests of a client, one after the other.
 const REQUESTS: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(20);
 const POLICIES: [&str; 3] = ["static", "latency", "watermark"];
+/// Of clients that are mostly silent, and of those that send slowly.
+const IDLE: Duration = Duration::from_millis(400);
+const PIECES: usize = 8;
+const PACE: Duration = Duration::from_millis(10);
 
-/// What is asked for on the command line.
+/// Compares what clients wait behind `fathom balance`, by policy (needs root).
+///
+/// A client, a balancer and four servers on one switch; each run has everything made anew. Clients come by chance, whatever others wait; the same ones come in
+/// each run of a pair, and the same servers change their pace at the same times.
+#[derive(Debug, Parser)]
 struct Options {
-    pairs: usize,
-    loads: Vec<f64>,
+    /// Runs of each policy, in turns, forwards and backwards.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pairs: u16,
+    /// How long clients come, of each run.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Of what the servers can do, what they have to.
+    #[arg(long, value_delimiter = ',', default_values_t = [0.3, 0.5, 0.7])]
+    loads: Vec<f64>,
+    /// Policies.
+    #[arg(long, value_delimiter = ',', default_values_t = POLICIES.map(str::to_owned))]
     policies: Vec<String>,
-    /// The servers change their pace.
-    is_changing: bool,
+    /// What clients and servers do.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Workload::Requests, Workload::Idle, Workload::Uploads])]
+    workloads: Vec<Workload>,
     /// Lines of `[control]`.
+    #[arg(long, default_value = "")]
     control: String,
+    /// Append the rows of the summary table to this file.
+    #[arg(long)]
     summary: Option<PathBuf>,
 }
 
+/// What clients and servers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Workload {
+    /// Clients ask soon after each answer; servers change their pace.
+    Requests,
+    /// Clients are silent for 400 ms after each answer; all servers are as fast: no policy can gain, and one that takes silence for waiting loses.
+    Idle,
+    /// Requests of eight pieces, 10 ms apart; all servers are as fast.
+    Uploads,
+}
+
+impl Workload {
+    /// The loads at which it is compared.
+    fn loads(self, options: &Options) -> &[f64] {
+        match self {
+            Self::Requests => &options.loads,
+            Self::Idle | Self::Uploads => &[0.5],
+        }
+    }
+
+    fn text(self, load: f64) -> String {
+        match self {
+            Self::Requests => format!("load {load}"),
+            Self::Idle => "silent clients, servers as fast as each other".to_owned(),
+            Self::Uploads => "slow uploads, servers as fast as each other".to_owned(),
+        }
+    }
+}
+
 fn main() -> Result<()> {
+    let options = Options::parse();
     if let Some(why) = fathom_lab::obstacle() {
         println!("skipped: {why}");
         return Ok(());
     }
-    let options = Options::read(std::env::args().skip(1))?;
-    let mut improvements = Vec::new();
-    for &load in &options.loads {
-        improvements.extend(compare(&options, load)?.map(|change| (load, change)));
+    let (mut rows, mut gained) = (Vec::new(), Vec::new());
+    for &workload in &options.workloads {
+        for &load in workload.loads(&options) {
+            let Some(change) = compare(&options, workload, load)? else {
+                continue;
+            };
+            rows.push(row(
+                &workload.text(load),
+                "not 5 % higher",
+                change.to_string(),
+                change.mean < 0.05,
+            ));
+            if workload == Workload::Requests {
+                gained.push(change.mean);
+            }
+        }
     }
-    if improvements.is_empty() {
-        return Ok(());
+    if !gained.is_empty() {
+        let average = gained.iter().sum::<f64>() / gained.len() as f64;
+        rows.push(row(
+            "on average over loads",
+            "at least 37 % lower",
+            format!("{:+.1} %", average * 100.0),
+            average <= -0.37,
+        ));
     }
-    let average = improvements
-        .iter()
-        .map(|(_, change)| change.mean)
-        .sum::<f64>()
-        / improvements.len() as f64;
-    println!(
-        "p99 of latency over static, on average over loads: {:+.1} %",
-        average * 100.0
-    );
-    let mut rows = vec![row(
-        "on average over loads",
-        "at least 37 % lower",
-        format!("{:+.1} %", average * 100.0),
-        average <= -0.37,
-    )];
-    rows.extend(improvements.iter().map(|(load, change)| {
-        let is_reached = change.mean < 0.05;
-        row(
-            &format!("load {load}"),
-            "not 5 % higher",
-            change.to_string(),
-            is_reached,
-        )
-    }));
     Ok(conclude(&rows, options.summary.as_deref())?)
 }
 
@@ -81,51 +125,14 @@ fn row(what: &str, target: &str, measured: String, is_reached: bool) -> Row {
     }
 }
 
-impl Options {
-    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Self {
-            pairs: 10,
-            loads: vec![0.3, 0.5, 0.7],
-            seconds: 20,
-            policies: POLICIES.map(str::to_owned).to_vec(),
-            is_changing: true,
-            control: String::new(),
-            summary: None,
-        };
-        let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
-        while let Some(argument) = arguments.next() {
-            let value = arguments.next().context("each option takes a value")?;
-            match argument.as_str() {
-                "--pairs" => options.pairs = value.parse()?,
-                "--seconds" => options.seconds = value.parse()?,
-                "--loads" => {
-                    options.loads = list(&value)
-                        .iter()
-                        .map(|load| load.parse())
-                        .collect::<Result<_, _>>()?;
-                }
-                "--pace" => options.is_changing = value == "changing",
-                "--control" => options.control = value,
-                "--policies" => options.policies = list(&value),
-                "--summary" => options.summary = Some(value.into()),
-                _ => bail!(
-                    "usage: balanced [--pairs N] [--seconds S] [--loads A,B] [--policies A,B] [--pace changing|steady] [--control LINES] [--summary FILE]"
-                ),
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// All policies at this load, in turns. Returns by how much the p99 of `latency` differs from that of `static`, if both were chosen.
-fn compare(options: &Options, load: f64) -> Result<Option<Interval>> {
+/// All policies with this workload, in turns. Returns by how much the p99 of `latency` differs from that of `static`, if both were chosen.
+fn compare(options: &Options, workload: Workload, load: f64) -> Result<Option<Interval>> {
     let mut quantiles: Vec<Vec<f64>> = vec![Vec::new(); options.policies.len()];
+    let text = workload.text(load);
     for pair in 0..options.pairs {
-        let mut scenario = changing(load, Duration::from_secs(options.seconds), pair as u64 + 1);
+        let duration = Duration::from_secs(options.seconds);
+        let mut scenario = scenario(workload, load, duration, u64::from(pair) + 1);
         scenario.control.clone_from(&options.control);
-        if !options.is_changing {
-            scenario.slowdowns = vec![Vec::new(); SERVERS];
-        }
         let mut order = (0..options.policies.len()).collect::<Vec<_>>();
         if pair % 2 == 1 {
             order.reverse();
@@ -133,7 +140,7 @@ fn compare(options: &Options, load: f64) -> Result<Option<Interval>> {
         for policy in order {
             let run = scenario.run(&options.policies[policy])?;
             println!(
-                "load {load} pair {pair} {:10} {}",
+                "{text} pair {pair} {:10} {}",
                 options.policies[policy],
                 told(&run)
             );
@@ -149,7 +156,7 @@ fn compare(options: &Options, load: f64) -> Result<Option<Interval>> {
     };
     let compared = |base: &str| {
         let interval = Interval::of_ratios(of("latency")?, of(base)?);
-        println!("load {load}: p99 of latency over {base}: {interval}");
+        println!("{text}: p99 of latency over {base}: {interval}");
         Some(interval)
     };
     compared("watermark");
@@ -175,9 +182,8 @@ fn told(run: &Run) -> String {
 const PACES: [f64; 6] = [0.77, 0.77, 1.0, 1.0, 2.0, 5.0];
 const HOLD: f64 = 5.0;
 
-/// Servers that change their pace by chance.
-fn changing(load: f64, duration: Duration, seed: u64) -> Scenario {
-    let mut random = Sequence::new(seed);
+/// For each server when it takes how many times as long, by chance.
+fn changing(duration: Duration, random: &mut Sequence) -> Vec<Vec<(Duration, f64)>> {
     let mut slowdowns = vec![Vec::new(); SERVERS];
     for slowdowns in &mut slowdowns {
         let mut at = 0.0;
@@ -187,13 +193,27 @@ fn changing(load: f64, duration: Duration, seed: u64) -> Scenario {
             at += random.exponential(HOLD);
         }
     }
+    slowdowns
+}
+
+fn scenario(workload: Workload, load: f64, duration: Duration, seed: u64) -> Scenario {
     let capacity = (SERVERS * WORKERS) as f64 / MEAN.as_secs_f64();
+    let (pause, pieces) = match workload {
+        Workload::Requests => (Duration::from_millis(20), 1),
+        Workload::Idle => (IDLE, 1),
+        Workload::Uploads => (Duration::from_millis(20), PIECES),
+    };
     Scenario {
-        slowdowns,
+        slowdowns: match workload {
+            Workload::Requests => changing(duration, &mut Sequence::new(seed)),
+            Workload::Idle | Workload::Uploads => vec![Vec::new(); SERVERS],
+        },
         arrivals: Arrivals {
             per_second: load * capacity / f64::from(REQUESTS),
             requests: REQUESTS,
-            pause: PAUSE,
+            pause,
+            pieces,
+            pace: PACE,
             duration,
             patience: Duration::from_secs(30),
             seed,

@@ -6,7 +6,8 @@ mod wireguard;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap::Parser;
 use fathom_lab::summary::{Row, conclude};
 use fathom_tests::responses::{Errors, Judged, cases, judge};
 
@@ -14,19 +15,22 @@ use programs::PROGRAMS;
 
 const ESTIMATORS: [&str; 4] = ["acknowledged", "split", "modes", "fixed"];
 
+/// Compares response latencies with what clients waited, for each workload and estimator, and with what programs of others say (needs root).
+#[derive(Debug, Parser)]
+struct Options {
+    /// Workloads and programs whose names have this part; by default all.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Append the rows of the summary table to this file.
+    #[arg(long)]
+    summary: Option<PathBuf>,
+}
+
 fn main() -> Result<()> {
+    let Options { only, summary } = Options::parse();
     if let Some(why) = fathom_lab::obstacle() {
         println!("skipped: {why}");
         return Ok(());
-    }
-    let mut arguments = std::env::args().skip(1);
-    let (mut only, mut summary) = (Vec::new(), None::<PathBuf>);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--only" => only.extend(arguments.next()),
-            "--summary" => summary = arguments.next().map(PathBuf::from),
-            _ => bail!("usage: responses [--only PART_OF_A_NAME]... [--summary FILE]"),
-        }
     }
     let is_chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
     conclude(&compare_estimators(&is_chosen)?, summary.as_deref())?;

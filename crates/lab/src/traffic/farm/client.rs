@@ -22,6 +22,10 @@ pub struct Arrivals {
     pub requests: u32,
     /// Pause between an answer and the next request.
     pub pause: Duration,
+    /// A request goes in so many pieces.
+    pub pieces: usize,
+    /// Pause between two pieces.
+    pub pace: Duration,
     /// For so long clients come.
     pub duration: Duration,
     /// How long connecting or an answer may take.
@@ -33,7 +37,8 @@ pub struct Arrivals {
 /// What clients saw.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// For each request: when it was sent, since the start, and how long its answer took. The first of a connection includes connecting.
+    /// For each request: when its last piece was sent, since the start, and how long its answer took. The first of a connection, if it is one piece, includes
+    /// connecting.
     pub requests: Vec<(Duration, Duration)>,
     /// Connections that could not be made or broke, by what was said.
     pub failures: Vec<String>,
@@ -130,7 +135,17 @@ impl Arrivals {
                 std::thread::sleep(self.pause);
                 begun = Instant::now();
             }
-            stream.write_all(&[0x5a; REQUEST_BYTES])?;
+            let request = [0x5a; REQUEST_BYTES];
+            for (piece, bytes) in request
+                .chunks(REQUEST_BYTES.div_ceil(self.pieces))
+                .enumerate()
+            {
+                if piece > 0 {
+                    std::thread::sleep(self.pace);
+                    begun = Instant::now();
+                }
+                stream.write_all(bytes)?;
+            }
             stream.read_exact(&mut [0; RESPONSE_BYTES])?;
             let _ = told.send(Ok((begun.duration_since(start), begun.elapsed())));
         }
@@ -158,6 +173,8 @@ mod tests {
             per_second: 20.0,
             requests: 10,
             pause: Duration::ZERO,
+            pieces: 1,
+            pace: Duration::ZERO,
             duration: Duration::from_secs(2),
             patience: Duration::from_secs(10),
             seed: 1,
