@@ -37,12 +37,17 @@ pub struct Fleet {
     services: Vec<Steered>,
 }
 
+/// A share that has changed by less, relatively, is left as it is in the ring.
+const LEAST_CHANGE: f64 = 0.005;
+
 /// A service, and what was decided for its servers last.
 #[derive(Debug, Default)]
 struct Steered {
     name: Arc<str>,
     members: Vec<Member>,
     quiet: u32,
+    /// Of the ring that was last made, for each member; empty: none was.
+    shares: Vec<f64>,
 }
 
 /// A server of a service, by its index in the configuration.
@@ -107,6 +112,7 @@ impl Fleet {
                 name: service.name.as_str().into(),
                 members: service.servers.iter().map(member).collect(),
                 quiet: before.map_or(0, |before| before.quiet),
+                shares: Vec::new(),
             }
         };
         self.services = config.services.iter().map(steered).collect();
@@ -298,32 +304,46 @@ impl Fleet {
         }
     }
 
+    /// The ring of a service, unless it would be as the last one: to make and write one takes milliseconds, and moves flows. `None`: it is.
+    pub fn changed_ring(&mut self, service: usize, now: Duration) -> Option<Option<Vec<usize>>> {
+        let shares = self.shares(service, now);
+        let steered = self.services.get_mut(service)?;
+        if are_alike(&shares, &steered.shares) {
+            return None;
+        }
+        steered.shares = shares;
+        Some(self.ring(service, now))
+    }
+
+    /// The part of each member of a service.
+    fn shares(&mut self, service: usize, now: Duration) -> Vec<f64> {
+        let bases = self.bases(service, now);
+        let Some(steered) = self.services.get_mut(service) else {
+            return Vec::new();
+        };
+        let members = steered.members.iter().zip(&bases);
+        let weights: Vec<_> = members.map(|(member, base)| base * member.factor).collect();
+        let sum: f64 = weights.iter().sum();
+        let share = |weight: f64| if sum > 0.0 { weight / sum } else { 0.0 };
+        for (member, weight) in steered.members.iter_mut().zip(weights) {
+            member.share = share(weight);
+        }
+        steered.members.iter().map(|member| member.share).collect()
+    }
+
     /// The ring of a service: for each place the server's index in the configuration; `None` when all are drained.
     pub fn ring(&mut self, service: usize, now: Duration) -> Option<Vec<usize>> {
-        let bases = self.bases(service, now);
         let size = self.config.services.get(service)?.ring;
-        let steered = self.services.get_mut(service)?;
+        let weights = self.shares(service, now);
+        let steered = self.services.get(service)?;
         let addresses: Vec<_> = steered
             .members
             .iter()
             .map(|member| member.address.to_string())
             .collect();
-        let shares: Vec<_> = steered
-            .members
-            .iter()
-            .zip(&bases)
-            .zip(&addresses)
-            .map(|((member, base), address)| Share {
-                name: address,
-                weight: base * member.factor,
-            })
-            .collect();
-        let sum: f64 = shares.iter().map(|share| share.weight).sum();
-        let weights: Vec<_> = shares.iter().map(|share| share.weight).collect();
+        let names = addresses.iter().zip(weights);
+        let shares: Vec<_> = names.map(|(name, weight)| Share { name, weight }).collect();
         let places = ring(size, &shares);
-        for (member, weight) in steered.members.iter_mut().zip(weights) {
-            member.share = if sum > 0.0 { weight / sum } else { 0.0 };
-        }
         let places = places?.into_iter();
         Some(
             places
@@ -355,6 +375,14 @@ impl Fleet {
         };
         steered.members.iter().map(record).collect()
     }
+}
+
+/// Would both give the same ring, nearly?
+fn are_alike(shares: &[f64], before: &[f64]) -> bool {
+    let is_alike = |(now, before): (&f64, &f64)| {
+        (*now > 0.0) == (*before > 0.0) && (now - before).abs() <= LEAST_CHANGE * before
+    };
+    shares.len() == before.len() && !shares.is_empty() && shares.iter().zip(before).all(is_alike)
 }
 
 impl Member {

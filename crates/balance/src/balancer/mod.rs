@@ -222,8 +222,9 @@ impl Balancer {
     }
 
     fn write_ring(&mut self, service: usize, now: Duration) {
-        let ring = self.fleet.ring(service, now);
-        self.live.write_ring(service, ring.as_deref());
+        if let Some(ring) = self.fleet.changed_ring(service, now) {
+            self.live.write_ring(service, ring.as_deref());
+        }
     }
 
     /// Returns whether a server can be reached again, or no more.

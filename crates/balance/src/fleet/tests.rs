@@ -160,3 +160,39 @@ fn a_server_may_fail_for_one_of_its_services() {
     }
     assert_eq!(fleet.state(1, Duration::ZERO), "slow start");
 }
+
+#[test]
+fn a_ring_is_made_anew_when_shares_have_changed() {
+    let mut fleet = fleet(&THREE);
+    let weigh = |fleet: &mut Fleet, weight: f32| {
+        let weight = Some(weight);
+        fleet.order(
+            1,
+            Order {
+                weight,
+                ..Order::default()
+            },
+        );
+    };
+    assert!(
+        matches!(fleet.changed_ring(0, Duration::ZERO), Some(Some(ring)) if ring.len() == 1021)
+    );
+    assert_eq!(fleet.changed_ring(0, Duration::ZERO), None);
+    weigh(&mut fleet, 1.001);
+    assert_eq!(fleet.changed_ring(0, Duration::ZERO), None);
+    weigh(&mut fleet, 1.1);
+    assert!(fleet.changed_ring(0, Duration::ZERO).is_some());
+    let is_drained = true;
+    for server in 0..3 {
+        let order = Order {
+            is_drained,
+            ..Order::default()
+        };
+        fleet.order(server, order);
+    }
+    assert_eq!(fleet.changed_ring(0, Duration::ZERO), Some(None));
+    assert_eq!(fleet.changed_ring(0, Duration::ZERO), None);
+    // What is written is another's after that.
+    fleet.reload(config(&THREE));
+    assert!(fleet.changed_ring(0, Duration::ZERO).is_some());
+}

@@ -59,8 +59,8 @@ pub struct Seen {
     pub connections: HashMap<u16, u32>,
     /// These, and those that are closing.
     pub held: HashMap<u16, u32>,
-    /// All connections in the table whose server is not that of their place in the ring: the place, by the index of the service.
-    pub(super) strays: HashSet<(u16, u32)>,
+    /// All connections in the table whose server is not that of their place in the ring: the places, by the index of the service.
+    pub(super) strays: HashMap<u16, HashSet<u32>>,
     /// Those that are active, and those that wait and for how long together, by service and server.
     active: HashMap<(u16, u16), u32>,
     waiting: HashMap<(u16, u16), (u32, u64)>,
@@ -174,7 +174,10 @@ impl Flows {
                 let is_closing = u32::from(connection.flags) & BALANCE_IS_CLOSING != 0;
                 newest = newest.max(connection.used);
                 if let Some((place, _)) = server_at(&connection).filter(|(_, now)| *now != server) {
-                    seen.strays.insert((connection.service, place));
+                    seen.strays
+                        .entry(connection.service)
+                        .or_default()
+                        .insert(place);
                 }
                 if !is_past(&connection, self.newest) {
                     *seen.held.entry(server).or_insert(0) += 1;

@@ -14,7 +14,7 @@ mod sampling;
 mod setup;
 mod tables;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::net::IpAddr;
 
@@ -67,6 +67,8 @@ pub struct Live {
     /// By the index in the configuration.
     numbers: Vec<u16>,
     slots: Vec<Slot>,
+    /// Of each, the places that were not marked as settled when it was last gone through; none: it has been written since.
+    marked: Vec<Option<HashSet<u32>>>,
     interfaces: Vec<u32>,
     has_taken_over: bool,
     _lock: Flock<File>,
@@ -97,6 +99,7 @@ impl Live {
             links: Vec::new(),
             numbers: Vec::new(),
             slots: Vec::new(),
+            marked: Vec::new(),
             interfaces: Vec::new(),
             has_taken_over,
             program,
@@ -146,6 +149,7 @@ impl Live {
         for (number, server) in self.numbers.iter().zip(&config.servers) {
             self.known.insert(*number, server.address);
         }
+        self.marked = vec![None; self.slots.len()];
         self.flows.set_owners(&self.numbers, &self.slots);
         self.load_checks(config)
     }

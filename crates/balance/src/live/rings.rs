@@ -49,7 +49,7 @@ impl Live {
 
     /// Writes the ring of a service: for each place the server's index in the configuration; `None`: there is no server. Returns how many places changed;
     /// those are not settled any more, by the same store.
-    pub fn write_ring(&self, service: usize, ring: Option<&[usize]>) -> u32 {
+    pub fn write_ring(&mut self, service: usize, ring: Option<&[usize]>) -> u32 {
         let number = |place: u32| match ring.and_then(|ring| ring.get(place as usize)) {
             Some(server) => self.number(*server).unwrap_or(NOBODY),
             None => NOBODY,
@@ -63,26 +63,51 @@ impl Live {
             changed += 1;
             number
         });
+        if let Some(marked) = self.marked.get_mut(service) {
+            *marked = None;
+        }
         changed
     }
 
     /// Looks through the table of connections, and marks the places of rings whose connections all have the server that is there: the table need not be
     /// asked for them.
     pub fn look(&mut self, interval: Duration) {
-        let (slots, rings) = (&self.slots, &self.rings);
+        let mut by_index = vec![None; self.slots.len()];
+        for slot in &self.slots {
+            let index = usize::from(slot.index);
+            by_index.resize(by_index.len().max(index + 1), None);
+            by_index[index] = Some(slot);
+        }
+        let rings = &self.rings;
         self.flows.look(interval, |connection| {
-            let slot = slots.iter().find(|slot| slot.index == connection.service)?;
+            let slot = (*by_index.get(usize::from(connection.service))?)?;
             let place = ring_place(connection, slot.ring_size);
             Some((place, place_of(rings, slot, place) & !SETTLED))
         });
         for service in 0..self.slots.len() {
-            let index = self.slots[service].index;
-            let strays = &self.flows.seen().strays;
-            self.change_places(service, |place, before| {
-                let is_settled = before & !SETTLED != NOBODY && !strays.contains(&(index, place));
-                before & !SETTLED | if is_settled { SETTLED } else { 0 }
-            });
+            self.mark(service);
         }
+    }
+
+    /// Marks the places of a ring, unless that has been done, and connections elsewhere have the same places as then.
+    fn mark(&mut self, service: usize) {
+        let slot = self.slots[service];
+        let strays = self.flows.seen().strays.get(&slot.index);
+        let strays = strays.cloned().unwrap_or_default();
+        if self.marked[service].as_ref() == Some(&strays) {
+            return;
+        }
+        let mut is_stray = vec![false; slot.ring_size as usize];
+        for place in &strays {
+            is_stray[*place as usize] = true;
+        }
+        self.change_places(service, |place, before| {
+            // The last element may have more lanes than there are places.
+            let is_stray = is_stray.get(place as usize).copied().unwrap_or(true);
+            let is_settled = before & !SETTLED != NOBODY && !is_stray;
+            before & !SETTLED | if is_settled { SETTLED } else { 0 }
+        });
+        self.marked[service] = Some(strays);
     }
 
     /// Gives each place of a ring what `change` makes of it: from the place, and what it is now. Four are one store.
