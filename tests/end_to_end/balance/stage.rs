@@ -98,8 +98,13 @@ pub(crate) struct Server {
 impl Server {
     /// Listens at all addresses of its namespace.
     pub(crate) fn start(namespace: &Namespace, number: u8) -> Result<Self> {
+        namespace.enter(|| Self::here(number))?
+    }
+
+    /// The same in the namespace of this thread.
+    pub(crate) fn here(number: u8) -> Result<Self> {
         let any = SocketAddr::from(([0; 16], SERVICE.port()));
-        let listener = namespace.enter(|| TcpListener::bind(any))??;
+        let listener = TcpListener::bind(any)?;
         listener.set_nonblocking(true)?;
         let delay_us = Arc::new(AtomicU64::new(0));
         let delay = Arc::clone(&delay_us);

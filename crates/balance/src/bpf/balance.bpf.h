@@ -27,7 +27,7 @@ static __always_inline int balance_is_measured(const struct balance_packet *pack
 static __always_inline int balance_is_settled(const struct balance_packet *packet,
 					      const struct balance_traffic *traffic)
 {
-	return balance_config.has_settled && packet->ring & BALANCE_PLACE_IS_SETTLED &&
+	return balance_config.has_settled && (packet->ring & BALANCE_PLACE_MARKS) == BALANCE_PLACE_IS_SETTLED &&
 	       packet->protocol == IP_PROTOCOL_TCP && !(packet->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)) &&
 	       traffic->packets & BALANCE_LOOK_ANYWAY;
 }
@@ -85,9 +85,9 @@ static __always_inline int balance_on_known(struct balance_cpu *cpu, struct bala
 
 /* Finds the server of a flow, in the table if it must be asked, and measures it there. */
 static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_cpu *cpu, struct balance_packet *packet,
-					    struct balance_traffic *traffic)
+					    const struct balance_service *service, struct balance_traffic *traffic)
 {
-	int is_measured = balance_is_measured(packet), is_new = 1;
+	int is_measured = balance_is_measured(packet), is_opened = 1;
 	struct balance_connection *connection;
 	struct balance_measured *measured;
 	__u32 place = 0, is_kept = 1;
@@ -97,7 +97,7 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 
 	if (packet->service_flags & BALANCE_HAS_QUIC_IDS && packet->protocol == IP_PROTOCOL_UDP)
 		named = balance_name_by_quic(xdp, packet, cpu);
-	packet->server = named ? named : packet->ring & ~BALANCE_PLACE_IS_SETTLED;
+	packet->server = named ? named : packet->ring & ~BALANCE_PLACE_MARKS;
 	if (!is_measured && (named || balance_is_settled(packet, traffic))) {
 		traffic->by_hash++;
 		cpu->counters[BALANCE_COUNT_BY_HASH] += !named;
@@ -112,18 +112,20 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 		/* What lies at its place may be of others. */
 		if (connection->flags & BALANCE_WAS_MEASURED)
 			previous = BALANCE_LOAD(connection->word);
-		is_new = balance_on_known(cpu, packet, connection, traffic, named, units) || !previous;
+		is_opened = balance_on_known(cpu, packet, connection, traffic, named, units);
 	} else {
 		is_kept = balance_on_unknown(cpu, packet, traffic, units);
 		place = is_kept - 1;
 	}
+	if (is_opened && packet->protocol == IP_PROTOCOL_TCP && balance_config.has_settled)
+		balance_freshen(service, packet->hash);
 	if (!is_measured || !is_kept)
 		return;
 	measured = bpf_map_lookup_elem(&balance_measured, &place);
 	if (!measured)
 		return;
 	cpu->counters[BALANCE_COUNT_MEASURED]++;
-	if (is_new)
+	if (is_opened || !previous)
 		balance_measure_new(xdp, cpu, packet, measured, previous, now);
 	if (packet->protocol == IP_PROTOCOL_UDP)
 		packet->kind = balance_quic_kind(xdp, packet);
@@ -150,8 +152,8 @@ static __always_inline int balance_route(struct xdp_md *xdp, struct balance_cpu 
 	if (!traffic)
 		return balance_leave(cpu, BALANCE_COUNT_NO_SERVICE, XDP_PASS);
 	balance_count_traffic(traffic, packet);
-	balance_connect(xdp, cpu, packet, traffic);
-	packet->ring &= ~BALANCE_PLACE_IS_SETTLED;
+	balance_connect(xdp, cpu, packet, service, traffic);
+	packet->ring &= ~BALANCE_PLACE_MARKS;
 	return BALANCE_SEND;
 }
 

@@ -48,11 +48,14 @@ struct balance_service {
 FATHOM_ASSERT_SIZE(struct balance_service, 16);
 
 /*
- * Rings. A place is a server's number in 16 bits, and four are an element; user space writes each by one store. The top bit tells that no
- * flow in the table that hashes to this place has another server: then the table need not be asked (see README.md).
+ * Rings. A place is a server's number and two marks in 16 bits, and four are an element, which is changed as a whole: by user space, and by who opens a
+ * connection. Settled: all connections in the table that hash to this place have this server, and are confirmed. Fresh: one was opened since user space
+ * began to look for those. A place that is settled and not fresh need not be looked up (see README.md).
  */
 #define BALANCE_RING_LANES 4
 #define BALANCE_PLACE_IS_SETTLED 0x8000
+#define BALANCE_PLACE_IS_FRESH 0x4000
+#define BALANCE_PLACE_MARKS (BALANCE_PLACE_IS_SETTLED | BALANCE_PLACE_IS_FRESH)
 
 struct balance_ring_element {
 	__u16 places[BALANCE_RING_LANES];
@@ -61,7 +64,7 @@ FATHOM_ASSERT_SIZE(struct balance_ring_element, 8);
 
 /* Servers have numbers from 1 on; 0: none. */
 #define BALANCE_NO_SERVER 0
-#define BALANCE_SERVERS_MAX 0x8000
+#define BALANCE_SERVERS_MAX 0x4000
 
 /* How packets get to a server; the texts are what users write. */
 #define BALANCE_ENCAPSULATIONS(X)                                                                                      \
@@ -238,7 +241,7 @@ enum balance_counter { BALANCE_COUNTERS(X) BALANCE_COUNTER_COUNT };
  */
 struct balance_checks_config {
 	__u64 seed; /* as in balance_config: a flow has the same outer headers, whoever writes them */
-	__u32 mark; /* whose low 15 bits are 0: there is the server's number */
+	__u32 mark; /* whose low 14 bits are 0: there is the server's number */
 	__u32 interface; /* of servers whose interface is 0; 0: the one that the packet leaves by anyway */
 };
 FATHOM_ASSERT_SIZE(struct balance_checks_config, 16);

@@ -39,6 +39,21 @@ static __always_inline __u16 balance_look_at_ring(const struct balance_service *
 	return *(const volatile __u16 *)&element->places[place % BALANCE_RING_LANES];
 }
 
+/*
+ * A connection has been opened here: until it is confirmed, its packets must find it in the table, or it would lose its place there. After it was written, so
+ * that who does not see the mark sees the connection.
+ */
+static __always_inline void balance_freshen(const struct balance_service *service, __u64 hash)
+{
+	__u32 place = balance_ring_place(hash, service->ring_size);
+	__u32 index = service->ring_begin + place / BALANCE_RING_LANES;
+	__u64 mark = (__u64)BALANCE_PLACE_IS_FRESH << 16 * (place % BALANCE_RING_LANES);
+	__u64 *element = bpf_map_lookup_elem(&balance_rings, &index);
+
+	if (element && !(BALANCE_LOAD(*element) & mark))
+		__sync_fetch_and_or(element, mark);
+}
+
 /* The flow's connection, and the number of its place. */
 static __always_inline struct balance_connection *balance_look_up(__u64 hash, __u32 *place)
 {

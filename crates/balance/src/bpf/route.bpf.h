@@ -188,7 +188,7 @@ static __always_inline int balance_follow_error(struct xdp_md *xdp, struct balan
 	balance_set_flow(&quoted, service);
 	connection = balance_look_up(quoted.hash, &place);
 	packet->hash = quoted.hash;
-	packet->ring = quoted.ring & ~BALANCE_PLACE_IS_SETTLED;
+	packet->ring = quoted.ring & ~BALANCE_PLACE_MARKS;
 	packet->server = connection ? BALANCE_LOAD(connection->word) : packet->ring;
 	cpu->counters[BALANCE_COUNT_ICMP_ERRORS]++;
 	return BALANCE_SEND;

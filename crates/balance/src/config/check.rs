@@ -16,7 +16,7 @@ pub(super) const DEFAULT_RING: u32 = 65_537;
 pub(crate) const MOST: usize = 4096;
 
 /// The bits of marks that are the number of a server.
-const MARK_NUMBERS: u32 = 0x7fff;
+const MARK_NUMBERS: u32 = 0x3fff;
 
 /// A line of the file.
 #[derive(Debug, Clone, Copy)]
@@ -259,7 +259,7 @@ pub(super) fn check_whole(config: &Config) -> Result<(), String> {
         ),
         (
             config.mark != 0 && config.mark & MARK_NUMBERS == 0,
-            "mark is a number whose low 15 bits are 0: there are the numbers of servers",
+            "mark is a number whose low 14 bits are 0: there are the numbers of servers",
         ),
         (
             config.pins.is_absolute() && config.socket.is_absolute(),

@@ -40,7 +40,7 @@ pub struct Config {
     pub timeout: Duration,
     /// What is forwarded.
     pub services: Vec<Service>,
-    /// Marks of sockets that make checks, but for the server's number in the low 15 bits, which are 0 here.
+    /// Marks of sockets that make checks, but for the server's number in the low 14 bits, which are 0 here.
     pub mark: u32,
     /// To whom.
     pub servers: Vec<Server>,

@@ -59,8 +59,10 @@ pub struct Seen {
     pub connections: HashMap<u16, u32>,
     /// These, and those that are closing.
     pub held: HashMap<u16, u32>,
-    /// All connections in the table whose server is not that of their place in the ring: the places, by the index of the service.
+    /// Places of the connections in the table that are not confirmed, or whose server is not that of their place in the ring, by the index of the service.
     pub(super) strays: HashMap<u16, HashSet<u32>>,
+    /// Services that have connections, by index.
+    pub(super) services: HashSet<u16>,
     /// Those that are active, and those that wait and for how long together, by service and server.
     active: HashMap<(u16, u16), u32>,
     waiting: HashMap<(u16, u16), (u32, u64)>,
@@ -173,13 +175,18 @@ impl Flows {
                 let server = connection.server();
                 let is_closing = u32::from(connection.flags) & BALANCE_IS_CLOSING != 0;
                 newest = newest.max(connection.used);
-                if let Some((place, _)) = server_at(&connection).filter(|(_, now)| *now != server) {
-                    seen.strays
-                        .entry(connection.service)
-                        .or_default()
-                        .insert(place);
+                let is_past = is_past(&connection, self.newest);
+                // One that is not confirmed must be found by its next packet.
+                let flags = u32::from(connection.flags);
+                let is_opening = flags & BALANCE_IS_CONFIRMED == 0 && !is_past;
+                if let Some((place, _)) =
+                    server_at(&connection).filter(|(_, now)| *now != server || is_opening)
+                {
+                    let strays = seen.strays.entry(connection.service).or_default();
+                    strays.insert(place);
                 }
-                if !is_past(&connection, self.newest) {
+                if !is_past {
+                    seen.services.insert(connection.service);
                     *seen.held.entry(server).or_insert(0) += 1;
                     *seen.connections.entry(server).or_insert(0) += u32::from(!is_closing);
                 }

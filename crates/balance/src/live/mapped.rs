@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fathom_measure::bytes::{bytes_of, read_prefix};
 use libbpf_rs::{MapCore, MapHandle};
 
 use crate::Error;
@@ -103,6 +104,29 @@ impl<T: Copy> Mapped<T> {
             };
             if words[place].load(Ordering::Relaxed) != word {
                 words[place].store(word, Ordering::Release);
+            }
+        }
+    }
+
+    /// Makes something else of an element of one word, of whatever is there at that moment.
+    pub(super) fn change_word(&self, index: usize, mut change: impl FnMut(T) -> T) {
+        const { assert!(size_of::<T>() == size_of::<u64>()) };
+        let word = &self.words(index)[0];
+        let mut before = word.load(Ordering::Acquire);
+        loop {
+            let Some((element, _)) = read_prefix::<T>(&before.to_ne_bytes()) else {
+                return;
+            };
+            let changed = change(element);
+            let Some((after, _)) = read_prefix::<u64>(bytes_of(&changed)) else {
+                return;
+            };
+            if after == before {
+                return;
+            }
+            match word.compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(found) => before = found,
             }
         }
     }

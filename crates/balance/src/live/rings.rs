@@ -7,14 +7,16 @@ use super::Live;
 use super::mapped::Mapped;
 use super::plan::Slot;
 use crate::native::{
-    BALANCE_NO_SERVER, BALANCE_PLACE_IS_SETTLED, BALANCE_RING_LANES, balance_ring_element,
-    ring_place,
+    BALANCE_NO_SERVER, BALANCE_PLACE_IS_FRESH, BALANCE_PLACE_IS_SETTLED, BALANCE_PLACE_MARKS,
+    BALANCE_RING_LANES, balance_ring_element, ring_place,
 };
 
 /// The number of no server.
 const NOBODY: u16 = BALANCE_NO_SERVER as u16;
-/// The mark of a place.
+/// The marks of a place.
 const SETTLED: u16 = BALANCE_PLACE_IS_SETTLED as u16;
+const FRESH: u16 = BALANCE_PLACE_IS_FRESH as u16;
+const MARKS: u16 = BALANCE_PLACE_MARKS as u16;
 
 impl Live {
     /// Makes room for a ring where nothing points to: what stood there, and was settled, was of another.
@@ -39,7 +41,7 @@ impl Live {
             .map(|(number, index)| (*number, index))
             .collect();
         for place in 0..slot.ring_size {
-            let number = place_of(&self.rings, slot, place) & !SETTLED;
+            let number = place_of(&self.rings, slot, place) & !MARKS;
             if let Some(server) = by_number.get(&number) {
                 *places.entry(*server).or_insert(0) += 1;
             }
@@ -57,11 +59,11 @@ impl Live {
         let mut changed = 0;
         self.change_places(service, |place, before| {
             let number = number(place);
-            if number == before & !SETTLED {
+            if number == before & !MARKS {
                 return before;
             }
             changed += 1;
-            number
+            number | before & FRESH
         });
         if let Some(marked) = self.marked.get_mut(service) {
             *marked = None;
@@ -69,9 +71,20 @@ impl Live {
         changed
     }
 
-    /// Looks through the table of connections, and marks the places of rings whose connections all have the server that is there: the table need not be
-    /// asked for them.
+    /// Looks through the table of connections, and marks the places of rings whose connections are all confirmed, and have the server that is there: the table
+    /// need not be asked for them.
     pub fn look(&mut self, interval: Duration) {
+        // First, so that what is opened while it looks is fresh after it.
+        for service in 0..self.slots.len() {
+            if self
+                .flows
+                .seen()
+                .services
+                .contains(&self.slots[service].index)
+            {
+                self.change_places(service, |_, before| before & !FRESH);
+            }
+        }
         let mut by_index = vec![None; self.slots.len()];
         for slot in &self.slots {
             let index = usize::from(slot.index);
@@ -82,7 +95,7 @@ impl Live {
         self.flows.look(interval, |connection| {
             let slot = (*by_index.get(usize::from(connection.service))?)?;
             let place = ring_place(connection, slot.ring_size);
-            Some((place, place_of(rings, slot, place) & !SETTLED))
+            Some((place, place_of(rings, slot, place) & !MARKS))
         });
         for service in 0..self.slots.len() {
             self.mark(service);
@@ -104,7 +117,7 @@ impl Live {
         self.change_places(service, |place, before| {
             // The last element may have more lanes than there are places.
             let is_stray = is_stray.get(place as usize).copied().unwrap_or(true);
-            let is_settled = before & !SETTLED != NOBODY && !is_stray;
+            let is_settled = before & !MARKS != NOBODY && !is_stray;
             before & !SETTLED | if is_settled { SETTLED } else { 0 }
         });
         self.marked[service] = Some(strays);
@@ -117,11 +130,13 @@ impl Live {
         };
         for element in 0..slot.ring_size.div_ceil(BALANCE_RING_LANES) {
             let at = (slot.ring_begin + element) as usize;
-            let mut places = self.rings.get(at).places;
-            for (lane, place) in (0..).zip(&mut places) {
-                *place = change(element * BALANCE_RING_LANES + lane, *place);
-            }
-            self.rings.set_word(at, &balance_ring_element { places });
+            self.rings.change_word(at, |before: balance_ring_element| {
+                let mut places = before.places;
+                for (lane, place) in (0..).zip(&mut places) {
+                    *place = change(element * BALANCE_RING_LANES + lane, *place);
+                }
+                balance_ring_element { places }
+            });
         }
     }
 }

@@ -216,7 +216,7 @@ fn what_cannot_go_its_way_is_dropped_and_counted() {
     for (frame, server, why) in [
         (syn.frame(), UNKNOWN, "no server"),
         (syn.frame(), 0, "no server"),
-        (syn.frame(), 0x7fff, "no server"),
+        (syn.frame(), 0x3fff, "no server"),
         (datagram.frame(), 4, "not TCP"),
         (syn.frame()[..50].to_vec(), 4, "not TCP"),
         (segment.clone().sized(full - 19).frame(), 4, "too long"),
