@@ -76,13 +76,9 @@ impl Live {
     pub fn look(&mut self, interval: Duration) {
         // First, so that what is opened while it looks is fresh after it.
         for service in 0..self.slots.len() {
-            if self
-                .flows
-                .seen()
-                .services
-                .contains(&self.slots[service].index)
-            {
-                self.change_places(service, |_, before| before & !FRESH);
+            let index = self.slots[service].index;
+            if self.flows.seen().services.contains(&index) {
+                self.take_fresh(service);
             }
         }
         let mut by_index = vec![None; self.slots.len()];
@@ -99,6 +95,19 @@ impl Live {
         });
         for service in 0..self.slots.len() {
             self.mark(service);
+        }
+    }
+
+    /// Takes the marks from places where something was opened: they are settled again if the look finds them so.
+    fn take_fresh(&mut self, service: usize) {
+        let mut was_fresh = false;
+        self.change_places(service, |_, before| {
+            let is_fresh = before & FRESH != 0;
+            was_fresh |= is_fresh;
+            if is_fresh { before & !MARKS } else { before }
+        });
+        if was_fresh {
+            self.marked[service] = None;
         }
     }
 
