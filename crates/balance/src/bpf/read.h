@@ -177,7 +177,8 @@ static __always_inline void balance_note_fragment(const struct ipv6_fragment *fr
 		packet->flags |= BALANCE_PACKET_IS_LATER;
 	else if (fragment->offset & __builtin_bswap16(1))
 		packet->flags |= BALANCE_PACKET_IS_FIRST;
-	packet->identification = fragment->identification;
+	/* What follows is told by each fragment; senders say the same in all. */
+	packet->identification = fragment->identification ^ (__u32)fragment->next_header << 24;
 }
 
 /* Not inline: few packets have any, and the verifier walks the loop once. */

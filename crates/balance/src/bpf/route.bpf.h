@@ -112,7 +112,8 @@ static __always_inline __u64 balance_fragment_tag(const struct balance_packet *p
 	hash = flow_hash_step(hash, packet->destination.words[0]);
 	hash = flow_hash_step(hash, packet->destination.words[1]);
 	hash = flow_hash_step(hash, packet->identification);
-	hash = flow_hash_step(hash, 0);
+	/* RFC 791, section 3.2: fragments of a datagram have one protocol. */
+	hash = flow_hash_step(hash, packet->flags & BALANCE_PACKET_IS_IPV6 ? 0 : packet->protocol);
 	*place = hash & 4095;
 	return balance_tag(hash);
 }
