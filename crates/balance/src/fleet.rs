@@ -311,8 +311,8 @@ impl Fleet {
         if are_alike(&shares, &steered.shares) {
             return None;
         }
-        steered.shares = shares;
-        Some(self.ring(service, now))
+        steered.shares.clone_from(&shares);
+        Some(self.ring_of(service, shares))
     }
 
     /// The part of each member of a service.
@@ -333,8 +333,12 @@ impl Fleet {
 
     /// The ring of a service: for each place the server's index in the configuration; `None` when all are drained.
     pub fn ring(&mut self, service: usize, now: Duration) -> Option<Vec<usize>> {
+        let shares = self.shares(service, now);
+        self.ring_of(service, shares)
+    }
+
+    fn ring_of(&self, service: usize, weights: Vec<f64>) -> Option<Vec<usize>> {
         let size = self.config.services.get(service)?.ring;
-        let weights = self.shares(service, now);
         let steered = self.services.get(service)?;
         let addresses: Vec<_> = steered
             .members

@@ -78,7 +78,7 @@ impl Balancer {
         let checks = config.services.iter().map(|service| service.servers.len());
         let checker = Checker::start(checks.sum())
             .map_err(|error| Error::kernel("start threads for health checks", error))?;
-        let obstacles = resolve_patiently(&mut live, config)?;
+        let obstacles = patiently(|| live.resolve(config))?;
         let way_obstacles = open_patiently(&mut live, config)?;
         let mut balancer = Self {
             checks: Vec::new(),
@@ -141,7 +141,7 @@ impl Balancer {
             .iter()
             .map(|service| now + service.bounds.interval)
             .collect();
-        let obstacles = resolve_patiently(&mut self.live, config)?;
+        let obstacles = patiently(|| self.live.resolve(config))?;
         self.take_obstacles(obstacles, &mut |_| {});
         self.way_obstacles = open_patiently(&mut self.live, config)?;
         self.aim();
@@ -310,11 +310,13 @@ impl Balancer {
     }
 }
 
-/// Asks for all ways, and for those that are missing a while longer: neighbours need a moment to answer.
-fn resolve_patiently(live: &mut Live, config: &Config) -> Result<Vec<Option<Obstacle>>, Error> {
+/// Asks again and again, for a while, as long as a neighbour has not answered: that takes a moment.
+fn patiently(
+    mut ask: impl FnMut() -> Result<Vec<Option<Obstacle>>, Error>,
+) -> Result<Vec<Option<Obstacle>>, Error> {
     let deadline = Instant::now() + FIRST_RESOLVE;
     loop {
-        let obstacles = live.resolve(config)?;
+        let obstacles = ask()?;
         let may_come = obstacles
             .iter()
             .any(|obstacle| matches!(obstacle, Some(Obstacle::Unresolved(_))));

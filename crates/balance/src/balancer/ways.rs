@@ -1,9 +1,7 @@
 //! The ways of checks: which servers are checked the way of clients' packets, and which cannot be.
 
-use std::time::{Duration, Instant};
-
 use super::checks::CheckDue;
-use super::{Balancer, FIRST_RESOLVE, News};
+use super::{Balancer, News, patiently};
 use crate::Error;
 use crate::config::{Config, Way};
 use crate::health::aims;
@@ -50,9 +48,7 @@ impl Balancer {
         let obstacle = self.way_obstacles.get(service)?.as_ref()?;
         let config = self.fleet.config();
         let service = config.services.get(service)?;
-        let health = &config.servers.get(*service.servers.first()?)?.health;
-        let target = service.check_target(health);
-        let address = target.map_or(service.network.address(), |target| target.ip());
+        let address = config.checked_address(service);
         Some(format!("{address}: {obstacle}"))
     }
 
@@ -82,16 +78,7 @@ pub(super) fn open_patiently(
     live: &mut Live,
     config: &Config,
 ) -> Result<Vec<Option<Obstacle>>, Error> {
-    let deadline = Instant::now() + FIRST_RESOLVE;
-    loop {
-        let obstacles = live.open_ways_of_checks(config)?;
-        let may_come = obstacles
-            .iter()
-            .any(|obstacle| matches!(obstacle, Some(Obstacle::Unresolved(_))));
-        if !may_come || Instant::now() >= deadline {
-            Live::demand_ways_of_checks(config, &obstacles)?;
-            return Ok(obstacles);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let obstacles = patiently(|| live.open_ways_of_checks(config))?;
+    Live::demand_ways_of_checks(config, &obstacles)?;
+    Ok(obstacles)
 }

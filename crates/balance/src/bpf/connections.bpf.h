@@ -27,16 +27,26 @@ static __always_inline __u32 balance_time(void)
 	return bpf_jiffies64() * tick_ns >> BALANCE_TIME_SHIFT;
 }
 
-/* The place of the ring where the flow stands. */
-static __always_inline __u16 balance_look_at_ring(const struct balance_service *service, __u64 hash)
+/* The element of the ring where the flow stands, and its place there. */
+static __always_inline struct balance_ring_element *balance_ring_element_of(const struct balance_service *service,
+									    __u64 hash, __u32 *lane)
 {
 	__u32 place = balance_ring_place(hash, service->ring_size);
 	__u32 index = service->ring_begin + place / BALANCE_RING_LANES;
-	const struct balance_ring_element *element = bpf_map_lookup_elem(&balance_rings, &index);
+
+	*lane = place % BALANCE_RING_LANES;
+	return bpf_map_lookup_elem(&balance_rings, &index);
+}
+
+/* What is at the place of the ring where the flow stands. */
+static __always_inline __u16 balance_look_at_ring(const struct balance_service *service, __u64 hash)
+{
+	__u32 lane;
+	const struct balance_ring_element *element = balance_ring_element_of(service, hash, &lane);
 
 	if (!element || !service->ring_size)
 		return BALANCE_NO_SERVER;
-	return *(const volatile __u16 *)&element->places[place % BALANCE_RING_LANES];
+	return *(const volatile __u16 *)&element->places[lane];
 }
 
 /*
@@ -45,13 +55,12 @@ static __always_inline __u16 balance_look_at_ring(const struct balance_service *
  */
 static __always_inline void balance_freshen(const struct balance_service *service, __u64 hash)
 {
-	__u32 place = balance_ring_place(hash, service->ring_size);
-	__u32 index = service->ring_begin + place / BALANCE_RING_LANES;
-	__u64 mark = (__u64)BALANCE_PLACE_IS_FRESH << 16 * (place % BALANCE_RING_LANES);
-	__u64 *element = bpf_map_lookup_elem(&balance_rings, &index);
+	__u32 lane;
+	__u64 *word = (__u64 *)balance_ring_element_of(service, hash, &lane);
+	__u64 mark = (__u64)BALANCE_PLACE_IS_FRESH << 16 * lane;
 
-	if (element && !(BALANCE_LOAD(*element) & mark))
-		__sync_fetch_and_or(element, mark);
+	if (word && !(BALANCE_LOAD(*word) & mark))
+		__sync_fetch_and_or(word, mark);
 }
 
 /* The flow's connection, and the number of its place. */

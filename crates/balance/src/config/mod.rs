@@ -285,6 +285,16 @@ impl Config {
             .or_else(|| port_of(Transport::Udp))
     }
 
+    /// The address at which a service is checked, as far as it is known: see [`Service::check_target`].
+    pub fn checked_address(&self, service: &Service) -> IpAddr {
+        let first = service
+            .servers
+            .first()
+            .and_then(|server| self.servers.get(*server));
+        let target = first.and_then(|server| service.check_target(&server.health));
+        target.map_or(service.network.address(), |target| target.ip())
+    }
+
     /// The server of this name.
     pub fn server(&self, name: &str) -> Option<usize> {
         self.servers.iter().position(|server| server.name == name)

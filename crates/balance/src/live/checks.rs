@@ -134,9 +134,7 @@ impl Live {
         config: &Config,
         service: &Service,
     ) -> Result<Result<u32, Obstacle>, Error> {
-        let health = &config.servers[service.servers[0]].health;
-        let target = service.check_target(health);
-        let address = target.map_or(service.network.address(), |target| target.ip());
+        let address = config.checked_address(service);
         let way = self.resolver.leave(address, config.mark);
         let way =
             way.map_err(|error| Error::kernel(format!("find the way to {address}"), error))?;

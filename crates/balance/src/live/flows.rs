@@ -173,12 +173,12 @@ impl Flows {
                     continue;
                 }
                 let server = connection.server();
-                let is_closing = u32::from(connection.flags) & BALANCE_IS_CLOSING != 0;
+                let has = |flag: u32| u32::from(connection.flags) & flag != 0;
+                let is_closing = has(BALANCE_IS_CLOSING);
                 newest = newest.max(connection.used);
                 let is_past = is_past(&connection, self.newest);
                 // One that is not confirmed must be found by its next packet.
-                let flags = u32::from(connection.flags);
-                let is_opening = flags & BALANCE_IS_CONFIRMED == 0 && !is_past;
+                let is_opening = !has(BALANCE_IS_CONFIRMED) && !is_past;
                 if let Some((place, _)) =
                     server_at(&connection).filter(|(_, now)| *now != server || is_opening)
                 {
@@ -191,8 +191,10 @@ impl Flows {
                     *seen.connections.entry(server).or_insert(0) += u32::from(!is_closing);
                 }
                 let at = bucket * BALANCE_BUCKET_PLACES as usize + place;
-                let is_measured = u32::from(connection.flags) & BALANCE_WAS_MEASURED != 0;
-                if !is_measured || at >= self.measured.len() || self.measured.first_word(at) == 0 {
+                if !has(BALANCE_WAS_MEASURED)
+                    || at >= self.measured.len()
+                    || self.measured.first_word(at) == 0
+                {
                     continue;
                 }
                 let measured = self.measured.get(at);

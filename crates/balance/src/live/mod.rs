@@ -24,7 +24,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use nix::fcntl::Flock;
 
 use crate::Error;
-use crate::config::{Config, Encapsulation};
+use crate::config::{Config, Encapsulation, Mode};
 use crate::fleet::Order;
 use crate::native::{
     BALANCE_BY_GUE, BALANCE_BY_IPIP, BALANCE_BY_LAYER2, BALANCE_BY_NONE, balance_quic_id,
@@ -217,8 +217,7 @@ impl Live {
         self.services.write(config, &self.slots)?;
         self.links.clear();
         for interface in &self.interfaces {
-            let mode = self.resolver.mode(*interface, config.mode);
-            let mode = mode.map_err(|error| Error::kernel("look at an interface", error))?;
+            let mode = mode(&mut self.resolver, *interface, config)?;
             self.links
                 .push(self.program.attach(&self.pins, *interface, mode)?);
         }
@@ -246,8 +245,7 @@ impl Live {
             if index == before {
                 continue;
             }
-            let mode = self.resolver.mode(index, config.mode);
-            let mode = mode.map_err(|error| Error::kernel("look at an interface", error))?;
+            let mode = mode(&mut self.resolver, index, config)?;
             match self.program.attach(&self.pins, index, mode) {
                 Ok(link) => {
                     self.links.push(link);
@@ -337,6 +335,12 @@ impl Live {
     pub fn number(&self, server: usize) -> Option<u16> {
         self.numbers.get(server).copied()
     }
+}
+
+/// How XDP is attached to this interface.
+fn mode(resolver: &mut Resolver, interface: u32, config: &Config) -> Result<Mode, Error> {
+    let mode = resolver.mode(interface, config.mode);
+    mode.map_err(|error| Error::kernel("look at an interface", error))
 }
 
 fn read_servers(servers: &Mapped<balance_server>) -> BTreeMap<u16, IpAddr> {

@@ -49,26 +49,24 @@ impl Live {
         places
     }
 
-    /// Writes the ring of a service: for each place the server's index in the configuration; `None`: there is no server. Returns how many places changed;
-    /// those are not settled any more, by the same store.
-    pub fn write_ring(&mut self, service: usize, ring: Option<&[usize]>) -> u32 {
+    /// Writes the ring of a service: for each place the server's index in the configuration; `None`: there is no server. Places that
+    /// change are not settled any more, by the same store.
+    pub fn write_ring(&mut self, service: usize, ring: Option<&[usize]>) {
         let number = |place: u32| match ring.and_then(|ring| ring.get(place as usize)) {
             Some(server) => self.number(*server).unwrap_or(NOBODY),
             None => NOBODY,
         };
-        let mut changed = 0;
         self.change_places(service, |place, before| {
             let number = number(place);
             if number == before & !MARKS {
-                return before;
+                before
+            } else {
+                number | before & FRESH
             }
-            changed += 1;
-            number | before & FRESH
         });
         if let Some(marked) = self.marked.get_mut(service) {
             *marked = None;
         }
-        changed
     }
 
     /// Looks through the table of connections, and marks the places of rings whose connections are all confirmed, and have the server that is there: the table
