@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build demo check format test test-kernels bench fuzz man bindings clean
+.PHONY: help setup setup-demo build demo check format test test-kernels test-kernels-short bench bench-short fuzz fuzz-corpus man bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -35,19 +35,29 @@ format: ## format all sources
 	cargo fmt --all
 	clang-format -i $(C_SOURCES)
 
-test: ## all tests; those that need root say so where they have none
-	cargo test --workspace --no-fail-fast -- --show-output
+test: setup ## all tests; ends with what was skipped and why (FATHOM_REQUIRE=all: that fails)
+	@scripts/test
 
 test-kernels: build ## load every program and measure in guest kernels 6.1 and 6.12 (qemu, 40 s each)
 	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \
 		cargo test -q -p fathom-tests --test $$test --no-run --message-format json | \
 		sed -n 's/.*"name":"'$$test'".*"executable":"\([^"]*\)".*/\1/p'; done)
 
-bench: build ## every claim about speed and memory, as ratios within one run (needs root)
+test-kernels-short: ## one measurement in guest kernels 6.1 and 6.12 (a minute each)
+	cargo build -q -p fathom
+	tests/kernels/short $(TARGET)/debug/fathom
+
+bench: build ## every claim about speed and memory, as ratios within one run (needs root, 45 minutes)
 	benches/run $(TARGET)/release/fathom
+
+bench-short: build ## the same with fewer repetitions and workloads (12 minutes at most)
+	benches/run --short $(TARGET)/release/fathom
 
 fuzz: ## fuzz what parses foreign bytes, a minute each
 	fuzz/run 60
+
+fuzz-corpus: ## compile the fuzz targets and run their corpus
+	fuzz/run 0
 
 man: build ## man pages and shell completions into docs/
 	$(TARGET)/release/fathom man docs/man

@@ -26,7 +26,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-capture",
         ],
     ),
-    ("fathom-lab", &["fathom-capture"]),
+    ("fathom-lab", &["fathom-capture", "fathom-real-time"]),
+    ("fathom-real-time", &[]),
     (
         "fathom-tests",
         &[

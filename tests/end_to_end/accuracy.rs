@@ -10,7 +10,6 @@ use fathom_lab::traffic::{dns, quic, tcp, tools};
 use fathom_lab::{LinkConfig, Tap, Topology, obstacle};
 use fathom_tests::{
     Comparison, Fathom, Finished, Method, Pair, Passing, check_close, pairs, passed_by_tap, settle,
-    watch_stolen_time,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -26,7 +25,6 @@ fn lab() -> Option<(Topology, MutexGuard<'static, ()>)> {
         return None;
     }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    watch_stolen_time();
     let lab = Topology::builder()
         .lan(LinkConfig::symmetric(5 * MILLISECOND))
         .wan(LinkConfig::symmetric(20 * MILLISECOND))
@@ -114,6 +112,7 @@ fn tcp_servers(lab: &Topology) -> [tcp::Server; 2] {
     SERVERS.map(|address| tcp::Server::start(&lab.server, (address, 8080).into()).unwrap())
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn timestamp() {
     let Some((lab, _turn)) = lab() else { return };
@@ -123,6 +122,7 @@ fn timestamp() {
     check(&lab, &finished, Method::Timestamp, &truth);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn sequence() {
     let Some((lab, _turn)) = lab() else { return };
@@ -134,6 +134,7 @@ fn sequence() {
     check(&lab, &finished, Method::Sequence, &truth);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn tcp_handshake() {
     let Some((lab, _turn)) = lab() else { return };
@@ -151,6 +152,7 @@ fn tcp_handshake() {
     check(&lab, &finished, Method::Handshake, &truth);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn echo() {
     let Some((lab, _turn)) = lab() else { return };
@@ -166,6 +168,7 @@ fn quic_servers(lab: &Topology, options: quic::Options) -> [quic::Server; 2] {
     SERVERS.map(|address| quic::Server::start(&lab.server, (address, 443).into(), options).unwrap())
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn spin() {
     let Some((lab, _turn)) = lab() else { return };
@@ -197,6 +200,7 @@ fn spin() {
     check(&lab, &finished, Method::Spin, &late);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn quic_handshake() {
     let Some((lab, _turn)) = lab() else { return };
@@ -244,11 +248,13 @@ fn dns_over(is_tcp: bool) {
     check(&lab, &finished, Method::Dns, &truth);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn dns_over_udp() {
     dns_over(false);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn dns_over_tcp() {
     dns_over(true);

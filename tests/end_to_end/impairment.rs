@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use fathom_lab::traffic::tools;
@@ -16,7 +15,7 @@ use fathom_lab::{
 };
 use fathom_tests::{
     Comparison, EVERY_PACKET, Fathom, Flow, Method, Pair, Passing, Sample, check_close, pairs,
-    passed_by_link, passed_by_tap, watch_stolen_time,
+    passed_by_link, passed_by_tap,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -39,19 +38,6 @@ struct Run {
     settled_ns: u64,
 }
 
-/// The run, made by the first test that asks; `None` where it cannot be.
-fn run() -> Option<&'static Run> {
-    static RUN: OnceLock<Option<Run>> = OnceLock::new();
-    RUN.get_or_init(|| {
-        if let Some(why) = obstacle() {
-            println!("skipped: {why}");
-            return None;
-        }
-        Some(drive())
-    })
-    .as_ref()
-}
-
 fn impaired(delay: Schedule) -> Direction {
     Direction::scheduled(delay)
         .loss(0.01)
@@ -59,7 +45,6 @@ fn impaired(delay: Schedule) -> Direction {
 }
 
 fn drive() -> Run {
-    watch_stolen_time();
     let directory = tempfile::tempdir().unwrap();
     let wan = LinkConfig {
         forward: impaired(Schedule::constant(MILLISECOND)),
@@ -185,20 +170,25 @@ fn print_overtaking(lab: &Topology) {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
-fn capture_gives_every_sample() {
-    let Some(run) = run() else { return };
-    check_every(&run.replayed, &run.by_link, run.settled_ns);
-}
-
-#[test]
-fn kernel_gives_every_sample() {
-    let Some(run) = run() else { return };
-    check_every(&run.every, &run.truth, run.settled_ns);
+fn capture_and_kernel_give_every_sample_and_sampling_covers_the_run() {
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let run = drive();
+    let replayed = check_every(&run.replayed, &run.by_link, run.settled_ns);
+    // The file says what the link's record says, to the nanosecond.
+    let inexact = replayed.matches.iter().find(|one| one.error_ns() != 0);
+    assert_eq!(inexact, None);
+    check_errors(&replayed);
+    check_errors(&check_every(&run.every, &run.truth, run.settled_ns));
+    check_coverage(&run);
 }
 
 /// A round trip is lost only where its answer was overtaken by the answer to a later packet, and those are few.
-fn check_every(samples: &[Sample], truth: &[Pair], settled_ns: u64) {
+fn check_every(samples: &[Sample], truth: &[Pair], settled_ns: u64) -> Comparison {
     let comparison = Comparison::new(samples, truth).settled(settled_ns);
     for method in [Method::Timestamp, Method::Echo] {
         let figures = comparison.figures(method);
@@ -218,12 +208,11 @@ fn check_every(samples: &[Sample], truth: &[Pair], settled_ns: u64) {
         // Their share is the link's doing and differs from run to run: docs/accuracy.md tells it.
         assert!(overtaken.len() * 1000 <= figures.samples * 15, "{figures}");
     }
-    check_errors(&comparison);
+    comparison
 }
 
-#[test]
-fn sampling_covers_the_whole_run() {
-    let Some(run) = run() else { return };
+/// The default sampling leaves few windows without a sample.
+fn check_coverage(run: &Run) {
     let samples = &run.sampled;
     let comparison = Comparison::new(samples, &run.truth).settled(run.settled_ns);
     check_errors(&comparison);

@@ -40,6 +40,7 @@ fn wait_for_samples(fathom: &Fathom, interface: &str, count: usize) {
     .unwrap();
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_gone_interface_is_told_and_the_rest_goes_on() {
     let Some((lab, _turn)) = lab() else { return };
@@ -65,6 +66,7 @@ fn a_gone_interface_is_told_and_the_rest_goes_on() {
     println!("{}", finished.errors);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn the_last_interface_ends_the_measurement() {
     let Some((lab, _turn)) = lab() else { return };
@@ -83,6 +85,7 @@ fn the_last_interface_ends_the_measurement() {
     assert_eq!(finished.samples().len(), 5);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn signals_leave_nothing_behind() {
     let Some((lab, _turn)) = lab() else { return };
@@ -117,6 +120,7 @@ fn signals_leave_nothing_behind() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn two_measure_the_same_interface() {
     let Some((lab, _turn)) = lab() else { return };
@@ -133,6 +137,7 @@ fn two_measure_the_same_interface() {
     assert_eq!(second.finish().unwrap().samples().len(), 15);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_missing_interface_is_named_with_those_that_exist() {
     let Some((lab, _turn)) = lab() else { return };

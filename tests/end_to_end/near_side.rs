@@ -53,6 +53,7 @@ fn towards(samples: &[Sample], addresses: [IpAddr; 2]) -> Vec<&Sample> {
         .collect()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn end_host_measures_the_far_side_alone() {
     if let Some(why) = obstacle() {

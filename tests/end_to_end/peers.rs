@@ -47,6 +47,7 @@ fn median(mut values: Vec<i64>) -> i64 {
     values[values.len() / 2]
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn ping_prints_what_echo_samples_say() {
     let Some((lab, _turn)) = lab(|builder| builder) else {
@@ -93,6 +94,7 @@ fn info_of(sockets: &str, port: u16) -> &str {
     lines.next().unwrap()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn kernel_estimates_what_timestamps_say() {
     let Some((lab, _turn)) = lab(|builder| builder) else {
@@ -224,6 +226,7 @@ fn nanoseconds(text: &str) -> u64 {
     seconds.parse::<u64>().unwrap() * 1_000_000_000 + fraction.parse::<u64>().unwrap()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn tshark_finds_the_same_acknowledgements() {
     if !has_program("tshark") {

@@ -330,6 +330,7 @@ fn exchanges(records: Vec<Record>) -> Vec<Profile> {
     profiles.collect()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn every_exchange_is_told_once_with_its_end() {
     if let Some(why) = obstacle() {

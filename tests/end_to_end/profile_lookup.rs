@@ -76,6 +76,7 @@ fn missing() -> Option<String> {
     })
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_lookup_takes_as_long_as_the_application_waits() {
     if let Some(why) = missing() {

@@ -100,6 +100,7 @@ fn waiting_bytes(pipe: &PipeReader) -> libc::c_int {
 }
 
 /// More moments than the kernel's ring has room for happen while nobody reads.
+#[fathom_lab::real_time]
 #[test]
 fn a_reader_that_pauses_loses_nothing() {
     const CONNECTIONS: usize = 8_000;
@@ -119,6 +120,7 @@ fn a_reader_that_pauses_loses_nothing() {
     assert!(!host.errors().contains("lost"), "{}", host.errors());
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_reader_that_does_not_read_does_not_hold_it() {
     let Some(host) = Host::new() else { return };
@@ -142,6 +144,7 @@ fn a_reader_that_does_not_read_does_not_hold_it() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_reader_that_has_read_enough_ends_it() {
     let Some(host) = Host::new() else { return };
@@ -152,6 +155,7 @@ fn a_reader_that_has_read_enough_ends_it() {
     assert!(status.success(), "{}", host.errors());
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_full_disk_ends_it() {
     let Some(host) = Host::new() else { return };

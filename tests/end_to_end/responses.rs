@@ -11,7 +11,7 @@ use etherparse::PacketBuilder;
 use fathom_lab::traffic::loops::{Service, Shape};
 use fathom_lab::{Namespace, Worker, obstacle};
 use fathom_tests::responses::{Case, Errors, Judged, Wait, cases, judge};
-use fathom_tests::{was_away, watch_stolen_time};
+use fathom_tests::was_away;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
 };
@@ -23,7 +23,6 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
         println!("skipped: {why}");
         return None;
     }
-    watch_stolen_time();
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -53,6 +52,7 @@ fn check(name: &str, median: f64) {
     assert!(errors.estimated * 2 > judged.len(), "{name}: {errors:?}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn one_request_at_a_time() {
     let Some(_turn) = turn() else { return };
@@ -61,6 +61,7 @@ fn one_request_at_a_time() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn requests_in_batches_and_trees() {
     let Some(_turn) = turn() else { return };
@@ -69,6 +70,7 @@ fn requests_in_batches_and_trees() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_window_that_slides_is_recognised() {
     let Some(_turn) = turn() else { return };
@@ -77,6 +79,7 @@ fn a_window_that_slides_is_recognised() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn silence_of_the_client_does_not_count() {
     let Some(_turn) = turn() else { return };
@@ -85,6 +88,7 @@ fn silence_of_the_client_does_not_count() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn lost_and_overtaken_requests_do_no_harm() {
     let Some(_turn) = turn() else { return };
@@ -93,6 +97,7 @@ fn lost_and_overtaken_requests_do_no_harm() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn without_acknowledgements_no_estimate_is_sure() {
     let Some(_turn) = turn() else { return };
@@ -106,6 +111,7 @@ fn without_acknowledgements_no_estimate_is_sure() {
 
 /// Each of ten requests takes 300 ms, and epochs ten seconds: it is told of when it has waited for 50 ms, 100 and 200, the look being 12.5 ms late
 /// at most on a machine that has nothing else to do; and after its answer, never.
+#[fathom_lab::real_time]
 #[test]
 fn requests_that_wait_are_told_of_before_the_epoch_ends() {
     let Some(_turn) = turn() else { return };
@@ -173,6 +179,7 @@ fn start_flood(client: &Namespace) -> anyhow::Result<Worker<u32>> {
     Ok(worker)
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_flood_of_flows_takes_no_flow_its_estimates_for_longer_than_an_epoch() {
     let Some(_turn) = turn() else { return };

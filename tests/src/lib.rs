@@ -46,4 +46,4 @@ pub use passing::{Passing, passed_by_link, passed_by_tap};
 pub use profile::{Prediction, Profile, check};
 pub use record::{Count, Flow, Method, Record, Sample};
 pub use settle::settle;
-pub use stolen::{check_close, was_away, watch_stolen_time};
+pub use stolen::{check_close, was_away};

@@ -31,6 +31,7 @@ mod peer;
 mod process;
 mod random;
 mod router;
+mod stolen;
 pub mod summary;
 mod switch;
 mod tap;
@@ -40,6 +41,7 @@ mod worker;
 
 pub use chain::{Branch, Chain, ChainBuilder, Family};
 pub use error::{Error, Result};
+pub use fathom_real_time::real_time;
 pub use link::{
     Action, Device, Direction, Fate, Layer, Link, LinkBuilder, LinkConfig, LinkEnd, PacketFate,
     PacketHeader, PacketKind, Quote, Rule, Schedule, TcpFlags, Totals, Transport, Way,
@@ -49,6 +51,7 @@ pub use peer::{Connection, Opening, ScriptedPeer, Segment, TcpOptions, Timestamp
 pub use process::{Process, wait_until};
 pub use random::Sequence;
 pub use router::{Answers, InterfaceInformation, MplsLabel, ScriptedRouter, Translation};
+pub use stolen::{in_real_time, stolen_time};
 pub use switch::Switch;
 pub use tap::{Passed, Tap};
 pub use topology::{Topology, TopologyBuilder};

@@ -42,6 +42,7 @@ fn delays_ns(truth: &[PacketFate], way: Way) -> Vec<u64> {
         .collect()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn every_hop_answers_and_every_link_delays() {
     if is_skipped() {
@@ -85,6 +86,7 @@ fn every_hop_answers_and_every_link_delays() {
 }
 
 /// The first link's record alone tells the round trip of each probe to each hop, by what the answers quote.
+#[fathom_lab::real_time]
 #[test]
 fn answers_name_their_probes_in_the_truth() {
     if is_skipped() {
@@ -149,6 +151,7 @@ fn answers_name_their_probes_in_the_truth() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn veth_and_ethernet_links_answer_alike() {
     if is_skipped() {
@@ -170,6 +173,7 @@ fn veth_and_ethernet_links_answer_alike() {
 }
 
 /// A tool that knows nothing of the lab sees the same routers.
+#[fathom_lab::real_time]
 #[test]
 fn mtr_finds_the_routers() {
     if is_skipped() {
@@ -199,6 +203,7 @@ fn mtr_finds_the_routers() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn impossible_chains_are_refused() {
     let builders = [
@@ -214,6 +219,7 @@ fn impossible_chains_are_refused() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn only_the_limited_router_falls_silent() {
     if is_skipped() {
@@ -278,6 +284,7 @@ fn queue(link: &Link, way: Way) -> (Duration, u64) {
     (delay, link.totals(way).queue_dropped)
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn bulk_traffic_fills_the_queue_of_the_slowest_link() {
     if is_skipped() {
@@ -323,6 +330,7 @@ fn fan() -> Chain {
         .unwrap()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn flows_spread_over_all_branches_and_keep_to_theirs() {
     if is_skipped() {
@@ -355,6 +363,7 @@ fn flows_spread_over_all_branches_and_keep_to_theirs() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn traffic_turns_to_another_way() {
     if is_skipped() {

@@ -34,6 +34,7 @@ fn is_running(process: u32) -> bool {
         .is_ok_and(|stat| !stat.contains(") Z "))
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn killed_lab_leaves_nothing() {
     if std::env::var_os(HOLDER).is_some() {

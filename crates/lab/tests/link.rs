@@ -84,6 +84,7 @@ fn with_fate(truth: &[PacketFate], fate: Fate) -> Vec<u16> {
         .collect()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn ping_shows_the_configured_delay() {
     if is_skipped() {
@@ -125,6 +126,7 @@ fn ping_shows_the_configured_delay() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn losses_and_duplicates_equal_the_truth() {
     if is_skipped() {
@@ -151,6 +153,7 @@ fn losses_and_duplicates_equal_the_truth() {
     assert!((70..130).contains(&lost), "{lost}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn corrupted_datagrams_never_arrive() {
     if is_skipped() {
@@ -174,6 +177,7 @@ fn corrupted_datagrams_never_arrive() {
     assert_eq!(arrived, intact);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn reordered_datagrams_arrive_in_the_order_of_writing() {
     if is_skipped() {
@@ -195,6 +199,7 @@ fn reordered_datagrams_arrive_in_the_order_of_writing() {
     assert_eq!(arrived, expected);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn rules_hit_the_numbered_packets() {
     if is_skipped() {
@@ -217,6 +222,7 @@ fn rules_hit_the_numbered_packets() {
     assert_eq!(with_fate(&pair.link.truth(), Fate::RuleDropped), [2]);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn bottleneck_drops_and_delays() {
     if is_skipped() {
@@ -237,6 +243,7 @@ fn bottleneck_drops_and_delays() {
     assert!(waited_ns.unwrap() > 8_000_000, "{waited_ns:?}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn delay_can_change_while_running() {
     if is_skipped() {
@@ -268,6 +275,7 @@ fn timely_lateness_ns(truth: &[PacketFate]) -> u64 {
     lateness_ns[lateness_ns.len() / 4]
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn ethernet_link_passes_vlan_tags() {
     if is_skipped() {
@@ -292,6 +300,7 @@ fn ethernet_link_passes_vlan_tags() {
     lab.client.run("ping -c 1 -W 2 10.77.3.2").unwrap();
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn two_labs_at_once() {
     if is_skipped() {
@@ -315,6 +324,7 @@ fn two_labs_at_once() {
 
 /// Two clocks, the kernel's and that of the link's threads, tell the same story: a packet passes the device before the link reads it, and after the
 /// link has begun to write it.
+#[fathom_lab::real_time]
 #[test]
 fn a_tap_sees_what_the_link_carries() {
     if is_skipped() {
@@ -357,11 +367,12 @@ fn a_tap_sees_what_the_link_carries() {
         late_ns.sort_unstable();
         // The clocks are read one after the other, so they may differ by a little.
         assert!(late_ns[0] > -20_000, "{late_ns:?}");
-        // And a thread may wait for a processor.
-        assert!(late_ns[20] < 10_000_000, "{late_ns:?}");
+        // And a thread is woken in between, which takes tens of microseconds.
+        assert!(late_ns[20] < 500_000, "{late_ns:?}");
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn capture_files_hold_what_passed_each_end() {
     if is_skipped() {

@@ -76,6 +76,7 @@ fn counter(peer: &ScriptedPeer, name: &str) -> u64 {
     values.unwrap()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn script_opens_and_both_sides_close() {
     let Some(peer) = peer() else { return };
@@ -94,6 +95,7 @@ fn script_opens_and_both_sides_close() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn kernel_opens_with_chosen_and_random_numbers() {
     let Some(peer) = peer() else { return };
@@ -116,6 +118,7 @@ fn kernel_opens_with_chosen_and_random_numbers() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn options_are_negotiated() {
     let Some(peer) = peer() else { return };
@@ -144,6 +147,7 @@ fn options_are_negotiated() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn data_crosses_the_wrap_both_ways() {
     let Some(peer) = peer() else { return };
@@ -179,6 +183,7 @@ fn data_crosses_the_wrap_both_ways() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn out_of_order_and_duplicate_data_is_selectively_acknowledged() {
     let Some(peer) = peer() else { return };
@@ -208,6 +213,7 @@ fn out_of_order_and_duplicate_data_is_selectively_acknowledged() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn old_timestamp_is_no_new_data() {
     let Some(peer) = peer() else { return };
@@ -234,6 +240,7 @@ fn old_timestamp_is_no_new_data() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn zero_window_of_the_script_holds_the_kernel_back() {
     let Some(peer) = peer() else { return };
@@ -259,6 +266,7 @@ fn zero_window_of_the_script_holds_the_kernel_back() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn kernel_closes_and_opens_its_window() {
     let Some(peer) = peer() else { return };
@@ -290,6 +298,7 @@ fn kernel_closes_and_opens_its_window() {
     assert_eq!(connection.acknowledged_by(&update), filled);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn wrong_checksum_is_unseen() {
     let Some(peer) = peer() else { return };
@@ -309,6 +318,7 @@ fn wrong_checksum_is_unseen() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn lost_bytes_come_again_by_sack() {
     let Some(peer) = peer() else { return };
@@ -334,6 +344,7 @@ fn lost_bytes_come_again_by_sack() {
     assert_eq!(connection.offset_of(&again), length);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn lost_tail_comes_again_by_a_probe() {
     let Some(peer) = peer() else { return };
@@ -352,6 +363,7 @@ fn lost_tail_comes_again_by_a_probe() {
     assert_eq!(counter(&peer, "TCPLossProbes"), 1);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn both_sides_open_and_close_at_once() {
     let Some(peer) = peer() else { return };
@@ -384,6 +396,7 @@ fn both_sides_open_and_close_at_once() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn resets_and_refusals_reach_both_sides() {
     let Some(peer) = peer() else { return };
@@ -409,6 +422,7 @@ fn resets_and_refusals_reach_both_sides() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn connections_do_not_disturb_each_other() {
     let Some(peer) = peer() else { return };

@@ -104,6 +104,7 @@ fn with_extensions() -> ScriptedRouter {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn scripted_routers_are_hops_like_others() {
     if is_skipped() {
@@ -129,6 +130,7 @@ fn scripted_routers_are_hops_like_others() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn extensions_are_what_tshark_reads() {
     if is_skipped() {
@@ -179,6 +181,7 @@ fn extensions_are_what_tshark_reads() {
     assert_eq!(lines[0], format!("16|1|{expected}"));
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn translation_and_marks_show_behind_it() {
     if is_skipped() {
@@ -240,6 +243,7 @@ fn translation_and_marks_show_behind_it() {
     assert!(matches!(builder.build(), Err(Error::Arrangement { .. })));
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn some_answer_seldom_or_never() {
     if is_skipped() {

@@ -30,6 +30,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn tcp_exchanges_take_a_round_trip_and_the_think_time() {
     let Some(lab) = lab(ten_milliseconds()) else {
@@ -65,6 +66,7 @@ fn tcp_exchanges_take_a_round_trip_and_the_think_time() {
     assert!(!has_timestamps);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn lost_syn_is_sent_again() {
     let forward = Direction::default().rule(Rule::nth(1, PacketKind::Syn).drop());
@@ -84,6 +86,7 @@ fn lost_syn_is_sent_again() {
     assert_eq!(lab.wan.totals(Way::Forward).rule_dropped, 1);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn dns_exchanges_over_udp_and_tcp() {
     let config = LinkConfig {
@@ -119,6 +122,7 @@ fn dns_exchanges_over_udp_and_tcp() {
     assert!(answer.contains("192.0.2.1"), "{answer}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn quic_like_endpoints_spin_once_a_round_trip() {
     let Some(lab) = lab(ten_milliseconds()) else {
@@ -140,6 +144,7 @@ fn quic_like_endpoints_spin_once_a_round_trip() {
     assert!((20..=50).contains(&report.spin_edges), "{report:?}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn tools_cross_the_lab() {
     let Some(lab) = lab(ten_milliseconds()) else {

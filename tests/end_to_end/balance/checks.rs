@@ -48,6 +48,7 @@ fn share(balancer: &Balancer, service: &str, server: &str) -> f64 {
     own.and_then(|record| record["share"].as_f64()).unwrap()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_server_whose_tunnel_has_no_end_is_left_and_returns() {
     if is_skipped() {
@@ -98,6 +99,7 @@ fn a_server_whose_tunnel_has_no_end_is_left_and_returns() {
 
 /// Layer 2, both families: what the server lacks is the address of one of its services. Without a router: a neighbour stands for each service whom nobody
 /// needs to ask for.
+#[fathom_lab::real_time]
 #[test]
 fn a_server_without_the_address_of_a_service_is_left_by_that_one() {
     if is_skipped() {
@@ -142,6 +144,7 @@ fn a_server_without_the_address_of_a_service_is_left_by_that_one() {
 }
 
 /// The service is routed another way than the servers: packets of checks are given to the servers' side.
+#[fathom_lab::real_time]
 #[test]
 fn checks_leave_by_another_interface_than_they_would() {
     if is_skipped() {
@@ -181,6 +184,7 @@ fn checks_leave_by_another_interface_than_they_would() {
 }
 
 /// What the balancer cannot check says nothing of servers, and is told.
+#[fathom_lab::real_time]
 #[test]
 fn where_checks_cannot_leave_it_is_said() {
     if is_skipped() {

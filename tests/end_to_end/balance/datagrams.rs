@@ -69,6 +69,7 @@ fn echo(namespace: &Namespace, number: u8) -> Result<Worker<Result<()>>> {
     Ok(worker)
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_client_of_datagrams_keeps_its_server() {
     if is_skipped() {
@@ -189,6 +190,7 @@ async fn roam(stage: &Stage, balancer: &Balancer) -> Result<()> {
     Ok(())
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_connection_of_quic_outlives_a_change_of_its_clients_address() {
     if is_skipped() {

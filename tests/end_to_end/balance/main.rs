@@ -80,6 +80,7 @@ fn servers_apart(stage: &Stage) -> Vec<Process> {
 /// Its number.
 const NUMBER: &str = "FATHOM_SERVER";
 
+#[fathom_lab::real_time]
 #[test]
 #[ignore = "a server of another test, which ends it"]
 fn serves_apart() {
@@ -129,6 +130,7 @@ fn seldom_measured(servers: &[u8]) -> String {
     format!("measured = \"1/50\"\n{}", configuration(servers, "static"))
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn connections_outlive_all_that_happens_to_the_process() {
     if is_skipped() {
@@ -223,6 +225,7 @@ fn balancer_keeps_what_it_has(balancer: &Balancer) {
     assert!(balancer.field("balance_server", "s2", "weight").is_ok());
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_server_that_does_not_answer_is_left_and_returns() {
     if is_skipped() {
@@ -258,6 +261,7 @@ fn a_server_that_does_not_answer_is_left_and_returns() {
 }
 
 /// A service of each family, a network and all ports beside; a server by IPv6 answers both.
+#[fathom_lab::real_time]
 #[test]
 fn services_of_both_families_have_servers_of_both() {
     if is_skipped() {
@@ -284,6 +288,7 @@ fn services_of_both_families_have_servers_of_both() {
     assert!(balancer.stop().unwrap());
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn packets_go_through_a_tunnel_and_long_ones_are_told() {
     if is_skipped() {
@@ -311,6 +316,7 @@ fn packets_go_through_a_tunnel_and_long_ones_are_told() {
 }
 
 /// Connections live through it, as through any silence of the path.
+#[fathom_lab::real_time]
 #[test]
 fn an_interface_that_comes_back_is_used_again() {
     if is_skipped() {
@@ -332,6 +338,7 @@ fn an_interface_that_comes_back_is_used_again() {
 }
 
 /// With as little as this, a few connections are too many; when they are silent, all can be measured again.
+#[fathom_lab::real_time]
 #[test]
 fn as_many_connections_are_measured_as_the_load_allows() {
     if is_skipped() {
@@ -369,6 +376,7 @@ fn keep_asking(stage: &Stage, is_over: &AtomicBool) {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn weight_leaves_a_slow_server_and_returns_to_it() {
     if is_skipped() {

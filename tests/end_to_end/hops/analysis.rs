@@ -18,6 +18,7 @@ fn changes(records: &[Record]) -> Vec<RouteChange> {
     changes.collect()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_change_of_route_is_told_once_and_a_router_that_limits_its_answers_is_called_so() {
     let Some(_turn) = turn() else { return };
@@ -49,6 +50,7 @@ fn a_change_of_route_is_told_once_and_a_router_that_limits_its_answers_is_called
     assert!(!told.iter().any(|(_, name)| is_wrong(*name)), "{told:?}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn balanced_ways_are_found_and_the_slower_one_is_named() {
     let Some(_turn) = turn() else { return };
@@ -101,6 +103,7 @@ fn balanced_ways_are_found_and_the_slower_one_is_named() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_longer_way_back_is_marked() {
     let Some(_turn) = turn() else { return };

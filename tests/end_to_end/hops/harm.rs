@@ -11,6 +11,7 @@ use crate::stage::{Application, MILLISECOND, PATIENCE, chain, turn, wait_for_ans
 
 const FASTEST: [&str; 2] = ["--rate", "100"];
 
+#[fathom_lab::real_time]
 #[test]
 fn a_udp_receiver_gets_what_was_sent_to_it_and_no_probe() {
     let Some(_turn) = turn() else { return };
@@ -48,11 +49,12 @@ fn a_udp_receiver_gets_what_was_sent_to_it_and_no_probe() {
             .iter()
             .filter(|packet| !packet.is_outgoing && packet.header.protocol == 17)
             .filter(|packet| packet.header.payload_length != 100);
+        let arrived = arrived.count();
         println!(
-            "{routers} routers: {} of {} probes got as far as the receiver, none to its application",
-            arrived.count(),
+            "{routers} routers: {arrived} of {} probes got as far as the receiver, none to its application",
             finished.probes().len()
         );
+        assert!(arrived > 0, "no probe was there to do harm");
     }
 }
 
@@ -108,6 +110,7 @@ pub(crate) fn assert_unharmed(hosts: [&Namespace; 2], before: [BTreeMap<String, 
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
     let Some(_turn) = turn() else { return };
@@ -153,6 +156,7 @@ fn throughput(chain: &Chain, port: u16) -> f64 {
         .unwrap_or_else(|| panic!("{report:#}"))
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_local_shaper_lets_as_much_through_with_probes() {
     let Some(_turn) = turn() else { return };

@@ -15,6 +15,7 @@ fn attached(chain: &Chain) -> usize {
     attached_programs(&chain.client, INTERFACE).unwrap()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn signals_leave_nothing_behind_and_others_alone() {
     let Some(_turn) = turn() else { return };
@@ -43,6 +44,7 @@ fn signals_leave_nothing_behind_and_others_alone() {
     other.finish().unwrap();
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn an_interface_that_goes_ends_the_measurement_with_a_message() {
     let Some(_turn) = turn() else { return };
@@ -55,6 +57,7 @@ fn an_interface_that_goes_ends_the_measurement_with_a_message() {
     assert!(finished.errors.contains(told), "{}", finished.errors);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_reader_that_goes_away_ends_it_well() {
     let Some(_turn) = turn() else { return };
@@ -74,6 +77,7 @@ fn a_reader_that_goes_away_ends_it_well() {
     assert!(process.wait_with_deadline(PATIENCE).unwrap().success());
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_silent_flow_is_probed_for_a_while_and_a_closed_one_is_not() {
     let Some(_turn) = turn() else { return };
@@ -123,6 +127,7 @@ fn a_silent_flow_is_probed_for_a_while_and_a_closed_one_is_not() {
     fathom.finish().unwrap();
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_command_is_run_and_its_flows_alone_are_probed() {
     let Some(_turn) = turn() else { return };
@@ -147,6 +152,7 @@ fn a_command_is_run_and_its_flows_alone_are_probed() {
     drop(other);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn answers_are_kept_from_the_host_unless_asked_for() {
     let Some(_turn) = turn() else { return };

@@ -15,6 +15,7 @@ const FLOWS: usize = 5;
 /// Where traceroutes go.
 const FOREIGN_PORT: u16 = 33_434;
 
+#[fathom_lab::real_time]
 #[test]
 fn ten_flows_and_a_traceroute_do_not_take_each_others_answers() {
     let Some(_turn) = turn() else { return };
@@ -102,6 +103,12 @@ fn ten_flows_and_a_traceroute_do_not_take_each_others_answers() {
         "{told} answers of {} flows, each told of once",
         answers.len()
     );
+    for (key, told) in &answers {
+        assert!(
+            truth.contains_key(key),
+            "{key:?}: {told} answers that nobody sent"
+        );
+    }
     for (key, count) in truth {
         let told = answers.get(&key).copied().unwrap_or_default();
         // The last may have come after the end.

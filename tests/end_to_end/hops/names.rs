@@ -37,6 +37,7 @@ fn write_systems(chain: &Chain, file: &Path) {
     database.write_to(file).unwrap();
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn routers_have_names_and_systems() {
     let Some(_turn) = turn() else { return };

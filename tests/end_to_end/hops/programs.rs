@@ -46,6 +46,7 @@ impl Programs {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn the_documented_example_marks_probes_and_reads_what_routers_saw() {
     let Some(_turn) = turn() else { return };
@@ -101,6 +102,7 @@ fn the_documented_example_marks_probes_and_reads_what_routers_saw() {
     assert!(finished.count(PLAIN) >= (probes.len() - edited) as u64);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn what_an_edit_must_not_change_is_not_sent() {
     let Some(_turn) = turn() else { return };
@@ -130,6 +132,7 @@ fn what_an_edit_must_not_change_is_not_sent() {
     assert_eq!(finished.count("probes lost on this host: no clone"), 0);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_program_that_is_none_is_refused_with_the_reason() {
     let Some(_turn) = turn() else { return };
@@ -150,6 +153,7 @@ fn a_program_that_is_none_is_refused_with_the_reason() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn probes_as_long_as_packets_stop_at_routers() {
     let Some(_turn) = turn() else { return };

@@ -89,6 +89,7 @@ fn assert_right(phases: &[Phase], finished: &Finished) {
     assert!((verdicts.len() - wrong.len()) * 100 >= verdicts.len() * RIGHT);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn a_queue_that_moves_is_followed_with_its_direction() {
     let Some(_turn) = turn() else { return };
@@ -142,6 +143,7 @@ fn longest_wait(chain: &Chain, congestion: &Congestion) -> Duration {
 }
 
 /// The application sends more than a link takes: what it waits for is its own queue of up to 80 ms.
+#[fathom_lab::real_time]
 #[test]
 fn a_bottleneck_is_named() {
     let Some(_turn) = turn() else { return };

@@ -14,6 +14,7 @@ fn own_name() -> String {
     name.trim().to_owned()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn sockets_of_a_process_are_found_whenever_and_however_they_were_made() {
     let Some(_turn) = turn() else { return };
@@ -43,6 +44,7 @@ fn sockets_of_a_process_are_found_whenever_and_however_they_were_made() {
     assert_eq!(none.finish().unwrap().probes(), []);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn networks_and_ports_select() {
     let Some(_turn) = turn() else { return };
@@ -60,6 +62,7 @@ fn networks_and_ports_select() {
     assert!(finished.probes().iter().all(is_wanted));
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn control_groups_select() {
     let Some(_turn) = turn() else { return };
@@ -86,6 +89,7 @@ fn control_groups_select() {
     assert!(probes.iter().all(|probe| probe.flow.protocol == 1));
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn forwarded_flows_are_probed_from_where_they_are_seen() {
     let Some(_turn) = turn() else { return };
@@ -110,6 +114,7 @@ fn forwarded_flows_are_probed_from_where_they_are_seen() {
     fathom.finish().unwrap();
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn budgets_hold_over_all_flows() {
     let Some(_turn) = turn() else { return };

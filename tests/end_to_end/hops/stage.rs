@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fathom_lab::{Chain, ChainBuilder, Family, LinkConfig, Namespace, obstacle, wait_until};
 use fathom_record::Time;
-use fathom_tests::{Fathom, Probe, ProbeOutcome, watch_stolen_time};
+use fathom_tests::{Fathom, Probe, ProbeOutcome};
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -27,7 +27,6 @@ pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
         return None;
     }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    watch_stolen_time();
     Some(turn)
 }
 

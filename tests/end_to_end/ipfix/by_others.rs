@@ -13,6 +13,7 @@ use crate::collectors::{
 };
 use crate::invented::{ENTERPRISE, RECORDS, datagrams, export, numbers, profile};
 
+#[fathom_lab::real_time]
 #[test]
 fn tshark_has_nothing_to_complain_of() {
     let Some(namespace) = namespace(&["dumpcap", "tshark"]) else {
@@ -42,6 +43,7 @@ fn tshark_has_nothing_to_complain_of() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn tshark_reads_a_stream() {
     let Some(namespace) = namespace(&["dumpcap", "tshark"]) else {
@@ -68,6 +70,7 @@ fn tshark_reads_a_stream() {
     assert_eq!(values(&file, "cflow.srcport").len() as u64, RECORDS);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn nfcapd_takes_the_elements_of_iana() {
     let Some(namespace) = namespace(&["nfcapd", "nfdump"]) else {
@@ -99,6 +102,7 @@ fn nfcapd_takes_the_elements_of_iana() {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn nfacctd_prints_the_own_elements() {
     let Some(namespace) = namespace(&["nfacctd"]) else {
@@ -138,6 +142,7 @@ fn as_text(packets: &[Value]) -> String {
     packets.iter().map(Value::to_string).collect()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn netgauze_decodes_every_value() {
     let Some(namespace) = namespace(&[]) else {

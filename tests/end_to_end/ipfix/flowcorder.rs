@@ -185,6 +185,7 @@ fn number_of(profile: &Profile, name: &str) -> u64 {
     profile.number(name).unwrap_or_else(rounded)
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn flowcorders_templates_hold_what_was_printed() {
     let Some(namespace) = namespace(&[]) else {

@@ -25,6 +25,7 @@ fn column(printed: &[Printed], name: &str) -> Vec<String> {
     values
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn tshark_decodes_every_message() {
     let Some(namespace) = namespace(&["dumpcap", "tshark"]) else {
@@ -82,6 +83,7 @@ fn tshark_decodes_every_message() {
 }
 
 /// There is no element of IANA's that nfdump reads for payload without headers: its bytes and packets are zero.
+#[fathom_lab::real_time]
 #[test]
 fn nfdump_shows_whose_they_are() {
     let Some(namespace) = namespace(&["nfcapd", "nfdump"]) else {
@@ -132,6 +134,7 @@ const PRIMITIVES: [(&str, u16, u16, &str); 8] = [
 ];
 
 /// It cannot read own texts of variable length.
+#[fathom_lab::real_time]
 #[test]
 fn nfacctd_prints_what_was_printed() {
     let Some(namespace) = namespace(&["nfacctd"]) else {
@@ -203,6 +206,7 @@ fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
 const NTP_SECONDS: u64 = 2_208_988_800;
 
 /// netgauze takes 65535, which stands for a variable length, for the length of an element that it does not know.
+#[fathom_lab::real_time]
 #[test]
 fn netgauze_decodes_every_field() {
     let Some(namespace) = namespace(&[]) else {
@@ -299,6 +303,7 @@ fn is_equal(found: &Value, wanted: &Value) -> bool {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn fathom_dumps_what_was_printed() {
     let Some(namespace) = namespace(&[]) else {

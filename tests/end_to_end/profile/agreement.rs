@@ -249,30 +249,35 @@ fn agree_with_a_script(cases: &[(u16, script::Play)]) {
 }
 
 /// Lost SYNs and SYN-ACKs, tail losses, fast recovery, reordering, duplicates, damage.
+#[fathom_lab::real_time]
 #[test]
 fn of_recovery() {
     agree_in_a_lab(recovery::prepare(), &recovery::SCRIPTS);
 }
 
 /// Resets, silence, half and simultaneous closes, keep-alives, connections that nobody accepts.
+#[fathom_lab::real_time]
 #[test]
 fn of_endings() {
     agree_in_a_lab(endings::prepare(), &endings::SCRIPTS);
 }
 
 /// Refused, unreachable, unanswered, given up.
+#[fathom_lab::real_time]
 #[test]
 fn of_attempts() {
     agree_in_a_lab(attempts::prepare(), &attempts::SCRIPTS);
 }
 
 /// Duplicates whole and partial, in and out of order, old timestamps, probes, wrong checksums.
+#[fathom_lab::real_time]
 #[test]
 fn of_arrivals() {
     agree_with_a_script(&arrivals::CASES);
 }
 
 /// Closed windows, lost FINs, sequence numbers that wrap, SYNs that cross.
+#[fathom_lab::real_time]
 #[test]
 fn of_departures() {
     agree_with_a_script(&departures::CASES);
@@ -320,6 +325,7 @@ fn meet_the_neighbour(lab: &Topology, address: SocketAddr) {
 }
 
 /// Time in the accept queue, no route, and nothing to route over.
+#[fathom_lab::real_time]
 #[test]
 fn of_circumstances() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -348,6 +354,7 @@ fn of_circumstances() {
 }
 
 /// What was open before either measurement.
+#[fathom_lab::real_time]
 #[test]
 fn of_existing_connections() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {

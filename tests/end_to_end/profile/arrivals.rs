@@ -41,6 +41,7 @@ fn send_in_order(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn in_order() {
     let Some(run) = run() else { return };
@@ -56,6 +57,7 @@ fn send_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
 }
 
 /// A segment comes twice, and another has its bytes from two that have come: 1000 bytes each.
+#[fathom_lab::real_time]
 #[test]
 fn duplicates() {
     let Some(run) = run() else { return };
@@ -74,6 +76,7 @@ fn send_partial_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
 }
 
 /// The second segment starts with 500 bytes that have come, the third with 100.
+#[fathom_lab::real_time]
 #[test]
 fn partial_duplicates() {
     let Some(run) = run() else { return };
@@ -92,6 +95,7 @@ fn send_duplicates_out_of_order(peer: &ScriptedPeer, family: Family, port: u16) 
 }
 
 /// Inside the window, but not yet at its start: both copies come a thousand bytes too early, and the second is a duplicate besides.
+#[fathom_lab::real_time]
 #[test]
 fn duplicates_out_of_order() {
     let Some(run) = run() else { return };
@@ -120,6 +124,7 @@ fn send_old_timestamps(peer: &ScriptedPeer, family: Family, port: u16) {
 
 /// Segments with timestamps from before are dropped (RFC 7323, 5.3): the one with bytes that have come is a duplicate, the one with new bytes is none. It
 /// comes again with a good timestamp. The stack counts all four before it looks.
+#[fathom_lab::real_time]
 #[test]
 fn old_timestamps() {
     let Some(run) = run() else { return };
@@ -145,6 +150,7 @@ fn send_probes(peer: &ScriptedPeer, family: Family, port: u16) {
 }
 
 /// Probes of a silent peer or a closed window have the last byte's number, and that byte or none (RFC 9293, 3.8.4): they are no duplicates.
+#[fathom_lab::real_time]
 #[test]
 fn probes_are_no_duplicates() {
     let Some(run) = run() else { return };
@@ -170,6 +176,7 @@ fn cross_the_wrap(peer: &ScriptedPeer, family: Family, port: u16) {
 
 /// Numbers wrap behind the byte 1500. Two segments come 1000 and 2000 bytes too early; then, when all is there, one comes whole that has come before, on both
 /// sides of the wrap, and one of which the first half has.
+#[fathom_lab::real_time]
 #[test]
 fn sequence_wrap() {
     let Some(run) = run() else { return };
@@ -198,6 +205,7 @@ fn send_wrong_checksum(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn wrong_checksum() {
     let Some(run) = run() else { return };

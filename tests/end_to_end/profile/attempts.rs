@@ -65,6 +65,7 @@ fn be_refused(lab: &Topology, address: SocketAddr) {
 }
 
 /// Nobody listens: a reset comes back after a round trip. The server has no socket that could have a profile.
+#[fathom_lab::real_time]
 #[test]
 fn refused() {
     let Some(run) = run() else { return };
@@ -81,6 +82,7 @@ fn reach_nowhere(lab: &Topology, address: SocketAddr) {
 }
 
 /// The router has no route and says so (ICMP, RFC 792 and 4443), a round trip of the first link later.
+#[fathom_lab::real_time]
 #[test]
 fn unreachable_by_the_router() {
     let Some(run) = run() else { return };
@@ -96,6 +98,7 @@ fn meet_silence(lab: &Topology, address: SocketAddr) {
 
 /// No SYN arrives. The one retry that the client may make (`net.ipv4.tcp_syn_retries`) stands for three seconds, one and twice that; as the first timeouts of
 /// a SYN do not double, two copies go in that time, after one second and after two, and the third timeout is the end.
+#[fathom_lab::real_time]
 #[test]
 fn black_hole_at_the_start() {
     let Some(run) = run() else { return };
@@ -116,6 +119,7 @@ fn give_up(lab: &Topology, address: SocketAddr) {
 }
 
 /// The application closes its socket before there is an answer.
+#[fathom_lab::real_time]
 #[test]
 fn given_up() {
     let Some(run) = run() else { return };

@@ -33,6 +33,7 @@ fn own_group() -> String {
 }
 
 /// Both applications are threads of this process; both hosts have a router.
+#[fathom_lab::real_time]
 #[test]
 fn process_and_route() {
     let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
@@ -92,6 +93,7 @@ fn process_and_route() {
 }
 
 /// To a host of the same network there is no router, and to the host itself no network.
+#[fathom_lab::real_time]
 #[test]
 fn neighbour_and_loopback() {
     let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
@@ -137,6 +139,7 @@ fn neighbour_and_loopback() {
 }
 
 /// The client is told that the connection is established half a round trip before the server is; the server's application takes it when the test does.
+#[fathom_lab::real_time]
 #[test]
 fn accept_queue() {
     let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
@@ -171,6 +174,7 @@ fn accept_queue() {
 }
 
 /// The host itself has no route: no SYN is sent, and there is a profile all the same.
+#[fathom_lab::real_time]
 #[test]
 fn no_route() {
     let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
@@ -230,6 +234,7 @@ fn measure_everywhere(lab: &Topology, options: &[&str]) -> Fathom {
 }
 
 /// What a connection did before is no part of its profiles, and what it does from then on is.
+#[fathom_lab::real_time]
 #[test]
 fn existing_connections() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -285,6 +290,7 @@ fn existing_connections() {
 }
 
 /// A connection that lives long has a profile each second or a little later: sockets are looked through each second, and its second may not be over then.
+#[fathom_lab::real_time]
 #[test]
 fn periodic_profiles() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -353,6 +359,7 @@ fn periodic_profiles() {
 }
 
 /// What is still open when the measurement ends has a last profile.
+#[fathom_lab::real_time]
 #[test]
 fn end_of_measurement() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {

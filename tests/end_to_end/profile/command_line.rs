@@ -25,6 +25,7 @@ fn converse(lab: &Topology, address: IpAddr, port: u16) {
 }
 
 /// A whole connection has two profiles at either end, and both ends its port.
+#[fathom_lab::real_time]
 #[test]
 fn ports_select() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -61,6 +62,7 @@ fn two_clients(stage: &Stage, shell_prefix: &str) {
     converse(&stage.lab, Topology::SERVER_V4, OTHER);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn processes_select() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -79,6 +81,7 @@ fn processes_select() {
     assert_eq!(all.len(), profiles.len(), "{all:#?}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn control_groups_select() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -102,6 +105,7 @@ fn control_groups_select() {
     assert_eq!(all.len(), profiles.len(), "{all:#?}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn addresses_are_cut() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -137,6 +141,7 @@ fn run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn probes_are_listed() {
     if let Some(why) = obstacle() {
@@ -153,6 +158,7 @@ fn probes_are_listed() {
     assert!(text.contains("\n  yes  stalls and recoveries"), "{text}");
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn interrupt_ends_with_a_summary() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -221,6 +227,7 @@ fn is_loaded(program: u32) -> bool {
     }
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn killed_it_leaves_nothing_behind() {
     let Some(lab) = lab(Vec::new(), Vec::new()) else {
@@ -240,6 +247,7 @@ fn killed_it_leaves_nothing_behind() {
 }
 
 /// Somebody without privileges is told which he lacks.
+#[fathom_lab::real_time]
 #[test]
 fn without_privileges() {
     if let Some(why) = obstacle() {

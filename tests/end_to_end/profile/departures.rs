@@ -53,6 +53,7 @@ fn close_the_window(peer: &ScriptedPeer, family: Family, port: u16) {
 
 /// The window is closed before the kernel has data and until its second probe, 200 ms and another 400 ms later (RFC 9293, 3.8.6.1): a limit, but no stall,
 /// for no packet is out that could time out. Jiffies of 4 ms begin and end it.
+#[fathom_lab::real_time]
 #[test]
 fn zero_window() {
     let Some(run) = run() else { return };
@@ -82,6 +83,7 @@ fn lose_the_fin(peer: &ScriptedPeer, family: Family, port: u16) {
 }
 
 /// The kernel's FIN is sent again after 200 ms, the least timeout, and then acknowledged at once: a stall of a connection without data.
+#[fathom_lab::real_time]
 #[test]
 fn lost_fin() {
     let Some(run) = run() else { return };
@@ -114,6 +116,7 @@ fn be_connected_to(peer: &ScriptedPeer, family: Family, port: u16) {
     close(connection, stream);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn sequence_wrap() {
     let Some(run) = run() else { return };
@@ -144,6 +147,7 @@ fn open_at_once(peer: &ScriptedPeer, family: Family, port: u16) {
 }
 
 /// One acknowledgement is of the kernel's SYN and of its SYN-ACK, and the stack counts both.
+#[fathom_lab::real_time]
 #[test]
 fn simultaneous_open() {
     let Some(run) = run() else { return };
@@ -164,6 +168,7 @@ fn be_unreachable(peer: &ScriptedPeer, family: Family, port: u16) {
     assert!(stream.take_error().unwrap().is_some());
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn unreachable_by_the_host() {
     let Some(run) = run() else { return };

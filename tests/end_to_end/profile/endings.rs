@@ -103,6 +103,7 @@ fn reset_by_client(lab: &Topology, address: SocketAddr) {
     );
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn reset_from_the_client() {
     let Some(run) = run() else { return };
@@ -129,6 +130,7 @@ fn reset_by_server(lab: &Topology, address: SocketAddr) {
 }
 
 /// The server resets the connection when its answer has been acknowledged.
+#[fathom_lab::real_time]
 #[test]
 fn reset_from_the_server() {
     let Some(run) = run() else { return };
@@ -152,6 +154,7 @@ fn fall_silent(lab: &Topology, address: SocketAddr) {
 /// Data is lost from the second segment on. It goes again after 240 ms and after 480 ms more. At the third timeout, 960 ms later, 1440 ms have passed since
 /// it first went again, more than the 1400 ms that the two retries of the client stand for (`net.ipv4.tcp_retries2`: 200 ms, twice and four times that). The
 /// server hears nothing of all that; the FIN of its application meets a host without a connection.
+#[fathom_lab::real_time]
 #[test]
 fn black_hole_in_the_middle() {
     let Some(run) = run() else { return };
@@ -188,6 +191,7 @@ fn close_half(lab: &Topology, address: SocketAddr) {
 }
 
 /// The client's FIN does not keep the server from sending five segments more.
+#[fathom_lab::real_time]
 #[test]
 fn half_close() {
     let Some(run) = run() else { return };
@@ -219,6 +223,7 @@ fn close_at_once(lab: &Topology, address: SocketAddr) {
 }
 
 /// Both FINs are on the way at a time, and each is acknowledged.
+#[fathom_lab::real_time]
 #[test]
 fn simultaneous_close() {
     let Some(run) = run() else { return };
@@ -249,6 +254,7 @@ fn keep_alive(lab: &Topology, address: SocketAddr) {
 }
 
 /// After a second of silence the client asks whether the server is still there, which is lost, and after another gives up, with a reset.
+#[fathom_lab::real_time]
 #[test]
 fn not_kept_alive() {
     let Some(run) = run() else { return };
@@ -290,6 +296,7 @@ pub(crate) fn unacknowledged(stream: &TcpStream) -> i32 {
 }
 
 /// The application of the server goes without having accepted: its kernel resets what waits. No process has had the connection.
+#[fathom_lab::real_time]
 #[test]
 fn not_accepted() {
     let Some(run) = run() else { return };

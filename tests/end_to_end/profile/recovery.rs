@@ -106,6 +106,7 @@ fn downloaded() -> Prediction {
         .with("packets_received", SEGMENTS)
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn calm() {
     let Some(run) = run() else { return };
@@ -117,6 +118,7 @@ fn calm() {
 }
 
 /// The first SYN is lost; the second goes after the initial timeout of a second (RFC 6298, 2.1) and is answered at once. The server sees the second only.
+#[fathom_lab::real_time]
 #[test]
 fn lost_syn() {
     let Some(run) = run() else { return };
@@ -138,6 +140,7 @@ fn lost_syn() {
 /// round trip later; its SYN-ACK establishes the connection at the client a second and a round trip after the first SYN, whose timestamp it still
 /// echoes. How long the client is stalled depends on how late either timer is. The server's socket comes to be with the handshake's last packet and
 /// knows when its last SYN-ACK went, but not the first: its profile starts there and has no establishment time.
+#[fathom_lab::real_time]
 #[test]
 fn lost_syn_ack() {
     let Some(run) = run() else { return };
@@ -211,12 +214,14 @@ fn uploaded_and_stalled() -> Prediction {
 }
 
 /// The example of COP2, section 2: four profiles.
+#[fathom_lab::real_time]
 #[test]
 fn tail_loss_with_one_timeout() {
     let Some(run) = run() else { return };
     timeouts(run, ONE_TIMEOUT, 1);
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn tail_loss_with_three_timeouts() {
     let Some(run) = run() else { return };
@@ -244,6 +249,7 @@ fn uploaded_and_one_again() -> Prediction {
         .with("packets_lost", 1)
 }
 
+#[fathom_lab::real_time]
 #[test]
 fn fast_recovery() {
     let Some(run) = run() else { return };
@@ -255,6 +261,7 @@ fn fast_recovery() {
 }
 
 /// To the connection a damaged segment is a lost one, but for the count of packets, which comes before the checksum.
+#[fathom_lab::real_time]
 #[test]
 fn corruption() {
     let Some(run) = run() else { return };
@@ -272,6 +279,7 @@ fn corruption() {
 
 /// The eighth of ten segments comes 5 ms late, after the two behind it. That is less than the quarter of a round trip that the sender waits when it has
 /// but two selective acknowledgements (RFC 8985, 6.2), so it sends nothing again; then it sees that a segment it had not sent again was late.
+#[fathom_lab::real_time]
 #[test]
 fn reordering() {
     let Some(run) = run() else { return };
@@ -293,6 +301,7 @@ fn reordering() {
 /// The third of ten comes 10 ms late, after all seven behind it: three selective acknowledgements have it sent again for nothing. The copy is a whole
 /// duplicate, which the receiver reports (RFC 2883): by that the sender counts it as arrived too. A segment that was sent again before it was
 /// acknowledged is no sign of reordering.
+#[fathom_lab::real_time]
 #[test]
 fn reordering_taken_for_loss() {
     let Some(run) = run() else { return };
@@ -313,6 +322,7 @@ fn reordering_taken_for_loss() {
 }
 
 /// The network doubles the third segment; the receiver reports the copy.
+#[fathom_lab::real_time]
 #[test]
 fn duplication() {
     let Some(run) = run() else { return };

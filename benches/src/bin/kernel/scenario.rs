@@ -27,10 +27,12 @@ pub(crate) struct Scenario {
     pub(crate) steps: [Step; 2],
     /// Whether its flow is in the table.
     pub(crate) has_flow: bool,
+    /// The most that it may cost, as a multiple of the reference, where there is a target.
+    pub(crate) most_ratio: Option<f64>,
 }
 
 impl Scenario {
-    /// All of them, each with a connection of its own; the first is the one that the target speaks of, the last fills the table.
+    /// All of them, each with a connection of its own; the last fills the table.
     pub(crate) fn all() -> [Self; 10] {
         let without_timestamps = Connection {
             has_timestamps: false,
@@ -50,13 +52,38 @@ impl Scenario {
             Connection::v6(7).data("IPv6 TCP data, known TSval", 0),
             tagged.data("VLAN TCP data, known TSval", 0),
             Connection::v4(8).flood("SYN, another address each time", flag::SYN),
-            Connection::v4(9).flood("ACK, another address each time: a new flow", flag::ACK),
+            Self {
+                most_ratio: Some(6.0),
+                ..Connection::v4(9).flood(
+                    "ACK, another address each time: a new flow, table full",
+                    flag::ACK,
+                )
+            },
         ]
     }
 
     /// Bulk data within one tick of the sender's clock: most packets of a busy link.
     pub(crate) fn known_value() -> Self {
-        Connection::v4(0).data("TCP data, known TSval", 0)
+        Self {
+            most_ratio: Some(1.3),
+            ..Connection::v4(0).data("TCP data, known TSval", 0)
+        }
+    }
+
+    /// The same of 65,536 connections that take turns: the table must have room for them. The first round opens them.
+    pub(crate) fn many_flows() -> Self {
+        let connection = Connection::v4(0);
+        let source_port = Step {
+            offset: connection.tcp_offset(),
+            by: 0x9e37 << 16,
+        };
+        Self {
+            name: "TCP data, known TSval, 65,536 flows in turns",
+            before: Vec::new(),
+            steps: [source_port, Step::default()],
+            most_ratio: Some(1.6),
+            ..connection.data("", 0)
+        }
     }
 
     /// The frame after so many repetitions.
@@ -174,6 +201,7 @@ impl Connection {
             frame: self.frame(true, &self.segment(true, flag::ACK, PAYLOAD_BYTES)),
             steps,
             has_flow: true,
+            most_ratio: None,
         }
     }
 
@@ -200,6 +228,7 @@ impl Connection {
             frame: self.frame(false, &self.segment(false, flag::ACK, 0)),
             steps: [Step::default(); 2],
             has_flow: true,
+            most_ratio: None,
         }
     }
 
@@ -214,6 +243,7 @@ impl Connection {
             frame: self.frame(true, &self.segment(true, flags, 0)),
             steps: [source_address, Step::default()],
             has_flow: false,
+            most_ratio: None,
         }
     }
 }

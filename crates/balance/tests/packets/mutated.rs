@@ -90,6 +90,7 @@ fn what_is_malformed_reaches_no_server() {
     let seen = std::cell::RefCell::new(Seen::default());
     let mut runner = TestRunner::new(Config {
         cases: 20_000,
+        source_file: Some(file!()),
         ..Config::default()
     });
     let strategy = (proptest::sample::select(frames()), changes());

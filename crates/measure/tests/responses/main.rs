@@ -50,6 +50,7 @@ fn the_kernel_tells_of_the_same_epochs() {
             let kernel = std::cell::RefCell::new(Kernel::load(program, &config));
             let mut runner = TestRunner::new(Config {
                 cases: 64,
+                source_file: Some(file!()),
                 ..Config::default()
             });
             let epochs = std::cell::Cell::new(0);

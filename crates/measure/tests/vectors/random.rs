@@ -286,7 +286,7 @@ fn both_paths_do_the_same() {
     let programs = select(&["ethernet_ingress", "xdp_ingress"][..]);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: 200,
-        failure_persistence: None,
+        source_file: Some(file!()),
         ..ProptestConfig::default()
     });
     runner
@@ -317,7 +317,7 @@ fn both_paths_do_the_same() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn samples_stay_within_the_capture(settings in select(&SETTINGS[..]), story in story()) {
