@@ -33,6 +33,12 @@ pub(crate) fn arguments() -> anyhow::Result<Arguments> {
     Ok(arguments)
 }
 
+/// Which command was asked for, as far as can be told of a command line that may be wrong.
+pub(crate) fn command_asked_for() -> Option<String> {
+    let matches = command().ignore_errors(true).try_get_matches().ok()?;
+    matches.subcommand_name().map(str::to_owned)
+}
+
 /// The only table that is of interest here, for commands with a file of their own: the rest of it is theirs.
 fn own_file(command: &str) -> Option<&'static str> {
     (command == "balance").then_some("balance")

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use fathom_measure::Error as MeasureError;
 
+use crate::configuration;
+
 /// The user asked for something that cannot be meant: exit status 2.
 #[derive(Debug)]
 pub(crate) struct WrongUsage(String);
@@ -49,7 +51,10 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         say!("  because: {cause}");
     }
     if is_wrong_usage(error) {
-        say!("Try `fathom --help`, or `fathom rtt --help`.");
+        match configuration::command_asked_for() {
+            Some(command) => say!("Try `fathom {command} --help`."),
+            None => say!("Try `fathom --help`."),
+        }
         return ExitCode::from(2);
     }
     if let Some(advice) = advice(error) {

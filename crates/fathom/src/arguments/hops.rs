@@ -49,7 +49,7 @@ pub(crate) struct HopsSelection {
     #[arg(long, value_name = "PORT", value_delimiter = ',')]
     pub(crate) port: Vec<u16>,
     /// Only these protocols: tcp, udp, icmp or icmpv6; by default all.
-    #[arg(long, value_name = "PROTOCOL", value_delimiter = ',')]
+    #[arg(long, value_name = "PROTOCOL", value_delimiter = ',', value_parser = protocol)]
     pub(crate) protocol: Vec<Protocol>,
     /// Only flows of processes of this name (the first 15 bytes of it, as `ps -o comm` shows); with a command, only of those that it runs.
     #[arg(long, value_name = "NAME")]
@@ -148,6 +148,20 @@ fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(rate) if (0.1..=100.0).contains(&rate) => Ok(rate),
         _ => Err("write a number from 0.1 to 100".to_owned()),
+    }
+}
+
+/// Probes have a form for these alone.
+fn protocol(text: &str) -> Result<Protocol, String> {
+    let probed = [
+        Protocol::TCP,
+        Protocol::UDP,
+        Protocol::ICMP,
+        Protocol::ICMPV6,
+    ];
+    match text.parse() {
+        Ok(protocol) if probed.contains(&protocol) => Ok(protocol),
+        _ => Err("the protocols that are probed are tcp, udp, icmp and icmpv6".to_owned()),
     }
 }
 

@@ -49,6 +49,13 @@ fn wrong_usage_is_told_and_has_status_2() {
         (&["hops"], "nothing to probe: name an interface with -i"),
         #[cfg(feature = "live")]
         (
+            &["hops", "-i", "lo", "--protocol", "132"],
+            "the protocols that are probed are tcp, udp, icmp and icmpv6",
+        ),
+        #[cfg(feature = "live")]
+        (&["hops"], "Try `fathom hops --help`."),
+        #[cfg(feature = "live")]
+        (
             &["hops", "-i", "lo", "--rate", "0"],
             "a number from 0.1 to 100",
         ),
