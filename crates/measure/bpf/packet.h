@@ -28,7 +28,8 @@
 	X(FRAGMENT, "later fragment")                                                                                  \
 	X(TRUNCATED, "header beyond the captured bytes")                                                               \
 	X(MALFORMED, "malformed header")                                                                               \
-	X(TOO_DEEP, "too many headers")
+	X(TOO_DEEP, "too many headers")                                                                                \
+	X(OWN_PROBE, "probe of fathom hops on this host")
 
 #define X(name, text) PACKET_##name,
 enum packet_verdict { PACKET_VERDICTS(X) PACKET_VERDICT_COUNT };

@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "own_probe.bpf.h"
 #include "packet_parse.h"
 
 /* Whether to look into tunnels: says the object that includes this. */
@@ -95,7 +96,9 @@ static __always_inline __u32 packet_parse_skb(struct __sk_buff *skb, __u16 ether
 	packet->segments = skb->gso_segs ? skb->gso_segs : 1;
 	at->offset = 0;
 	at->ether_type = ether_type;
-	if (!ether_type)
+	if (is_own_probe(skb))
+		verdict = PACKET_OWN_PROBE;
+	else if (!ether_type)
 		verdict = packet_read_ethernet(&bytes, at);
 	if (verdict != PACKET_MEASURABLE)
 		return verdict;

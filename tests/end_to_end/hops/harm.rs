@@ -144,6 +144,44 @@ fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
     assert_unharmed(hosts, before);
 }
 
+#[test]
+fn probes_that_reach_a_sender_are_no_duplicate_acknowledgements() {
+    let Some(_turn) = turn() else { return };
+    // Three duplicate acknowledgements have a sender without SACK retransmit, and halve its rate.
+    for has_timestamps in [true, false] {
+        let chain = chain(1, |_| 2 * MILLISECOND).build().unwrap();
+        for host in [&chain.client, &chain.server] {
+            host.set("net/ipv4/tcp_sack", "0").unwrap();
+            host.set_tcp_timestamps(has_timestamps).unwrap();
+        }
+        let before = counters(&chain.server);
+        let tap = Tap::start(&chain.server, Chain::HOST_INTERFACE).unwrap();
+        let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &FASTEST).unwrap();
+        // Half of its window is always on the way.
+        let _server = tools::iperf3_server(&chain.server, 5201).unwrap();
+        let server = (chain.server_address(Family::V4), 5201).into();
+        let options = ["--reverse", "--bitrate", "20M"];
+        let client = tools::iperf3_client(&chain.client, server, 4, &options).unwrap();
+        client.output(PATIENCE).unwrap();
+        fathom.finish().unwrap();
+        let arrived = tap
+            .finish()
+            .unwrap()
+            .iter()
+            .filter(|packet| !packet.is_outgoing && packet.header.hop_limit < 20)
+            .count();
+        let after = counters(&chain.server);
+        let counted = |name: &str| after[name] - before[name];
+        println!(
+            "{arrived} probes reached the sender: {} recoveries",
+            counted("TcpExtTCPRenoRecovery")
+        );
+        assert!(arrived >= 20, "{arrived}");
+        assert_eq!(counted("TcpExtTCPRenoRecovery"), 0);
+        assert_eq!(counted("TcpExtTCPFastRetrans"), 0);
+    }
+}
+
 /// Bits a second that a bulk flow gets through.
 fn throughput(chain: &Chain, port: u16) -> f64 {
     let _server = tools::iperf3_server(&chain.server, port).unwrap();

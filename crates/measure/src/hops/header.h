@@ -48,7 +48,7 @@ struct hops_header {
 	__u8 is_partial; /* the transport's checksum is left to the network card */
 	__u8 transport_bytes; /* of the header */
 	__u16 tail; /* of a probe: bytes of the application's packet that it keeps behind its own headers */
-	__u8 padding[4];
+	__u32 quiet_ack; /* TCP: what a probe acknowledges, for it to say nothing new: hops_on_packet() finds it */
 };
 FATHOM_ASSERT_SIZE(struct hops_header, 32 + 16 + 12 + 12);
 

@@ -24,6 +24,7 @@
 	X(ANSWERS_FOREIGN, "errors that answer no probe: passed on")                                                   \
 	X(FLOWS_OPENED, "flows opened")                                                                                \
 	X(HEADERS_REFUSED, "packets with options, fragments or headers out of reach: not probed")                      \
+	X(TTL_LOW, "packets with a TTL of 32 or less: not probed")                                                     \
 	X(CLONES_REFUSED, "probes lost on this host: no clone")                                                        \
 	X(EDITS_REFUSED, "probes lost on this host: clone not writable")                                               \
 	X(PROBES_PLAIN, "probes sent plain: no router known at their TTL, or no packet at hand")                       \
@@ -83,11 +84,14 @@ struct hops_flow {
 	__u8 direction; /* 0: it leaves from key.low to key.high */
 	__u8 ethernet[14]; /* its header, on devices that have one */
 	__u8 known; /* user space: a router answers at this TTL, so that nothing of a lower one reaches the destination */
-	__u8 padding[6];
+	__u8 is_confirmed; /* TCP: the peer acknowledged what left after the first packet, so it has the connection */
+	__u8 padding[5];
+	__u32 first_seq; /* TCP: of the first packet */
+	__u32 first_ack;
 	struct hops_header header; /* of its last packet that left; seq is what comes next */
 	struct hops_turn turns[HOPS_TTL_MAX]; /* of TTL 1, 2, … */
 };
-FATHOM_ASSERT_SIZE(struct hops_flow, 5 * 8 + 2 * 4 + 24 + 72 + 32 * 16);
+FATHOM_ASSERT_SIZE(struct hops_flow, 5 * 8 + 2 * 4 + 24 + 2 * 4 + 72 + 32 * 16);
 
 /* A probe, at the place of its number modulo HOPS_PROBES. */
 struct hops_probe {
@@ -192,28 +196,70 @@ static __always_inline __u64 hops_next_turn(__u64 due, __u64 interval_ns, __u64 
 	return due + interval_ns > now ? due + interval_ns : now + interval_ns;
 }
 
+/* Is `left` behind `right` in the space of TCP's numbers? */
+static __always_inline int hops_is_after(__u32 left, __u32 right)
+{
+	return (__s32)(left - right) > 0;
+}
+
+/*
+ * What a probe of TCP acknowledges: one byte less than what was acknowledged before the packet that is cloned. Where it
+ * arrives it is an acknowledgement that was overtaken (RFC 9293, section 3.10.7.4: it can be ignored), and no duplicate one
+ * (RFC 5681, section 2: those acknowledge as much as the last), of which three would have the peer retransmit. An
+ * acknowledgement from before the connection would be answered by a reset, if the peer still waits for the first: so it is
+ * one less only where it was acceptable before, or the peer is known to have the connection.
+ */
+static __always_inline __u32 hops_quiet_ack(const struct hops_flow *flow)
+{
+	__u32 ack = flow->header.ack;
+
+	return ack - (flow->is_confirmed || hops_is_after(ack, flow->first_ack));
+}
+
+/* Takes note of a packet that arrived in the flow. */
+static __always_inline void hops_on_reply(struct hops_flow *flow, const struct hops_header *header)
+{
+	if (flow->is_confirmed || header->protocol != IP_PROTOCOL_TCP)
+		return;
+	if ((header->tcp_flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK &&
+	    hops_is_after(header->ack, flow->first_seq))
+		flow->is_confirmed = 1;
+}
+
 /*
  * Takes note of a packet that leaves. Returns whether it may be cloned: of TCP, only what is at the edge of what was sent,
- * since the probe has its sequence number, and the receiver must take it for an acknowledgement that says nothing new.
+ * since the probe has its sequence number, and the receiver must take it for an acknowledgement that says nothing new. The
+ * first packet may not: a probe that overtakes it could be what completes the handshake, and has no options.
  */
 static __always_inline int hops_on_packet(struct hops_flow *flow, const struct hops_header *header)
 {
 	__u32 end = header->seq + header->payload;
-	__s32 ahead = end - flow->header.seq;
+	__s32 ahead;
 
 	flow->packets++;
 	if (header->protocol != IP_PROTOCOL_TCP)
 		return 1;
 	if (header->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_URG) || !(header->tcp_flags & TCP_ACK))
 		return 0;
-	if (flow->packets > 1 && ahead <= 0 && header->payload) {
+	if (flow->packets == 1) {
+		flow->first_seq = header->seq;
+		flow->first_ack = header->ack;
+		flow->header = *header;
+		flow->header.seq = end;
+		flow->header.quiet_ack = header->ack;
+		return 0;
+	}
+	ahead = end - flow->header.seq;
+	if (ahead <= 0 && header->payload) {
 		flow->retransmitted++;
 		return 0;
 	}
-	if (flow->packets > 1 && ahead < 0)
+	if (ahead < 0)
 		return 0; /* a keep-alive, or an acknowledgement that was overtaken */
+	flow->header.quiet_ack = hops_quiet_ack(flow);
 	flow->header.seq = end;
-	flow->header.ack = header->ack;
+	if (hops_is_after(header->ack, flow->header.ack))
+		flow->header.ack = header->ack;
 	flow->header.window = header->window;
 	return 1;
 }

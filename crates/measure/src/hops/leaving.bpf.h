@@ -141,13 +141,18 @@ static __always_inline int hops_on_egress(struct __sk_buff *skb, __u32 network)
 
 	if (!cpu)
 		return TC_ACT_UNSPEC;
-	if (cpu->stage)
-		return cpu->stage == HOPS_STAGE_EDIT ? hops_edit(skb, cpu) : TC_ACT_UNSPEC;
+	if (cpu->stage || is_own_probe(skb))
+		return cpu->stage == HOPS_STAGE_EDIT && is_own_probe(skb) ? hops_edit(skb, cpu) : TC_ACT_UNSPEC;
 	if (hops_is_of_others(skb))
 		return TC_ACT_UNSPEC;
 	reading = hops_read_skb(skb, cpu, network);
 	if (reading != HOPS_READ) {
 		cpu->counters[HOPS_COUNT_HEADERS_REFUSED] += reading == HOPS_REFUSED;
+		return TC_ACT_UNSPEC;
+	}
+	if (cpu->header.ttl <= HOPS_TTL_MAX) {
+		/* Traceroute's, or another host's probe: what is sent to die on its way is not cloned. */
+		cpu->counters[HOPS_COUNT_TTL_LOW]++;
 		return TC_ACT_UNSPEC;
 	}
 	cpu->network_bytes = network;
@@ -169,6 +174,7 @@ static __always_inline int hops_on_egress(struct __sk_buff *skb, __u32 network)
 	if (__sync_val_compare_and_swap(&flow->due, due, NO_TURN) != due)
 		return TC_ACT_UNSPEC; /* another CPU was faster */
 	cpu->header.is_partial = hops_is_partial(&cpu->header);
+	cpu->header.quiet_ack = flow->header.quiet_ack;
 	cpu->is_idle = 0;
 	cpu->burst = HOPS_BURST;
 	hops_take_turns(skb, flow->number, now);

@@ -46,7 +46,8 @@ static __always_inline __u16 hops_sum16(const __u8 *bytes, __u32 count)
 }
 
 /*
- * RFC 9293: nothing but an acknowledgement, or, with a tail, the application's segment once more. Where the card fills the
+ * RFC 9293: nothing but an old acknowledgement, without the timestamps that the connection may have (so that who has agreed
+ * on them drops it: RFC 7323, section 3.2), or, with a tail, the application's segment once more. Where the card fills the
  * checksum in, it expects the pseudo-header's sum there; where there is one, it holds for the tail, too, but for the number
  * (RFC 1624).
  */
@@ -59,7 +60,7 @@ static __always_inline __u32 hops_build_tcp(const struct hops_header *header, __
 	hops_put16(bytes, header->source_port);
 	hops_put16(bytes + 2, header->destination_port);
 	hops_put32(bytes + 4, header->seq);
-	hops_put32(bytes + 8, header->ack);
+	hops_put32(bytes + 8, header->tail ? header->ack : header->quiet_ack);
 	bytes[12] = (header->tail ? header->transport_bytes : length) / 4 << 4;
 	bytes[13] = header->tail ? header->tcp_flags : TCP_ACK;
 	hops_put16(bytes + 14, header->window);

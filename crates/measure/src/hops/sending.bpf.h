@@ -126,13 +126,17 @@ __noinline int hops_clone(struct __sk_buff *skb, __u32 number, __u8 ttl)
 {
 	struct hops_cpu *cpu = hops_cpu();
 	struct hops_flow *flow = hops_flow_of(number);
+	__u32 before[2] = { skb->cb[0], skb->cb[1] };
 	int is_lost;
 
 	if (!cpu || !flow)
 		return 0;
 	hops_prepare(skb, cpu, flow, ttl);
 	cpu->stage = HOPS_STAGE_EDIT;
+	own_probe_note(skb);
 	is_lost = bpf_clone_redirect(skb, skb->ifindex, 0) != 0;
+	skb->cb[0] = before[0];
+	skb->cb[1] = before[1];
 	if (cpu->stage == HOPS_STAGE_EDIT || (is_lost && cpu->stage == HOPS_STAGE_PASS))
 		cpu->counters[HOPS_COUNT_CLONES_REFUSED]++;
 	cpu->stage = HOPS_STAGE_NONE;
@@ -170,6 +174,7 @@ __noinline int hops_send_idle(struct __sk_buff *skb, __u32 number, __u8 ttl)
 		return 0;
 	}
 	cpu->stage = HOPS_STAGE_PASS;
+	own_probe_note(skb);
 	if (hops_may_go(skb, cpu)) {
 		hops_note_probe(cpu);
 		if (bpf_clone_redirect(skb, flow->interface, 0))

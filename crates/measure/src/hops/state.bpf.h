@@ -8,6 +8,7 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
+#include "../../bpf/own_probe.bpf.h"
 #include "../../bpf/selection.h"
 #include "probe.h"
 
@@ -111,8 +112,8 @@ enum hops_stage {
 };
 
 /*
- * Of each CPU: the probe that is being sent. A clone passes the hook that it was made in, within the call that makes it, so
- * that a note here tells it from packets of applications, and no mark on a packet is needed.
+ * Of each CPU: the probe that is being sent. A clone passes the hook that it was made in, within the call that makes it, and
+ * becomes the probe there. That it is a clone, it says itself (own_probe.bpf.h).
  */
 struct hops_cpu {
 	__u64 counters[HOPS_COUNTER_COUNT];

@@ -371,7 +371,7 @@ pub struct hops_header {
     pub is_partial: __u8,
     pub transport_bytes: __u8,
     pub tail: __u16,
-    pub padding: [__u8; 4usize],
+    pub quiet_ack: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -435,8 +435,8 @@ const _: () = {
         "Offset of field: hops_header::tail",
     ][::core::mem::offset_of!(hops_header, tail) - 66usize];
     [
-        "Offset of field: hops_header::padding",
-    ][::core::mem::offset_of!(hops_header, padding) - 68usize];
+        "Offset of field: hops_header::quiet_ack",
+    ][::core::mem::offset_of!(hops_header, quiet_ack) - 68usize];
 };
 pub const HOPS_READ: hops_reading = 0;
 pub const HOPS_OTHER: hops_reading = 1;
@@ -448,16 +448,17 @@ pub const HOPS_COUNT_ANSWERS_REPEATED: hops_counter = 2;
 pub const HOPS_COUNT_ANSWERS_FOREIGN: hops_counter = 3;
 pub const HOPS_COUNT_FLOWS_OPENED: hops_counter = 4;
 pub const HOPS_COUNT_HEADERS_REFUSED: hops_counter = 5;
-pub const HOPS_COUNT_CLONES_REFUSED: hops_counter = 6;
-pub const HOPS_COUNT_EDITS_REFUSED: hops_counter = 7;
-pub const HOPS_COUNT_PROBES_PLAIN: hops_counter = 8;
-pub const HOPS_COUNT_PROBES_DROPPED: hops_counter = 9;
-pub const HOPS_COUNT_PROBES_UNKNOWABLE: hops_counter = 10;
-pub const HOPS_COUNT_PROBES_OVERRUN: hops_counter = 11;
-pub const HOPS_COUNT_BUDGET_SPENT: hops_counter = 12;
-pub const HOPS_COUNT_DESTINATION_BUDGET_SPENT: hops_counter = 13;
-pub const HOPS_COUNT_EVENTS_LOST: hops_counter = 14;
-pub const HOPS_COUNTER_COUNT: hops_counter = 15;
+pub const HOPS_COUNT_TTL_LOW: hops_counter = 6;
+pub const HOPS_COUNT_CLONES_REFUSED: hops_counter = 7;
+pub const HOPS_COUNT_EDITS_REFUSED: hops_counter = 8;
+pub const HOPS_COUNT_PROBES_PLAIN: hops_counter = 9;
+pub const HOPS_COUNT_PROBES_DROPPED: hops_counter = 10;
+pub const HOPS_COUNT_PROBES_UNKNOWABLE: hops_counter = 11;
+pub const HOPS_COUNT_PROBES_OVERRUN: hops_counter = 12;
+pub const HOPS_COUNT_BUDGET_SPENT: hops_counter = 13;
+pub const HOPS_COUNT_DESTINATION_BUDGET_SPENT: hops_counter = 14;
+pub const HOPS_COUNT_EVENTS_LOST: hops_counter = 15;
+pub const HOPS_COUNTER_COUNT: hops_counter = 16;
 pub type hops_counter = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -564,13 +565,16 @@ pub struct hops_flow {
     pub direction: __u8,
     pub ethernet: [__u8; 14usize],
     pub known: __u8,
-    pub padding: [__u8; 6usize],
+    pub is_confirmed: __u8,
+    pub padding: [__u8; 5usize],
+    pub first_seq: __u32,
+    pub first_ack: __u32,
     pub header: hops_header,
     pub turns: [hops_turn; 32usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hops_flow"][::core::mem::size_of::<hops_flow>() - 656usize];
+    ["Size of hops_flow"][::core::mem::size_of::<hops_flow>() - 664usize];
     ["Alignment of hops_flow"][::core::mem::align_of::<hops_flow>() - 8usize];
     [
         "Offset of field: hops_flow::due",
@@ -609,14 +613,23 @@ const _: () = {
         "Offset of field: hops_flow::known",
     ][::core::mem::offset_of!(hops_flow, known) - 65usize];
     [
+        "Offset of field: hops_flow::is_confirmed",
+    ][::core::mem::offset_of!(hops_flow, is_confirmed) - 66usize];
+    [
         "Offset of field: hops_flow::padding",
-    ][::core::mem::offset_of!(hops_flow, padding) - 66usize];
+    ][::core::mem::offset_of!(hops_flow, padding) - 67usize];
+    [
+        "Offset of field: hops_flow::first_seq",
+    ][::core::mem::offset_of!(hops_flow, first_seq) - 72usize];
+    [
+        "Offset of field: hops_flow::first_ack",
+    ][::core::mem::offset_of!(hops_flow, first_ack) - 76usize];
     [
         "Offset of field: hops_flow::header",
-    ][::core::mem::offset_of!(hops_flow, header) - 72usize];
+    ][::core::mem::offset_of!(hops_flow, header) - 80usize];
     [
         "Offset of field: hops_flow::turns",
-    ][::core::mem::offset_of!(hops_flow, turns) - 144usize];
+    ][::core::mem::offset_of!(hops_flow, turns) - 152usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -1633,7 +1646,8 @@ pub const PACKET_FRAGMENT: packet_verdict = 3;
 pub const PACKET_TRUNCATED: packet_verdict = 4;
 pub const PACKET_MALFORMED: packet_verdict = 5;
 pub const PACKET_TOO_DEEP: packet_verdict = 6;
-pub const PACKET_VERDICT_COUNT: packet_verdict = 7;
+pub const PACKET_OWN_PROBE: packet_verdict = 7;
+pub const PACKET_VERDICT_COUNT: packet_verdict = 8;
 pub type packet_verdict = ::core::ffi::c_uint;
 pub const PACKET_KIND_NONE: packet_kind = 0;
 pub const PACKET_KIND_TCP: packet_kind = 1;
@@ -2993,7 +3007,7 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
-    pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 7usize];
+    pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 8usize];
 }
 unsafe extern "C" {
     pub static fathom_rtt_method_names: [*const ::core::ffi::c_char; 6usize];
@@ -3014,7 +3028,7 @@ unsafe extern "C" {
     pub static fathom_response_counter_names: [*const ::core::ffi::c_char; 8usize];
 }
 unsafe extern "C" {
-    pub static fathom_hops_counter_names: [*const ::core::ffi::c_char; 15usize];
+    pub static fathom_hops_counter_names: [*const ::core::ffi::c_char; 16usize];
 }
 unsafe extern "C" {
     pub static fathom_profile_counter_names: [*const ::core::ffi::c_char; 3usize];
