@@ -11,7 +11,7 @@ use fathom_measure::rtt::{Engine, Settings};
 use fathom_measure::{Ended, Replay};
 use libfuzzer_sys::fuzz_target;
 
-const LINKS: [LinkType; 9] = [
+const LINKS: [LinkType; 12] = [
     LinkType::ETHERNET,
     LinkType::RAW,
     LinkType::LINUX_SLL,
@@ -20,6 +20,9 @@ const LINKS: [LinkType; 9] = [
     LinkType::LOOP,
     LinkType::PPP,
     LinkType::PPP_HDLC,
+    LinkType::PPP_WITH_DIRECTION,
+    LinkType::PPP_ETHERNET,
+    LinkType::C_HDLC,
     LinkType::IEEE802_11,
 ];
 

@@ -200,7 +200,7 @@ pub(crate) struct Sampling {
     /// Measure towards this machine's own addresses too, and so the delay of its own stack; live only.
     #[arg(long)]
     pub(crate) near_side: bool,
-    /// Do not look into tunnels (GRE, VXLAN, Geneve, IP in IP): the flow is then the outermost, not the innermost.
+    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the outermost, not the innermost.
     #[arg(long)]
     pub(crate) no_tunnels: bool,
 }

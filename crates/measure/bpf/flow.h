@@ -29,7 +29,7 @@ struct flow_key {
 	__u16 high_port;
 	__u32 vlan : 24; /* outer tag << 12 | inner tag; 0: untagged */
 	__u32 protocol : 8; /* of the transport: IPPROTO_* */
-	__u32 tunnel; /* VXLAN or Geneve VNI, GRE key; 0: none */
+	__u32 tunnel; /* VXLAN or Geneve VNI, ERSPAN session; 0: none */
 	__u32 interface; /* index at the capture point */
 };
 FATHOM_ASSERT_SIZE(struct flow_key, 48);

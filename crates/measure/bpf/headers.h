@@ -29,14 +29,26 @@ struct wire_field32 {
 
 enum ether_type {
 	ETHER_TYPE_IPV4 = 0x0800,
+	ETHER_TYPE_ARP = 0x0806,
 	ETHER_TYPE_VLAN = 0x8100,
 	ETHER_TYPE_VLAN_SERVICE = 0x88a8,
 	ETHER_TYPE_VLAN_OLD_SERVICE = 0x9100,
 	ETHER_TYPE_IPV6 = 0x86dd,
 	ETHER_TYPE_MPLS = 0x8847,
 	ETHER_TYPE_MPLS_MULTICAST = 0x8848,
+	ETHER_TYPE_PPPOE_DISCOVERY = 0x8863,
 	ETHER_TYPE_PPPOE_SESSION = 0x8864,
+	ETHER_TYPE_LLDP = 0x88cc,
 	ETHER_TYPE_BRIDGED = 0x6558, /* an Ethernet frame, inside a tunnel */
+	ETHER_TYPE_ERSPAN = 0x88be, /* a mirrored frame, in GRE: type I or II */
+	ETHER_TYPE_ERSPAN_III = 0x22eb,
+	ETHER_TYPE_LENGTH_MAX = 1500, /* up to here it is the length of an LLC frame */
+};
+
+enum ppp_protocol {
+	PPP_PROTOCOL_IPV4 = 0x0021,
+	PPP_PROTOCOL_IPV6 = 0x0057,
+	PPP_PROTOCOL_MPLS = 0x0281,
 };
 
 enum ip_protocol {
@@ -71,7 +83,22 @@ struct pppoe_header {
 	__u8 code;
 	__u16 session;
 	__u16 length;
-	__u16 protocol; /* of PPP, uncompressed */
+} WIRE_FORMAT;
+
+/* LLC with SNAP (RFC 1042): an EtherType again, where both start with SNAP_ETHER_TYPE. */
+struct snap_header {
+	__u32 llc_organization; /* DSAP, SSAP, control, and the first byte of the organization */
+	__u16 organization;
+	__u16 type;
+} WIRE_FORMAT;
+
+#define SNAP_ETHER_TYPE 0xaaaa0300U
+
+/* As Cisco routers frame serial lines. */
+struct hdlc_header {
+	__u8 address; /* 0x0f: unicast, 0x8f: multicast; PPP has 0xff */
+	__u8 control;
+	__u16 type;
 } WIRE_FORMAT;
 
 struct ipv4_header {
@@ -140,6 +167,38 @@ struct gre_header {
 	__u16 flags_version;
 	__u16 type;
 } WIRE_FORMAT;
+
+#define GRE_HAS_CHECKSUM 0x8000
+#define GRE_HAS_KEY 0x2000
+#define GRE_HAS_SEQUENCE 0x1000
+#define GRE_UNKNOWN 0x4c07 /* routing, reserved (RFC 2784), and another version, as PPTP's with its compressed PPP */
+
+/* Types II and III begin alike (draft-foschiano-erspan). */
+struct erspan_header {
+	__u16 version_vlan;
+	__u16 session; /* priority, flags, 10 bits of session */
+	__u32 index;
+} WIRE_FORMAT;
+
+/* What type III has behind that. */
+struct erspan_iii_header {
+	__u16 group;
+	__u16 flags; /* the last says whether 8 bytes of the platform's follow */
+} WIRE_FORMAT;
+
+/* 3GPP TS 29.281. */
+struct gtp_header {
+	__u8 flags; /* version 1 and protocol type 1 in the upper half */
+	__u8 type;
+	__u16 length;
+	__u32 tunnel;
+} WIRE_FORMAT;
+
+#define GTP_VERSION 0xf0
+#define GTP_VERSION_1 0x30
+#define GTP_HAS_OPTIONS 0x07 /* any of extension, sequence number, N-PDU number: all have room then */
+#define GTP_HAS_EXTENSION 0x04
+#define GTP_PACKET 255
 
 struct vxlan_header {
 	__u32 flags;

@@ -23,7 +23,14 @@
 /* Why a packet is or is not measured; the texts are what users see. */
 #define PACKET_VERDICTS(X)                                                                                             \
 	X(MEASURABLE, "measurable")                                                                                    \
-	X(NOT_IP, "not IP")                                                                                            \
+	X(ARP, "not IP: ARP")                                                                                          \
+	X(LLDP, "not IP: LLDP")                                                                                        \
+	X(LLC, "not IP: LLC (spanning tree, CDP and others)")                                                          \
+	X(PPP, "not IP: PPP or PPPoE control, or compressed")                                                          \
+	X(MPLS, "not IP: MPLS of something else")                                                                      \
+	X(OTHER_ETHER_TYPE, "not IP: another EtherType")                                                               \
+	X(OTHER_VERSION, "not IP: version neither 4 nor 6")                                                            \
+	X(OTHER_LINK, "not IP: link type that is not read")                                                            \
 	X(OTHER_PROTOCOL, "no method for its protocol")                                                                \
 	X(FRAGMENT, "later fragment")                                                                                  \
 	X(TRUNCATED, "header beyond the captured bytes")                                                               \
@@ -62,7 +69,9 @@ enum packet_link {
 	PACKET_LINK_COOKED, /* Linux cooked, v1 */
 	PACKET_LINK_COOKED_V2,
 	PACKET_LINK_NULL, /* BSD loopback: 4 bytes of address family */
-	PACKET_LINK_PPP, /* with or without its address and control bytes */
+	PACKET_LINK_PPP, /* with or without its address and control bytes; or Cisco HDLC */
+	PACKET_LINK_PPP_DIRECTED, /* behind a byte that says whether it was sent or received */
+	PACKET_LINK_PPPOE,
 	PACKET_LINK_UNKNOWN,
 };
 

@@ -30,8 +30,54 @@ static __always_inline enum packet_verdict packet_read_version(const struct pack
 	else if (*first >> 4 == 6)
 		at->ether_type = ETHER_TYPE_IPV6;
 	else
-		return PACKET_NOT_IP;
+		return PACKET_OTHER_VERSION;
 	return PACKET_MEASURABLE;
+}
+
+/* From the protocol field of PPP on; its first byte may be compressed away (RFC 1661 section 6.5). */
+static __always_inline enum packet_verdict packet_read_ppp(const struct packet_bytes *bytes, struct packet_cursor *at)
+{
+	const __u8 *protocol = packet_at(bytes, at->offset, 1);
+	__u16 number;
+
+	if (!protocol)
+		return packet_missing(at->offset);
+	number = *protocol;
+	if (!(number & 1)) { /* the last byte of a protocol is odd, all others are even */
+		at->offset = packet_skip(at->offset, 1);
+		protocol = packet_at(bytes, at->offset, 1);
+		if (!protocol)
+			return packet_missing(at->offset);
+		number = number << 8 | *protocol;
+	}
+	at->offset = packet_skip(at->offset, 1);
+	if (number == PPP_PROTOCOL_IPV4)
+		at->ether_type = ETHER_TYPE_IPV4;
+	else if (number == PPP_PROTOCOL_IPV6)
+		at->ether_type = ETHER_TYPE_IPV6;
+	else if (number == PPP_PROTOCOL_MPLS)
+		at->ether_type = ETHER_TYPE_MPLS;
+	else
+		return PACKET_PPP;
+	return PACKET_MEASURABLE;
+}
+
+/* A serial line: PPP with its address and control bytes, PPP without, or Cisco's HDLC; no protocol of PPP is 0x0f or 0x8f. */
+static __always_inline enum packet_verdict packet_read_serial(const struct packet_bytes *bytes,
+							      struct packet_cursor *at)
+{
+	const struct hdlc_header *hdlc = packet_at(bytes, at->offset, sizeof(*hdlc));
+
+	if (!hdlc)
+		return PACKET_TRUNCATED;
+	if (hdlc->address == 0x0f || hdlc->address == 0x8f) {
+		at->ether_type = wire16(hdlc->type);
+		at->offset = packet_skip(at->offset, sizeof(*hdlc));
+		return PACKET_MEASURABLE;
+	}
+	if (hdlc->address == 0xff && hdlc->control == 0x03)
+		at->offset = packet_skip(at->offset, 2);
+	return packet_read_ppp(bytes, at);
 }
 
 static __always_inline enum packet_verdict packet_read_link(const struct packet_bytes *bytes, enum packet_link link,
@@ -56,16 +102,16 @@ static __always_inline enum packet_verdict packet_read_link(const struct packet_
 		/* The family of IPv6 differs from system to system, and so does the byte order: the nibble is safer. */
 		at->offset = 4;
 		return packet_read_version(bytes, at);
-	case PACKET_LINK_PPP: {
-		const __u8 *ppp = packet_at(bytes, 0, 4);
-
-		if (!ppp)
-			return PACKET_TRUNCATED;
-		at->offset = ppp[0] == 0xff && ppp[1] == 0x03 ? 4 : 2;
-		return packet_read_version(bytes, at);
-	}
+	case PACKET_LINK_PPP_DIRECTED:
+		at->offset = 1;
+		return packet_read_serial(bytes, at);
+	case PACKET_LINK_PPP:
+		return packet_read_serial(bytes, at);
+	case PACKET_LINK_PPPOE:
+		at->ether_type = ETHER_TYPE_PPPOE_SESSION;
+		return PACKET_MEASURABLE;
 	default:
-		return PACKET_NOT_IP;
+		return PACKET_OTHER_LINK;
 	}
 }
 
@@ -88,26 +134,34 @@ static __always_inline enum packet_verdict packet_read_pppoe(const struct packet
 
 	if (!pppoe)
 		return packet_missing(at->offset);
-	if (wire16(pppoe->protocol) == 0x0021)
-		at->ether_type = ETHER_TYPE_IPV4;
-	else if (wire16(pppoe->protocol) == 0x0057)
-		at->ether_type = ETHER_TYPE_IPV6;
-	else
-		return PACKET_NOT_IP;
 	at->offset = packet_skip(at->offset, sizeof(*pppoe));
+	return packet_read_ppp(bytes, at);
+}
+
+/* The EtherType was a length: LLC. */
+static __always_inline enum packet_verdict packet_read_llc(const struct packet_bytes *bytes, struct packet_cursor *at)
+{
+	const struct snap_header *snap = packet_at(bytes, at->offset, sizeof(*snap));
+
+	if (!snap || wire32(snap->llc_organization) != SNAP_ETHER_TYPE || snap->organization)
+		return PACKET_LLC;
+	at->ether_type = wire16(snap->type);
+	at->offset = packet_skip(at->offset, sizeof(*snap));
 	return PACKET_MEASURABLE;
 }
 
 static __always_inline enum packet_verdict packet_read_mpls(const struct packet_bytes *bytes, struct packet_cursor *at)
 {
 	const __u8 *entry = packet_at(bytes, at->offset, 4);
+	enum packet_verdict verdict;
 
 	if (!entry)
 		return packet_missing(at->offset);
 	at->offset = packet_skip(at->offset, 4);
 	if (!(entry[2] & 1)) /* not the bottom of the stack */
 		return PACKET_MEASURABLE;
-	return packet_read_version(bytes, at);
+	verdict = packet_read_version(bytes, at);
+	return verdict == PACKET_OTHER_VERSION ? PACKET_MPLS : verdict;
 }
 
 static __always_inline enum packet_verdict packet_read_ipv4(const struct packet_bytes *bytes, struct packet *packet,
@@ -218,9 +272,26 @@ static __always_inline enum packet_step packet_read_tag(const struct packet_byte
 		*verdict = packet_read_ethernet(bytes, at);
 		break;
 	default:
-		return PACKET_STEP_STOP;
+		if (at->ether_type > ETHER_TYPE_LENGTH_MAX)
+			return PACKET_STEP_STOP;
+		*verdict = packet_read_llc(bytes, at);
 	}
 	return *verdict == PACKET_MEASURABLE ? PACKET_STEP_NEXT_LAYER : PACKET_STEP_STOP;
+}
+
+/* What a frame is that has no IP header. */
+static __always_inline enum packet_verdict packet_name_ether_type(__u32 ether_type)
+{
+	switch (ether_type) {
+	case ETHER_TYPE_ARP:
+		return PACKET_ARP;
+	case ETHER_TYPE_LLDP:
+		return PACKET_LLDP;
+	case ETHER_TYPE_PPPOE_DISCOVERY:
+		return PACKET_PPP;
+	default:
+		return PACKET_OTHER_ETHER_TYPE;
+	}
 }
 
 /* First half of a round: from the cursor to behind the next IP header. */
@@ -239,7 +310,7 @@ static __always_inline enum packet_verdict packet_read_network(const struct pack
 		return packet_read_ipv4(bytes, packet, at);
 	if (at->ether_type == ETHER_TYPE_IPV6)
 		return packet_read_ipv6(bytes, packet, at);
-	return i == PACKET_TAGS_MAX ? PACKET_TOO_DEEP : PACKET_NOT_IP;
+	return i == PACKET_TAGS_MAX ? PACKET_TOO_DEEP : packet_name_ether_type(at->ether_type);
 }
 
 #endif

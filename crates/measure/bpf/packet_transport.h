@@ -233,8 +233,12 @@ static __always_inline enum packet_step packet_read_transport(const struct packe
 		*verdict = packet_read_udp(bytes, packet, at);
 		if (*verdict != PACKET_MEASURABLE)
 			break;
-		if (tunnels && packet_is_udp_tunnel(at))
-			return packet_read_tunnel(bytes, packet, at, verdict);
+		if (tunnels && packet_is_udp_tunnel(at)) {
+			enum packet_step step = packet_read_tunnel(bytes, packet, at, verdict);
+
+			if (*verdict != PACKET_OTHER_PROTOCOL) /* else a client may have the tunnel's port by chance */
+				return step;
+		}
 		*verdict = packet_read_datagram(bytes, packet, at);
 		break;
 	case IP_PROTOCOL_GRE:

@@ -328,7 +328,9 @@ fn frame_of<'a>(packet: &Packet<'a>) -> Frame<'a> {
         LinkType::LINUX_SLL => native::PACKET_LINK_COOKED,
         LinkType::LINUX_SLL2 => native::PACKET_LINK_COOKED_V2,
         LinkType::NULL | LinkType::LOOP => native::PACKET_LINK_NULL,
-        LinkType::PPP | LinkType::PPP_HDLC => native::PACKET_LINK_PPP,
+        LinkType::PPP | LinkType::PPP_HDLC | LinkType::C_HDLC => native::PACKET_LINK_PPP,
+        LinkType::PPP_WITH_DIRECTION => native::PACKET_LINK_PPP_DIRECTED,
+        LinkType::PPP_ETHERNET => native::PACKET_LINK_PPPOE,
         _ => native::PACKET_LINK_UNKNOWN,
     };
     Frame {

@@ -79,7 +79,7 @@ pub(crate) struct Servers {
     /// Only a part of the flows, chosen by a hash of their ends, as in 1/8; by default all.
     #[arg(long, value_name = "1/COUNT", default_value = "1/1", value_parser = part)]
     pub(crate) flows_sampled: u32,
-    /// Do not look into tunnels (GRE, VXLAN, Geneve, IP in IP): the flow is then the outermost, not the innermost.
+    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the outermost, not the innermost.
     #[arg(long)]
     pub(crate) no_tunnels: bool,
 }

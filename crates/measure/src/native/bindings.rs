@@ -1640,14 +1640,21 @@ pub const PROFILE_PARTIAL_DUPLICATE: profile_arrival = 2;
 pub const PROFILE_OUT_OF_ORDER: profile_arrival = 3;
 pub type profile_arrival = ::core::ffi::c_uint;
 pub const PACKET_MEASURABLE: packet_verdict = 0;
-pub const PACKET_NOT_IP: packet_verdict = 1;
-pub const PACKET_OTHER_PROTOCOL: packet_verdict = 2;
-pub const PACKET_FRAGMENT: packet_verdict = 3;
-pub const PACKET_TRUNCATED: packet_verdict = 4;
-pub const PACKET_MALFORMED: packet_verdict = 5;
-pub const PACKET_TOO_DEEP: packet_verdict = 6;
-pub const PACKET_OWN_PROBE: packet_verdict = 7;
-pub const PACKET_VERDICT_COUNT: packet_verdict = 8;
+pub const PACKET_ARP: packet_verdict = 1;
+pub const PACKET_LLDP: packet_verdict = 2;
+pub const PACKET_LLC: packet_verdict = 3;
+pub const PACKET_PPP: packet_verdict = 4;
+pub const PACKET_MPLS: packet_verdict = 5;
+pub const PACKET_OTHER_ETHER_TYPE: packet_verdict = 6;
+pub const PACKET_OTHER_VERSION: packet_verdict = 7;
+pub const PACKET_OTHER_LINK: packet_verdict = 8;
+pub const PACKET_OTHER_PROTOCOL: packet_verdict = 9;
+pub const PACKET_FRAGMENT: packet_verdict = 10;
+pub const PACKET_TRUNCATED: packet_verdict = 11;
+pub const PACKET_MALFORMED: packet_verdict = 12;
+pub const PACKET_TOO_DEEP: packet_verdict = 13;
+pub const PACKET_OWN_PROBE: packet_verdict = 14;
+pub const PACKET_VERDICT_COUNT: packet_verdict = 15;
 pub type packet_verdict = ::core::ffi::c_uint;
 pub const PACKET_KIND_NONE: packet_kind = 0;
 pub const PACKET_KIND_TCP: packet_kind = 1;
@@ -1671,7 +1678,9 @@ pub const PACKET_LINK_COOKED: packet_link = 2;
 pub const PACKET_LINK_COOKED_V2: packet_link = 3;
 pub const PACKET_LINK_NULL: packet_link = 4;
 pub const PACKET_LINK_PPP: packet_link = 5;
-pub const PACKET_LINK_UNKNOWN: packet_link = 6;
+pub const PACKET_LINK_PPP_DIRECTED: packet_link = 6;
+pub const PACKET_LINK_PPPOE: packet_link = 7;
+pub const PACKET_LINK_UNKNOWN: packet_link = 8;
 pub type packet_link = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3007,7 +3016,7 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
-    pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 8usize];
+    pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 15usize];
 }
 unsafe extern "C" {
     pub static fathom_rtt_method_names: [*const ::core::ffi::c_char; 6usize];

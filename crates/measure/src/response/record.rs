@@ -52,7 +52,7 @@ record! {
         pub vlan: Option<u16>,
         /// The inner VLAN tag.
         pub inner_vlan: Option<u16>,
-        /// The network identifier or key of the tunnel around the flow; of ESP, its SPI.
+        /// The network identifier of the tunnel around the flow; of ESP, its SPI.
         pub tunnel: Option<u32>,
         /// The interface or capture file.
         #[field(bare)]
@@ -78,7 +78,7 @@ record! {
         pub vlan: Option<u16>,
         /// The inner VLAN tag.
         pub inner_vlan: Option<u16>,
-        /// The network identifier or key of the tunnel around the flow.
+        /// The network identifier of the tunnel around the flow.
         pub tunnel: Option<u32>,
         /// The interface.
         #[field(bare)]

@@ -55,7 +55,7 @@ record! {
         pub vlan: Option<u16>,
         /// The inner VLAN tag.
         pub inner_vlan: Option<u16>,
-        /// The network identifier or key of the tunnel around the flow.
+        /// The network identifier of the tunnel around the flow, or the session of its mirror.
         pub tunnel: Option<u32>,
         /// The interface or capture file.
         #[field(bare)]
@@ -117,7 +117,7 @@ record! {
         pub vlan: Option<u16>,
         /// The inner VLAN tag.
         pub inner_vlan: Option<u16>,
-        /// The network identifier or key of the tunnel around the flow.
+        /// The network identifier of the tunnel around the flow, or the session of its mirror.
         pub tunnel: Option<u32>,
         /// The interface or capture file.
         #[field(bare)]

@@ -1,6 +1,6 @@
-//! From the words of a packet line to the bytes of a frame: link, tags and tunnels. What an IP packet carries is in `transport.rs`.
+//! From the words of a packet line to the bytes of a frame: link, tags, IP. What an IP packet carries is in `tunnel.rs` and `transport.rs`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use etherparse::{
     EtherType, Ethernet2Header, IpFragOffset, IpNumber, Ipv4Header, Ipv4Options, Ipv6FlowLabel,
@@ -10,11 +10,12 @@ use fathom_capture::LinkType;
 
 use crate::hosts::{Ends, Hosts};
 use crate::transport;
+use crate::tunnel;
 use crate::words::{Problem, Words};
 
-const IPV4: u16 = 0x0800;
+pub(crate) const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-const BRIDGED: u16 = 0x6558;
+const MPLS: u16 = 0x8847;
 
 /// A captured frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +32,9 @@ pub(crate) fn read(words: &mut Words<'_>, hosts: &Hosts, link: LinkType) -> Resu
         words.bytes()?
     } else {
         let ends = hosts.ends(words)?;
+        let is_compressed = words.take("compressed");
         let (ether_type, packet) = tagged(words, hosts, ends)?;
-        on_link(link, ether_type, &packet)
+        on_link(link, is_compressed, ether_type, &packet)
     };
     let mut length = data.len() as u32;
     loop {
@@ -58,21 +60,25 @@ pub(crate) fn read(words: &mut Words<'_>, hosts: &Hosts, link: LinkType) -> Resu
     Ok(Frame { length, data })
 }
 
-fn on_link(link: LinkType, ether_type: u16, packet: &[u8]) -> Vec<u8> {
+fn on_link(link: LinkType, is_compressed: bool, ether_type: u16, packet: &[u8]) -> Vec<u8> {
     let mut frame = match link {
         LinkType::ETHERNET => ethernet(ether_type),
         LinkType::LINUX_SLL => [&[0; 14][..], &ether_type.to_be_bytes()].concat(),
         LinkType::LINUX_SLL2 => [&ether_type.to_be_bytes()[..], &[0; 18]].concat(),
         LinkType::NULL => vec![if ether_type == IPV4 { 2 } else { 30 }, 0, 0, 0],
-        LinkType::PPP_HDLC => [&[0xff, 0x03][..], &ppp_protocol(ether_type).to_be_bytes()].concat(),
-        LinkType::PPP => ppp_protocol(ether_type).to_be_bytes().to_vec(),
+        LinkType::PPP_HDLC => [vec![0xff, 0x03], ppp(ether_type, is_compressed)].concat(),
+        LinkType::PPP_WITH_DIRECTION => {
+            [vec![1, 0xff, 0x03], ppp(ether_type, is_compressed)].concat()
+        }
+        LinkType::PPP => ppp(ether_type, is_compressed),
+        LinkType::C_HDLC => [&[0x0f, 0][..], &ether_type.to_be_bytes()].concat(),
         _ => Vec::new(),
     };
     frame.extend(packet);
     frame
 }
 
-fn ethernet(ether_type: u16) -> Vec<u8> {
+pub(crate) fn ethernet(ether_type: u16) -> Vec<u8> {
     Ethernet2Header {
         source: [2, 0, 0, 0, 0, 1],
         destination: [2, 0, 0, 0, 0, 2],
@@ -82,12 +88,27 @@ fn ethernet(ether_type: u16) -> Vec<u8> {
     .to_vec()
 }
 
-fn ppp_protocol(ether_type: u16) -> u16 {
-    if ether_type == IPV6 { 0x0057 } else { 0x0021 }
+/// The protocol field of PPP, which may be compressed.
+fn ppp(ether_type: u16, is_compressed: bool) -> Vec<u8> {
+    let protocol: u16 = match ether_type {
+        IPV4 => 0x0021,
+        IPV6 => 0x0057,
+        MPLS => 0x0281,
+        control => control,
+    };
+    if is_compressed && protocol < 256 {
+        vec![protocol as u8]
+    } else {
+        protocol.to_be_bytes().to_vec()
+    }
 }
 
 /// Tags and labels, then an IP packet: its `EtherType` and bytes.
-fn tagged(words: &mut Words<'_>, hosts: &Hosts, ends: Ends) -> Result<(u16, Vec<u8>), Problem> {
+pub(crate) fn tagged(
+    words: &mut Words<'_>,
+    hosts: &Hosts,
+    ends: Ends,
+) -> Result<(u16, Vec<u8>), Problem> {
     match words.peek() {
         Some(tag @ ("vlan" | "qinq" | "vlan9100")) => {
             words.next();
@@ -111,18 +132,26 @@ fn tagged(words: &mut Words<'_>, hosts: &Hosts, ends: Ends) -> Result<(u16, Vec<
         Some("pppoe") => {
             words.next();
             let session: u16 = words.value("PPPoE session")?;
+            let is_compressed = words.take("compressed");
             let (inner_type, inner) = tagged(words, hosts, ends)?;
-            let length = inner.len() as u16 + 2;
-            let header = [0x1100, session, length, ppp_protocol(inner_type)].map(u16::to_be_bytes);
+            let inner = [ppp(inner_type, is_compressed), inner].concat();
+            let header = [0x1100, session, inner.len() as u16].map(u16::to_be_bytes);
             Ok((0x8864, [header.as_flattened(), &inner].concat()))
         }
         Some("mpls") => {
             words.next();
             let label: u32 = words.value("MPLS label")?;
             let (inner_type, inner) = tagged(words, hosts, ends)?;
-            let is_bottom = u32::from(inner_type != 0x8847);
+            let is_bottom = u32::from(inner_type != MPLS);
             let entry = label << 12 | is_bottom << 8 | 64;
-            Ok((0x8847, [&entry.to_be_bytes()[..], &inner].concat()))
+            Ok((MPLS, [&entry.to_be_bytes()[..], &inner].concat()))
+        }
+        Some("snap") => {
+            words.next();
+            let (inner_type, inner) = tagged(words, hosts, ends)?;
+            let header = [&[0xaa, 0xaa, 3, 0, 0, 0][..], &inner_type.to_be_bytes()].concat();
+            let length = (header.len() + inner.len()) as u16;
+            Ok((length, [header, inner].concat()))
         }
         Some("type") => {
             words.next();
@@ -180,7 +209,11 @@ fn modifiers(words: &mut Words<'_>) -> Result<Modifiers, Problem> {
 }
 
 /// An IP packet, or several in one another, with the `EtherType`.
-fn network(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<(u16, Vec<u8>), Problem> {
+pub(crate) fn network(
+    words: &mut Words<'_>,
+    hosts: &Hosts,
+    inner: Ends,
+) -> Result<(u16, Vec<u8>), Problem> {
     let is_carrier = words.take("in");
     let ends = if is_carrier {
         hosts.ends(words)?
@@ -189,7 +222,7 @@ fn network(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<(u16, Ve
     };
     let modifiers = modifiers(words)?;
     let (protocol, payload) = if is_carrier {
-        carried(words, hosts, inner, ends)?
+        tunnel::read(words, hosts, inner, ends)?
     } else {
         transport::read(words, ends)?
     };
@@ -265,104 +298,4 @@ fn extended(modifiers: &Modifiers, protocol: u8, payload: Vec<u8>) -> (u8, Vec<u
             header.extend(rest);
             (kind, header)
         })
-}
-
-/// A tunnel's own header and what is in it.
-fn carried(
-    words: &mut Words<'_>,
-    hosts: &Hosts,
-    inner: Ends,
-    outer: Ends,
-) -> Result<(u8, Vec<u8>), Problem> {
-    match words.expect("kind of tunnel")? {
-        "ip" => {
-            let (ether_type, packet) = network(words, hosts, inner)?;
-            Ok((if ether_type == IPV4 { 4 } else { 41 }, packet))
-        }
-        "gre" => gre(words, hosts, inner),
-        "vxlan" => {
-            let identifier: u32 = words.value("VXLAN identifier")?;
-            let header = [0x0800_0000, identifier << 8].map(u32::to_be_bytes);
-            let (ether_type, packet) = tagged(words, hosts, inner)?;
-            let frame = [&ethernet(ether_type)[..], &packet].concat();
-            let port = if outer.destination.port() == 0 {
-                4789
-            } else {
-                outer.destination.port()
-            };
-            Ok((
-                17,
-                in_udp(outer, port, &[header.as_flattened(), &frame].concat()),
-            ))
-        }
-        "geneve" => {
-            let identifier: u32 = words.value("Geneve identifier")?;
-            let options: u8 = if words.take("options") {
-                words.value("number of options")?
-            } else {
-                0
-            };
-            let is_bridged = !words.take("routed");
-            let (ether_type, packet) = tagged(words, hosts, inner)?;
-            let (own_type, frame) = if is_bridged {
-                (BRIDGED, [&ethernet(ether_type)[..], &packet].concat())
-            } else {
-                (ether_type, packet)
-            };
-            let mut header = vec![options, 0];
-            header.extend(own_type.to_be_bytes());
-            header.extend((identifier << 8).to_be_bytes());
-            header.resize(8 + usize::from(options) * 4, 0);
-            Ok((17, in_udp(outer, 6081, &[header, frame].concat())))
-        }
-        word => Err(format!("\"{word}\" is no tunnel")),
-    }
-}
-
-fn gre(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<(u8, Vec<u8>), Problem> {
-    let (mut flags, mut fields) = (0_u16, Vec::new());
-    if words.take("checksum") {
-        flags |= 0x8000;
-        fields.extend([0; 4]);
-    }
-    if words.take("key") {
-        flags |= 0x2000;
-        fields.extend(words.value::<u32>("GRE key")?.to_be_bytes());
-    }
-    if words.take("sequence") {
-        flags |= 0x1000;
-        fields.extend(words.value::<u32>("GRE sequence number")?.to_be_bytes());
-    }
-    if words.take("version") {
-        flags |= words.value::<u16>("GRE version")?;
-    }
-    let is_bridged = words.take("bridged");
-    let (ether_type, packet) = tagged(words, hosts, inner)?;
-    let (own_type, frame) = if is_bridged {
-        (BRIDGED, [&ethernet(ether_type)[..], &packet].concat())
-    } else {
-        (ether_type, packet)
-    };
-    Ok((
-        47,
-        [
-            &flags.to_be_bytes()[..],
-            &own_type.to_be_bytes(),
-            &fields,
-            &frame,
-        ]
-        .concat(),
-    ))
-}
-
-fn in_udp(outer: Ends, port: u16, payload: &[u8]) -> Vec<u8> {
-    let source = SocketAddr::new(outer.source.ip(), 50_000);
-    let destination = SocketAddr::new(outer.destination.ip(), port);
-    transport::udp(
-        Ends {
-            source,
-            destination,
-        },
-        payload,
-    )
 }

@@ -16,6 +16,7 @@ mod shared;
 #[path = "../common/test_run.rs"]
 mod test_run;
 mod transport;
+mod tunnel;
 mod words;
 
 use std::fmt::Write;
@@ -159,6 +160,9 @@ fn corpus() {
         LinkType::LOOP,
         LinkType::PPP,
         LinkType::PPP_HDLC,
+        LinkType::PPP_WITH_DIRECTION,
+        LinkType::PPP_ETHERNET,
+        LinkType::C_HDLC,
     ];
     for (name, text) in vectors() {
         let scenario = scenario::read(&text).unwrap();

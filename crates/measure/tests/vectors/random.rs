@@ -28,7 +28,7 @@ const SETTINGS: [&str; 4] = [
 ];
 
 /// What may be around a packet.
-const WRAPPINGS: [&str; 16] = [
+const WRAPPINGS: [&str; 20] = [
     "vlan 5",
     "qinq 4000 vlan 5",
     "qinq 5 vlan 6",
@@ -38,6 +38,10 @@ const WRAPPINGS: [&str; 16] = [
     "in west > east geneve 7 options 2",
     "in west6 > east6 gre key 9",
     "in west > east ip",
+    "in west > east gre sequence 1 erspan2 7",
+    "in west > east gtp 5 sequence extension 1",
+    "snap",
+    "pppoe 3 compressed",
     "fragment 0 more",
     "fragment 8",
     "ecn 3",

@@ -247,6 +247,9 @@ fn link(name: &str) -> Result<LinkType, Problem> {
         "null" => LinkType::NULL,
         "ppp" => LinkType::PPP,
         "ppp-hdlc" => LinkType::PPP_HDLC,
+        "ppp-directed" => LinkType::PPP_WITH_DIRECTION,
+        "pppoe" => LinkType::PPP_ETHERNET,
+        "cisco-hdlc" => LinkType::C_HDLC,
         "unknown" => LinkType(147),
         _ => return Err(format!("\"{name}\" is no link")),
     })
