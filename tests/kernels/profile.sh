@@ -20,7 +20,7 @@ run_cases() {
 cases() {
 	set_of_probes=$1
 	shift
-	FATHOM_PROBE_SET=$set_of_probes run_cases "$@" --skip agreement --skip command_line --skip departures
+	FATHOM_PROFILE_PROBE_SET=$set_of_probes run_cases "$@" --skip agreement --skip command_line --skip departures
 }
 
 fathom profile --probes >/probes
@@ -31,7 +31,7 @@ if grep -q 'no   checksum errors' /probes; then
 	check "the cases give their profiles by fentry, but for checksum errors" cases fentry checksum_errors \
 		--skip black_hole_at_the_start --skip duplicates_out_of_order
 	check "both sets agree, but for duplicates and checksum errors" \
-		run_cases duplicate_packets,duplicate_bytes,checksum_errors agreement --skip departures
+		run_cases packets_duplicate,bytes_duplicate,checksum_errors agreement --skip departures
 else
 	check "the cases give their profiles by fentry" cases fentry ""
 	check "the cases give their profiles by tracepoints" cases tracepoint ""

@@ -43,6 +43,7 @@ pub struct Probe {
     /// Whether the application was silent.
     pub is_idle: bool,
     /// Its bytes, from the IP header on.
+    #[serde(rename = "length_bytes")]
     pub length: u16,
     /// Whether the user's function edited it.
     pub is_edited: bool,
@@ -63,17 +64,20 @@ pub struct Hop {
     /// Who answers most of the time.
     pub responder: Option<IpAddr>,
     /// Its name.
+    #[serde(rename = "responder_name")]
     pub name: Option<String>,
     /// The number of its autonomous system.
     pub as_number: Option<u32>,
     /// Probes whose fate is known.
+    #[serde(rename = "probes_sent")]
     pub sent: u64,
     /// Of them, those without an answer.
+    #[serde(rename = "probes_lost")]
     pub lost: u64,
     /// Why there was none.
     pub silence: Option<String>,
     /// The median round trip.
-    pub p50_ns: Option<u64>,
+    pub rtt_p50_ns: Option<u64>,
     /// Routers on the way back, where they are not those of the way there.
     pub routers_back: Option<u8>,
     /// What is remarkable.
@@ -126,7 +130,7 @@ pub struct Way {
     /// Flows that took it.
     pub flows: u32,
     /// The median of its round trips.
-    pub rtt_ns: Option<u64>,
+    pub rtt_p50_ns: Option<u64>,
     /// How it compares.
     pub verdict: Option<String>,
     /// That ways of one kind differ so.

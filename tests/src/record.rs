@@ -16,12 +16,7 @@ pub enum Record {
     #[serde(rename = "rtt")]
     Sample(Sample),
     /// How often something happened that is no measurement.
-    #[serde(
-        rename = "rtt_count",
-        alias = "profile_count",
-        alias = "hops_count",
-        alias = "response_count"
-    )]
+    #[serde(rename = "count")]
     Count(Count),
     /// What a TCP connection did.
     #[serde(rename = "profile")]
@@ -210,7 +205,7 @@ mod tests {
     fn lines_are_read() {
         let line = r#"{"kind":"rtt","time":"2026-11-20T12:00:00.000000001Z","protocol":"tcp","source":"10.77.1.1",
             "source_port":4000,"destination":"10.77.2.1","destination_port":80,"method":"timestamp","rtt_ns":20000123,
-            "min_rtt_ns":20000000,"interface":"wan0","observed":"ingress"}"#;
+            "rtt_min_ns":20000000,"interface":"wan0","observed":"ingress"}"#;
         let Record::Sample(sample) = serde_json::from_str(line).unwrap() else {
             panic!("{line}");
         };
@@ -220,8 +215,7 @@ mod tests {
             (Method::Timestamp, 20_000_123)
         );
         assert_eq!(sample.flow.protocol, 6);
-        let line =
-            r#"{"kind":"rtt_count","time":"2026-11-20T12:00:00Z","name":"packets","count":7}"#;
+        let line = r#"{"kind":"count","time":"2026-11-20T12:00:00Z","measurement":"rtt","name":"packets","count":7}"#;
         assert!(matches!(
             serde_json::from_str(line).unwrap(),
             Record::Count(Count { count: 7, .. })

@@ -36,7 +36,7 @@ pub struct Epoch {
     /// The client's port.
     pub source_port: u16,
     /// How long it was.
-    pub epoch_ns: u64,
+    pub duration_ns: u64,
     /// The estimate.
     pub latency_ns: Option<u64>,
     /// The same from the other direction.
@@ -308,7 +308,7 @@ pub fn judge(epochs: &[Epoch], loops: &[Loop]) -> Result<Vec<Judged>> {
     for epoch in epochs {
         let end = humantime::parse_rfc3339(&epoch.time)?.duration_since(std::time::UNIX_EPOCH)?;
         let end = u64::try_from(end.as_nanos())?;
-        let begin = end - epoch.epoch_ns;
+        let begin = end - epoch.duration_ns;
         let own = turns.get(&epoch.source_port).copied().unwrap_or_default();
         let waits = own
             .iter()

@@ -50,15 +50,15 @@ const CASES: [Case; 3] = [
     },
     // Long enough for the end of an interval, when all is written.
     Case {
-        options: &["--aggregate", "5s", "--by", "flow"],
-        name: "`--aggregate 5s --by flow`, kernel and process",
+        options: &["--interval", "5s", "--by", "flow"],
+        name: "`--interval 5s --by flow`, kernel and process",
         rounds: 7,
         most_megabytes: 96.0,
         counts_process: true,
     },
     Case {
-        options: &["--aggregate", "5s", "--by", "network"],
-        name: "`--aggregate 5s --by network`, kernel and process",
+        options: &["--interval", "5s", "--by", "network"],
+        name: "`--interval 5s --by network`, kernel and process",
         rounds: 7,
         most_megabytes: 64.0,
         counts_process: true,

@@ -47,7 +47,7 @@ impl Finished {
             self.samples += 1;
         } else if line.starts_with(r#"{"kind":"rtt_aggregate","#) {
             self.aggregates += 1;
-        } else if line.starts_with(r#"{"kind":"rtt_count","#) {
+        } else if line.starts_with(r#"{"kind":"count","#) {
             let name = text_between(line, r#""name":""#, "\"");
             let count = text_between(line, r#""count":"#, "}").parse().unwrap_or(0);
             // Counted since the start: the last one holds.
@@ -167,10 +167,10 @@ mod tests {
         let mut finished = Finished::default();
         for line in [
             r#"{"kind":"rtt","time":"2026-11-20T12:00:00Z","rtt_ns":7}"#,
-            r#"{"kind":"rtt_count","time":"2026-11-20T12:00:00Z","name":"samples lost: ring buffer full","count":7}"#,
+            r#"{"kind":"count","time":"2026-11-20T12:00:00Z","name":"samples lost: ring buffer full","count":7}"#,
             r#"{"kind":"rtt_aggregate","time":"2026-11-20T12:00:00Z"}"#,
-            r#"{"kind":"rtt_count","time":"2026-11-20T12:00:05Z","name":"samples lost: ring buffer full","count":9}"#,
-            r#"{"kind":"rtt_count","time":"2026-11-20T12:00:05Z","name":"flows opened","count":3}"#,
+            r#"{"kind":"count","time":"2026-11-20T12:00:05Z","name":"samples lost: ring buffer full","count":9}"#,
+            r#"{"kind":"count","time":"2026-11-20T12:00:05Z","name":"flows opened","count":3}"#,
         ] {
             finished.add(line);
         }

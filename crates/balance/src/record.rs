@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fathom_record::{AsValue, Nanoseconds, Network, Time, Type, Value, record};
+use fathom_record::{
+    AsValue, Nanoseconds, Network, Port, Protocol, Time, Type, Unit, Value, record,
+};
 
 use crate::controller::{Measurement, Why};
 
@@ -84,22 +86,6 @@ record! {
 }
 
 record! {
-    /// How often something happened to packets or connections.
-    #[record = "balance_count"]
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct BalanceCount {
-        /// When it was read.
-        #[field(ipfix = 325)]
-        pub time: Time,
-        /// What is counted, since forwarding began.
-        #[field(bare)]
-        pub name: &'static str,
-        /// How often.
-        pub count: u64,
-    }
-}
-
-record! {
     /// A service, and what passed to it since forwarding began.
     #[record = "balance_service"]
     #[derive(Debug, Clone, PartialEq)]
@@ -114,15 +100,17 @@ record! {
         #[field(bare)]
         pub network: Network,
         /// Its port; absent: all.
-        pub port: Option<u16>,
+        pub port: Option<Port>,
         /// tcp or udp.
         #[field(bare)]
-        pub protocol: &'static str,
+        pub protocol: Protocol,
         /// How its weights follow from measurements.
         pub policy: &'static str,
         /// Packets.
+        #[field(unit = Unit::Packets)]
         pub packets: u64,
         /// Bytes of IP.
+        #[field(unit = Unit::Bytes, label = "bytes")]
         pub bytes: u64,
         /// New connections.
         pub connections: u64,
@@ -160,8 +148,10 @@ record! {
         /// Connections in the table that are not closing.
         pub connections: u64,
         /// Packets.
+        #[field(unit = Unit::Packets)]
         pub packets: u64,
         /// Bytes of IP, without the headers that were put in front.
+        #[field(unit = Unit::Bytes, label = "bytes")]
         pub bytes: u64,
         /// What is wrong with it: the last check that failed, or why it cannot be reached.
         pub problem: Option<String>,

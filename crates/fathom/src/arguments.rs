@@ -248,8 +248,8 @@ impl Ends {
 pub(crate) struct AggregationArguments {
     /// Print no samples, but at the end of every such interval its counts and percentiles; at least 10ms; by default off.
     #[arg(long, value_name = "TIME", value_parser = interval)]
-    pub(crate) aggregate: Option<Duration>,
-    /// What to put together with --aggregate.
+    pub(crate) interval: Option<Duration>,
+    /// What to put together with --interval.
     #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
     pub(crate) by: By,
     #[command(flatten)]

@@ -28,6 +28,10 @@ pub(crate) fn arguments() -> anyhow::Result<Arguments> {
         let only = matches.subcommand_name().and_then(own_file);
         matches = file::apply(command, &path, only)?.get_matches();
     }
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    if let Some(name) = matches.subcommand_name() {
+        refuse_unknown_variables(&self::command(), name, variables)?;
+    }
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     sources::settle(&mut arguments, &matches).map_err(WrongUsage::error)?;
     Ok(arguments)
@@ -49,31 +53,59 @@ fn config_of(matches: &ArgMatches) -> Option<PathBuf> {
     path.cloned()
 }
 
-/// The declared command, with an environment variable for every option.
+/// The declared command, with an environment variable for every option: `FATHOM_HOPS_TIMEOUT` is `--timeout` of `fathom hops`.
 pub(crate) fn command() -> Command {
-    with_variables(Arguments::command())
+    with_variables(Arguments::command(), "FATHOM")
 }
 
-fn with_variables(command: Command) -> Command {
+fn with_variables(command: Command, prefix: &str) -> Command {
     command
-        .mut_args(with_variable)
-        .mut_subcommands(with_variables)
+        .mut_args(|argument| with_variable(argument, prefix))
+        .mut_subcommands(|below| {
+            let prefix = format!("{prefix}_{}", below.get_name().to_ascii_uppercase());
+            with_variables(below, &prefix)
+        })
 }
 
-fn with_variable(argument: Arg) -> Arg {
+fn with_variable(argument: Arg, prefix: &str) -> Arg {
     let Some(name) = argument.get_long() else {
         return argument;
     };
     if ASKED_FOR_ONCE[1..].contains(&name) {
         return argument;
     }
-    let variable = format!("FATHOM_{}", name.to_ascii_uppercase().replace('-', "_"));
+    let variable = format!("{prefix}_{}", name.to_ascii_uppercase().replace('-', "_"));
     let argument = argument.env(variable).hide_env_values(true);
     if is_flag(&argument) {
         argument.value_parser(BoolishValueParser::new())
     } else {
         argument
     }
+}
+
+/// Refuses what the environment says to the command that is run and no option takes.
+fn refuse_unknown_variables(
+    command: &Command,
+    name: &str,
+    mut variables: impl Iterator<Item = String>,
+) -> anyhow::Result<()> {
+    let prefix = format!("FATHOM_{}_", name.to_ascii_uppercase());
+    let known = variables_of(command);
+    let unknown = variables.find(|it| it.starts_with(&prefix) && !known.contains(it));
+    match unknown {
+        Some(variable) => Err(WrongUsage::error(format!(
+            "the environment has {variable}, which is no option of `fathom {name}`: unset it"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// All there are, of commands below, too.
+fn variables_of(command: &Command) -> Vec<String> {
+    let own = command.get_arguments().filter_map(Arg::get_env);
+    let own = own.map(|variable| variable.to_string_lossy().into_owned());
+    let below = command.get_subcommands().flat_map(variables_of);
+    own.chain(below).collect()
 }
 
 fn is_flag(argument: &Arg) -> bool {

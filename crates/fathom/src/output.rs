@@ -208,17 +208,12 @@ fn open_to_append(path: &Path) -> anyhow::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use fathom_measure::RttCount;
-    use fathom_record::Time;
+    use fathom_record::{Count, Time};
 
     use super::*;
 
-    fn count(count: u64) -> RttCount {
-        RttCount {
-            time: Time(0),
-            name: "samples",
-            count,
-        }
+    fn count(count: u64) -> Count {
+        Count::new(Time(0), "rtt", "samples", count)
     }
 
     fn open(path: &Path, format: OutputFormat) -> Output {
@@ -237,11 +232,11 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(
             text.lines()
-                .filter(|line| line.starts_with("rtt_count,"))
+                .filter(|line| line.starts_with("count,"))
                 .count(),
             2
         );
-        assert!(text.starts_with("kind,time,name,count\n"));
+        assert!(text.starts_with("kind,time,measurement,name,count\n"));
     }
 
     #[test]

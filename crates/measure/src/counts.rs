@@ -1,23 +1,7 @@
 //! What happened to packets, samples and flows, by name.
 
 use crate::native::{self, PACKET_VERDICT_COUNT, RTT_COUNTER_COUNT};
-use fathom_record::{Time, record};
-
-record! {
-    /// How often something happened that is not a measurement: packets left out, samples lost, flows evicted.
-    #[record = "rtt_count"]
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct RttCount {
-        /// When it was read.
-        #[field(ipfix = 325)]
-        pub time: Time,
-        /// What is counted, since the start.
-        #[field(bare)]
-        pub name: &'static str,
-        /// How often.
-        pub count: u64,
-    }
-}
+use fathom_record::{Count, Time};
 
 /// Everything that is counted besides samples; nothing is lost without a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,9 +34,9 @@ impl Counts {
     }
 
     /// The same as records.
-    pub fn records(&self, time: Time) -> impl Iterator<Item = RttCount> + use<> {
+    pub fn records(&self, time: Time) -> impl Iterator<Item = Count> + use<> {
         self.named()
-            .map(move |(name, count)| RttCount { time, name, count })
+            .map(move |(name, count)| Count::new(time, "rtt", name, count))
     }
 }
 

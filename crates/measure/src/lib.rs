@@ -33,7 +33,7 @@ pub mod rtt;
 mod selection;
 mod table;
 
-pub use counts::{Counts, RttCount};
+pub use counts::Counts;
 pub use error::Error;
 pub use replay::{Ended, Interfaces, Measurement, Replay};
 pub use rtt::Aggregator;

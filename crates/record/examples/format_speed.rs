@@ -26,7 +26,7 @@ record! {
         pub rtt_ns: Nanoseconds,
         /// The shortest so far.
         #[field(label = "min")]
-        pub min_rtt_ns: Nanoseconds,
+        pub rtt_min_ns: Nanoseconds,
         /// The smoothed one.
         #[field(label = "smoothed")]
         pub smoothed_rtt_ns: Nanoseconds,
@@ -58,7 +58,7 @@ fn round_trip(number: u32) -> RoundTrip {
         },
         method: "timestamp",
         rtt_ns: Nanoseconds(20_000_000 + spread % 10_000_000),
-        min_rtt_ns: Nanoseconds(20_000_000),
+        rtt_min_ns: Nanoseconds(20_000_000),
         smoothed_rtt_ns: Nanoseconds(25_000_000 + spread % 100_000),
         sent_bytes: spread % 100_000_000,
         packets: spread % 100_000,

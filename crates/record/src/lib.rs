@@ -40,6 +40,7 @@
 //! assert_eq!(line, b"12:00:00.123456 answer  tcp 10.0.0.1:5000 > 10.0.1.1:443  rtt 20.11 ms\n");
 //! ```
 
+mod count;
 mod error;
 mod field;
 mod flow;
@@ -50,9 +51,10 @@ mod network;
 pub mod parts;
 mod value;
 
+pub use count::Count;
 pub use error::Error;
 pub use field::{Field, Ipfix, Record, Schema, TextForm, Type, Unit, Visitor};
 pub use flow::{FlowKey, Protocol};
 pub use histogram::Histogram;
 pub use network::Network;
-pub use value::{AsValue, Nanoseconds, Time, Value};
+pub use value::{AsValue, Nanoseconds, Port, Time, Value};

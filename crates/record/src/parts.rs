@@ -278,7 +278,7 @@ mod tests {
             /// How long
             /// it took.
             #[field(label = "least")]
-            pub min_rtt_ns: Option<Nanoseconds>,
+            pub rtt_min_ns: Option<Nanoseconds>,
             /// How much.
             #[field(unit = Unit::Bytes, own_ipfix = 1)]
             pub sent_bytes: u64,
@@ -299,7 +299,7 @@ mod tests {
         Example {
             time: Time(7),
             flow,
-            min_rtt_ns: None,
+            rtt_min_ns: None,
             sent_bytes: 9,
             interface: "eth0",
         }
@@ -324,7 +324,7 @@ mod tests {
             [
                 &["time"][..],
                 &flow,
-                &["min_rtt_ns", "sent_bytes", "interface"]
+                &["rtt_min_ns", "sent_bytes", "interface"]
             ]
             .concat()
         );
@@ -336,13 +336,13 @@ mod tests {
 
         let field = |name| Example::SCHEMA.fields[Example::SCHEMA.position(name).unwrap()];
         let least = Field::new(
-            "min_rtt_ns",
+            "rtt_min_ns",
             Type::Duration,
             Unit::Nanoseconds,
             "How long it took.",
         )
         .label("least");
-        assert_eq!(field("min_rtt_ns"), least);
+        assert_eq!(field("rtt_min_ns"), least);
         let sent = field("sent_bytes");
         assert_eq!((sent.label, sent.unit), ("sent", Unit::Bytes));
         let own = Ipfix {

@@ -29,6 +29,10 @@ impl From<Duration> for Nanoseconds {
     }
 }
 
+/// A transport port in host byte order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port(pub u16);
+
 /// The content of one field of one record, as outputs see it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
@@ -118,6 +122,7 @@ as_value! {
     Time: Time, time => time.0;
     Nanoseconds: Duration in Nanoseconds, duration => duration.0;
     IpAddr: Address, address => *address;
+    Port: Port, port => port.0;
     Protocol: Protocol, protocol => *protocol;
     Network: Network, network => *network;
 }

@@ -24,7 +24,7 @@ record! {
         pub rtt_ns: Nanoseconds,
         /// How long at least.
         #[field(label = "min")]
-        pub min_rtt_ns: Option<Nanoseconds>,
+        pub rtt_min_ns: Option<Nanoseconds>,
         /// How much.
         #[field(unit = Unit::Bytes)]
         pub sent_bytes: u64,
@@ -72,7 +72,7 @@ fn sample() -> Every {
         flow: flow("10.0.0.1", "10.0.1.1"),
         method: "timestamp".to_owned(),
         rtt_ns: Nanoseconds(20_113_000),
-        min_rtt_ns: Some(Nanoseconds(20_031_000)),
+        rtt_min_ns: Some(Nanoseconds(20_031_000)),
         sent_bytes: 1200,
         load: None,
         retransmitted: false,
@@ -100,7 +100,7 @@ fn text_is_for_people() {
 
     every.flow = flow("2001:db8::1", "::1");
     every.method = "a\u{1b}[31m\n\u{9b}é".to_owned();
-    every.min_rtt_ns = None;
+    every.rtt_min_ns = None;
     every.load = Some(0.25);
     every.retransmitted = true;
     every.network = "10.0.0.0/8".parse().ok();
@@ -136,7 +136,7 @@ fn text_is_for_people() {
 fn json_is_an_object_a_line() {
     let line = "{\"kind\":\"every\",\"time\":\"2026-11-20T12:34:56.123456789Z\",\"protocol\":\"tcp\",\"source\":\"10.0.0.1\",\
                 \"source_port\":5000,\"destination\":\"10.0.1.1\",\"destination_port\":443,\"method\":\"timestamp\",\
-                \"rtt_ns\":20113000,\"min_rtt_ns\":20031000,\"sent_bytes\":1200,\"retransmitted\":false,\
+                \"rtt_ns\":20113000,\"rtt_min_ns\":20031000,\"sent_bytes\":1200,\"retransmitted\":false,\
                 \"since\":\"1970-01-01T00:00:01.000000000Z\",\"interface\":\"eth0\"}\n";
     assert_eq!(written(Format::Json, &[&sample()]), line);
     let mut strange = sample();
@@ -153,7 +153,7 @@ fn csv_has_a_header_for_each_kind() {
     let every = "every,2026-11-20T12:34:56.123456789Z,tcp,10.0.0.1,5000,10.0.1.1,443,timestamp,20113000,20031000,1200,,false,,\
                  1970-01-01T00:00:01.000000000Z,,eth0\n";
     let lines = format!(
-        "kind,time,protocol,source,source_port,destination,destination_port,method,rtt_ns,min_rtt_ns,sent_bytes,load,retransmitted,\
+        "kind,time,protocol,source,source_port,destination,destination_port,method,rtt_ns,rtt_min_ns,sent_bytes,load,retransmitted,\
          network,since,vlan,interface\n{every}kind,protocol,source,source_port,destination,destination_port,count\n\
          \"other, \"\"odd\"\" one\",,,,,,3\n{every}"
     );
@@ -179,7 +179,7 @@ prop_compose! {
         (time, since) in any::<(u64, Option<u64>)>(),
         flow in any_flow(),
         method in any::<String>(),
-        (rtt_ns, min_rtt_ns, sent_bytes) in any::<(u64, Option<u64>, u64)>(),
+        (rtt_ns, rtt_min_ns, sent_bytes) in any::<(u64, Option<u64>, u64)>(),
         load in proptest::option::of(any::<f64>()),
         retransmitted in any::<bool>(),
         network in proptest::option::of((any::<IpAddr>(), 0_u8..=32).prop_map(|(address, length)| Network::new(address, length).unwrap())),
@@ -190,7 +190,7 @@ prop_compose! {
             flow,
             method,
             rtt_ns: Nanoseconds(rtt_ns),
-            min_rtt_ns: min_rtt_ns.map(Nanoseconds),
+            rtt_min_ns: rtt_min_ns.map(Nanoseconds),
             sent_bytes,
             load,
             retransmitted,

@@ -49,7 +49,7 @@ fn sockets_of_a_process_are_found_whenever_and_however_they_were_made() {
 fn networks_and_ports_select() {
     let Some(_turn) = turn() else { return };
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
-    let options = ["--rate", "20", "--to", "fd78::/16", "--protocol", "udp"];
+    let options = ["--rate", "20", "--net", "fd78::/16", "--protocol", "udp"];
     let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &options).unwrap();
     let _others = [
         Application::tcp(&chain, Family::V6, 100),

@@ -146,8 +146,8 @@ fn wanted((kind, profile): &Printed) -> BTreeMap<(bool, u16), u64> {
             ((false, 302), value("connection")),
             ((false, 134), value("bytes_retransmitted")),
             ((true, 8), value("stalls")),
-            ((true, 9), value("out_of_order_packets")),
-            ((true, 10), value("out_of_order_bytes")),
+            ((true, 9), value("packets_out_of_order")),
+            ((true, 10), value("bytes_out_of_order")),
             ((true, 11), value("out_of_order_distance_mean_bytes")),
             ((true, 12), value("out_of_order_distance_variance")),
         ]);
@@ -163,9 +163,12 @@ fn wanted((kind, profile): &Printed) -> BTreeMap<(bool, u16), u64> {
         wanted.extend([
             (
                 (true, 6),
-                sum("duplicate_packets", "partial_duplicate_packets"),
+                sum("packets_duplicate", "packets_partially_duplicate"),
             ),
-            ((true, 7), sum("duplicate_bytes", "partial_duplicate_bytes")),
+            (
+                (true, 7),
+                sum("bytes_duplicate", "bytes_partially_duplicate"),
+            ),
             ((false, 26), value("mss_bytes")),
             ((false, 385), value("jitter_ns") / 1_000_000),
         ]);

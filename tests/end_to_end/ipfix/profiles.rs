@@ -128,7 +128,7 @@ const PRIMITIVES: [(&str, u16, u16, &str); 8] = [
     ("bytes_acknowledged", 114, 8, "u_int"),
     ("packets_retransmitted", 118, 8, "u_int"),
     ("srtt_ns", 121, 8, "u_int"),
-    ("out_of_order_bytes", 135, 8, "u_int"),
+    ("bytes_out_of_order", 135, 8, "u_int"),
     ("congestion_control", 150, 32, "str"),
     ("mss_bytes", 152, 8, "u_int"),
 ];

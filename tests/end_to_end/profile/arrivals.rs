@@ -62,8 +62,8 @@ fn send_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
 fn duplicates() {
     let Some(run) = run() else { return };
     let last = received(2000, 4)
-        .with("duplicate_packets", 2)
-        .with("duplicate_bytes", 2000);
+        .with("packets_duplicate", 2)
+        .with("bytes_duplicate", 2000);
     run.check(DUPLICATES, &[established(), last]);
 }
 
@@ -81,8 +81,8 @@ fn send_partial_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
 fn partial_duplicates() {
     let Some(run) = run() else { return };
     let last = received(2000, 3)
-        .with("partial_duplicate_packets", 2)
-        .with("partial_duplicate_bytes", 600);
+        .with("packets_partially_duplicate", 2)
+        .with("bytes_partially_duplicate", 600);
     run.check(PARTIAL_DUPLICATES, &[established(), last]);
 }
 
@@ -100,13 +100,13 @@ fn send_duplicates_out_of_order(peer: &ScriptedPeer, family: Family, port: u16) 
 fn duplicates_out_of_order() {
     let Some(run) = run() else { return };
     let last = received(2000, 3)
-        .with("out_of_order_packets", 2)
-        .with("out_of_order_bytes", 2000)
+        .with("packets_out_of_order", 2)
+        .with("bytes_out_of_order", 2000)
         .with("out_of_order_distance_mean_bytes", 1000.0)
         .with("out_of_order_distance_variance", 0.0)
         .with("out_of_order_distance_max_bytes", 1000)
-        .with("duplicate_packets", 1)
-        .with("duplicate_bytes", 1000);
+        .with("packets_duplicate", 1)
+        .with("bytes_duplicate", 1000);
     run.check(DUPLICATES_OUT_OF_ORDER, &[established(), last]);
 }
 
@@ -129,8 +129,8 @@ fn send_old_timestamps(peer: &ScriptedPeer, family: Family, port: u16) {
 fn old_timestamps() {
     let Some(run) = run() else { return };
     let last = received(2000, 4)
-        .with("duplicate_packets", 1)
-        .with("duplicate_bytes", 1000);
+        .with("packets_duplicate", 1)
+        .with("bytes_duplicate", 1000);
     run.check(OLD_TIMESTAMPS, &[established(), last]);
 }
 
@@ -181,15 +181,15 @@ fn cross_the_wrap(peer: &ScriptedPeer, family: Family, port: u16) {
 fn sequence_wrap() {
     let Some(run) = run() else { return };
     let last = received(4000, 6)
-        .with("out_of_order_packets", 2)
-        .with("out_of_order_bytes", 1500)
+        .with("packets_out_of_order", 2)
+        .with("bytes_out_of_order", 1500)
         .with("out_of_order_distance_mean_bytes", 1500.0)
         .with("out_of_order_distance_variance", 250_000.0)
         .with("out_of_order_distance_max_bytes", 2000)
-        .with("duplicate_packets", 1)
-        .with("duplicate_bytes", 1000)
-        .with("partial_duplicate_packets", 1)
-        .with("partial_duplicate_bytes", 500);
+        .with("packets_duplicate", 1)
+        .with("bytes_duplicate", 1000)
+        .with("packets_partially_duplicate", 1)
+        .with("bytes_partially_duplicate", 500);
     run.check(SEQUENCE_WRAP, &[established(), last]);
 }
 

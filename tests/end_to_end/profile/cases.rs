@@ -78,6 +78,6 @@ pub(crate) fn handshake() -> Prediction {
         .with("packets_acknowledged", 1)
         .within("duration_ns", about(ROUND_TRIP))
         .within("srtt_ns", about(ROUND_TRIP))
-        .within("min_rtt_ns", about(ROUND_TRIP))
+        .within("rtt_min_ns", about(ROUND_TRIP))
         .within("stalled_ns", about(std::time::Duration::ZERO))
 }

@@ -69,7 +69,7 @@ fn process_and_route() {
                 assert_eq!(profile.get("is_existing"), None);
                 assert_eq!(profile.get("mptcp_token"), None);
                 assert!(profile.number("rtt_samples") >= Some(1));
-                for name in ["srtt_ns", "min_rtt_ns", "mean_rtt_ns"] {
+                for name in ["srtt_ns", "rtt_min_ns", "rtt_mean_ns"] {
                     let found = profile.span(name).unwrap();
                     assert!(about(ROUND_TRIP).contains(&found), "{name} {found:?}");
                 }

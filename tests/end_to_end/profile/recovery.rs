@@ -152,11 +152,11 @@ fn lost_syn_ack() {
         .within("duration_ns", late())
         .within("establishment_ns", late())
         .within("srtt_ns", late())
-        .within("min_rtt_ns", late())
+        .within("rtt_min_ns", late())
         .within("stalled_ns", Duration::ZERO..=ROUND_TRIP + SECOND / 8);
     let server = handshake()
         .with("packets_retransmitted", 1)
-        .with("syn_ack_retransmitted", 1)
+        .with("syn_acks_retransmitted", 1)
         .with("stalls", 1)
         .with("establishment_ns", Value::Null);
     run.check(LOST_SYN_ACK, &[client, uploaded()], &[server, downloaded()]);
@@ -232,8 +232,8 @@ fn tail_loss_with_three_timeouts() {
 /// numbers in a row, (7² - 1) / 12, times 1000². The third selective acknowledgement has it sent again (RFC 8985), long before a timeout.
 fn out_of_order(prediction: Prediction) -> Prediction {
     prediction
-        .with("out_of_order_packets", 7)
-        .with("out_of_order_bytes", 7 * SEGMENT)
+        .with("packets_out_of_order", 7)
+        .with("bytes_out_of_order", 7 * SEGMENT)
         .with("out_of_order_distance_mean_bytes", 4000.0)
         .with("out_of_order_distance_variance", 4e6)
         .with("out_of_order_distance_max_bytes", 7000)
@@ -289,8 +289,8 @@ fn reordering() {
         &[
             established(),
             downloaded()
-                .with("out_of_order_packets", 2)
-                .with("out_of_order_bytes", 2 * SEGMENT)
+                .with("packets_out_of_order", 2)
+                .with("bytes_out_of_order", 2 * SEGMENT)
                 .with("out_of_order_distance_mean_bytes", 1500.0)
                 .with("out_of_order_distance_variance", 250_000.0)
                 .with("out_of_order_distance_max_bytes", 2000),
@@ -307,7 +307,7 @@ fn reordering_taken_for_loss() {
     let Some(run) = run() else { return };
     let client = uploaded_and_one_again()
         .with("packets_acknowledged", SEGMENTS + 2)
-        .with("duplicates_reported", 1);
+        .with("packets_reported_duplicate", 1);
     run.check(
         REORDERED_FAR,
         &[established(), client],
@@ -315,8 +315,8 @@ fn reordering_taken_for_loss() {
             established(),
             out_of_order(downloaded())
                 .with("packets_received", SEGMENTS + 1)
-                .with("duplicate_packets", 1)
-                .with("duplicate_bytes", SEGMENT),
+                .with("packets_duplicate", 1)
+                .with("bytes_duplicate", SEGMENT),
         ],
     );
 }
@@ -328,13 +328,16 @@ fn duplication() {
     let Some(run) = run() else { return };
     run.check(
         DUPLICATED,
-        &[established(), uploaded().with("duplicates_reported", 1)],
+        &[
+            established(),
+            uploaded().with("packets_reported_duplicate", 1),
+        ],
         &[
             established(),
             downloaded()
                 .with("packets_received", SEGMENTS + 1)
-                .with("duplicate_packets", 1)
-                .with("duplicate_bytes", SEGMENT),
+                .with("packets_duplicate", 1)
+                .with("bytes_duplicate", SEGMENT),
         ],
     );
 }

@@ -86,7 +86,7 @@ fn main() -> anyhow::Result<()> {
     let cost = measure(&load(&with_events)?, &scenario, &arguments)?;
     print(&format!("{}, --events", scenario.name), &cost);
     println!("bpf_ktime_get_ns: {:.1} ns", median(clock_ns));
-    println!("--aggregate changes nothing in the kernel.");
+    println!("--interval changes nothing in the kernel.");
     Ok(conclude(&rows, arguments.summary.as_deref())?)
 }
 

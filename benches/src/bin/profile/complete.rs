@@ -162,7 +162,7 @@ mod tests {
         closings.add(&line(2, "DESYNC", "BROKEN"));
         closings.add(&line(2, "ESTABLISHED", "FINISHED"));
         closings.add(&line(3, "ESTABLISHED", "FINISHED").replace("8080", "80"));
-        closings.add(r#"{"kind":"profile_count","name":"x","count":7}"#);
+        closings.add(r#"{"kind":"count","name":"x","count":7}"#);
         closings.add(&line(4, "DESYNC", "FINISHED"));
         closings.add(&line(4, "ESTABLISHED", "FINISHED"));
         assert_eq!(closings.ends(), 3);

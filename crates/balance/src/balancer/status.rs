@@ -1,6 +1,6 @@
 //! How everything stands.
 
-use fathom_record::{Histogram, Record, Time};
+use fathom_record::{Count, Histogram, Port, Protocol, Record, Time};
 
 use super::Balancer;
 use super::checks::CheckDue;
@@ -8,7 +8,7 @@ use crate::Error;
 use crate::config::Check;
 use crate::health::Aim;
 use crate::native::balance_traffic;
-use crate::record::{BalanceCount, BalanceServer, BalanceService, BalanceWeight};
+use crate::record::{BalanceServer, BalanceService, BalanceWeight};
 
 impl Balancer {
     /// How everything stands: services, servers, weights, counts.
@@ -30,7 +30,7 @@ impl Balancer {
             }
         }
         for (name, count) in self.counts()? {
-            records.push(Box::new(BalanceCount { time, name, count }));
+            records.push(Box::new(Count::new(time, "balance", name, count)));
         }
         Ok(records)
     }
@@ -55,8 +55,8 @@ impl Balancer {
                 time: Time::now(),
                 service: service.name.into(),
                 network: service.network,
-                port: service.port,
-                protocol: service.protocol.name(),
+                port: service.port.map(Port),
+                protocol: Protocol(service.protocol.number()),
                 policy: service.policy.name(),
                 packets,
                 bytes,

@@ -39,12 +39,12 @@ pub(crate) struct HopsArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct HopsSelection {
-    /// Only flows to one of these networks, as in 203.0.113.0/24; at most 16; by default to all.
+    /// Only flows whose far end is in one of these networks, as in 203.0.113.0/24; at most 16; by default all.
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
-    pub(crate) to: Vec<Network>,
-    /// No flows to any of these networks; at most 16; by default none.
+    pub(crate) net: Vec<Network>,
+    /// No flows whose far end is in any of these networks; at most 16; by default none.
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
-    pub(crate) not_to: Vec<Network>,
+    pub(crate) not_net: Vec<Network>,
     /// Only flows with one of these ports at an end; at most 16; by default all.
     #[arg(long, value_name = "PORT", value_delimiter = ',')]
     pub(crate) port: Vec<u16>,

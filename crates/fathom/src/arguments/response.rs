@@ -66,7 +66,7 @@ pub(crate) struct Estimation {
 pub(crate) struct Servers {
     /// Only requests to servers in these networks, as in 10.0.0.0/8; at most 16; by default all.
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
-    pub(crate) to: Vec<Network>,
+    pub(crate) net: Vec<Network>,
     /// Only requests to these ports; at most 16; by default all: a SYN tells which end is the server, else the lower port.
     #[arg(long, value_name = "PORT", value_delimiter = ',')]
     pub(crate) port: Vec<u16>,

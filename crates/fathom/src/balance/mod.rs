@@ -10,9 +10,8 @@ use anyhow::Context;
 use fathom_balance::balancer::{Balancer, News};
 use fathom_balance::config::{Config, EXAMPLE};
 use fathom_balance::live;
-use fathom_balance::record::BalanceCount;
 use fathom_record::format::Format;
-use fathom_record::{Record, Time};
+use fathom_record::{Count, Record, Time};
 
 use crate::arguments::{BalanceAction, BalanceArguments};
 use crate::configuration;
@@ -266,11 +265,8 @@ impl Run {
         let counts = self.balancer.counts()?;
         if self.output.format().is_for_programs() {
             for (name, count) in &counts {
-                self.output.put(&BalanceCount {
-                    time: Time::now(),
-                    name,
-                    count: *count,
-                });
+                self.output
+                    .put(&Count::new(Time::now(), "balance", name, *count));
             }
         }
         self.output.finish()?;

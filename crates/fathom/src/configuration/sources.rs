@@ -32,10 +32,10 @@ pub(super) fn settle(arguments: &mut Arguments, matches: &ArgMatches) -> Result<
 fn settle_rtt(options: &mut RttArguments, is_typed: impl Fn(&str) -> bool) -> Result<(), String> {
     let live_only = ["xdp", "duration", "near_side"];
     settle_source(&mut options.source, &live_only, &[], is_typed)?;
-    if options.output.format == Some(OutputFormat::Ppviz) && options.aggregation.aggregate.is_some()
+    if options.output.format == Some(OutputFormat::Ppviz) && options.aggregation.interval.is_some()
     {
         return Err(
-            "ppviz shows single samples: leave --aggregate or --format ppviz out".to_owned(),
+            "ppviz shows single samples: leave --interval or --format ppviz out".to_owned(),
         );
     }
     Ok(())
@@ -112,7 +112,7 @@ mod tests {
                 .unwrap_err()
                 .contains("--near-side is for live")
         );
-        assert!(settled(&["a.pcap", "--format", "ppviz", "--aggregate", "5s"]).is_err());
+        assert!(settled(&["a.pcap", "--format", "ppviz", "--interval", "5s"]).is_err());
         let live = ["-i", "eth0", "--compare"];
         let told = settled_of("response", &live).unwrap_err();
         assert!(told.contains("--compare is for capture files"));

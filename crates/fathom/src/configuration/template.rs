@@ -9,8 +9,9 @@ use super::{command_of, configurable, is_flag};
 /// A configuration file for one command: what has a default with it, what has none commented out.
 pub(super) fn template(command: &Command, table: &str) -> String {
     let mut text = format!(
-        "# Options of `fathom {}`. Those on the command line and in the environment (FATHOM_*) come before these.\n\n[{table}]\n",
-        table.replace('.', " ")
+        "# Options of `fathom {}`. Those on the command line and in the environment (FATHOM_{}_*) come before these.\n\n[{table}]\n",
+        table.replace('.', " "),
+        table.replace('.', "_").to_ascii_uppercase(),
     );
     let declared = command_of(command, table)
         .into_iter()

@@ -146,7 +146,7 @@ mod tests {
             paths.take(&probe(port, 4, Some(([10, 78, 4, 1], 7_000_000))));
         }
         let mut named = summary(1, 1);
-        named.name = Some("a\"b.example".into());
+        named.responder_name = Some("a\"b.example".into());
         named.as_number = Some(64_500);
         paths.take(&Report::Hop(named));
         insta::assert_snapshot!(graph(&paths));

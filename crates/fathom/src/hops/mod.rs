@@ -12,10 +12,8 @@ mod view;
 use std::time::{Duration, Instant};
 
 use fathom_measure::Selection;
-use fathom_measure::hops::{
-    HopsCount, Options, Owner, Prober, Rate, Report, Settings, UserPrograms,
-};
-use fathom_record::Time;
+use fathom_measure::hops::{Options, Owner, Prober, Rate, Report, Settings, UserPrograms};
+use fathom_record::{Count, Time};
 
 use crate::arguments::{HopsArguments, RateMode};
 use crate::failure::say;
@@ -124,7 +122,7 @@ impl Session {
     }
 
     /// What is still in the kernel, then the last counts.
-    fn finish(&mut self) -> anyhow::Result<Vec<HopsCount>> {
+    fn finish(&mut self) -> anyhow::Result<Vec<Count>> {
         let Self {
             prober,
             registry,
@@ -160,7 +158,7 @@ impl Registry {
         if let Report::Hop(hop) = &mut report
             && let Some(responder) = hop.responder
         {
-            hop.name = self.names.as_ref().and_then(|names| names.of(responder));
+            hop.responder_name = self.names.as_ref().and_then(|names| names.of(responder));
             hop.as_number = self
                 .systems
                 .as_ref()
@@ -176,7 +174,7 @@ impl Registry {
     }
 }
 
-fn say_summary(flows: usize, counts: &[HopsCount], elapsed: Duration) {
+fn say_summary(flows: usize, counts: &[Count], elapsed: Duration) {
     say!("{flows} flows now, {:.1} s", elapsed.as_secs_f64());
     for count in counts {
         say!("  {}  {}", count.name, count.count);
@@ -189,8 +187,8 @@ fn options(arguments: &HopsArguments, child: Option<&Child>) -> Options {
     Options {
         interfaces: arguments.interface.clone(),
         selection: Selection {
-            networks: selection.to.clone(),
-            excluded: selection.not_to.clone(),
+            networks: selection.net.clone(),
+            excluded: selection.not_net.clone(),
             ports: selection.port.clone(),
             protocols: selection.protocol.clone(),
         },

@@ -143,10 +143,10 @@ impl Hop {
 
     fn summary(&mut self, summary: &HopSummary) {
         if summary.responder == self.responder {
-            self.name.clone_from(&summary.name);
+            self.name.clone_from(&summary.responder_name);
             self.as_number = summary.as_number;
         }
-        if summary.lost > 0 {
+        if summary.probes_lost > 0 {
             self.silence = summary.silence;
         }
         self.queue_ns = summary.queue_ns.map(|queue| queue.0);
@@ -202,7 +202,7 @@ pub(super) mod tests {
             answer_time: None,
             probe: 1,
             is_idle: false,
-            length: 40,
+            length_bytes: 40,
             is_edited: false,
             extracted: None,
             reply_ttl: None,
@@ -223,15 +223,19 @@ pub(super) mod tests {
             flow: flow(source_port),
             ttl,
             responder: Some([10, 78, ttl, 2].into()),
-            name: None,
+            responder_name: None,
             as_number: None,
-            sent: 10,
-            lost: 0,
+            probes_sent: 10,
+            probes_lost: 0,
             silence: None,
-            last_ns: None,
-            min_ns: None,
-            p50_ns: None,
-            p99_ns: None,
+            rtt_last_ns: None,
+            rtt_min_ns: None,
+            rtt_mean_ns: None,
+            rtt_p50_ns: None,
+            rtt_p90_ns: None,
+            rtt_p95_ns: None,
+            rtt_p99_ns: None,
+            rtt_max_ns: None,
             queue_ns: None,
             routers_back: None,
             marks: None,
@@ -263,7 +267,7 @@ pub(super) mod tests {
         let mut paths = Paths::new();
         paths.take(&probe(1, 1, Some(([10, 78, 1, 2], 5))));
         let mut named = summary(1, 1);
-        named.name = Some("gateway".into());
+        named.responder_name = Some("gateway".into());
         named.as_number = Some(64_500);
         paths.take(&Report::Hop(named));
         let title = |paths: &Paths| paths.all().next().unwrap().hops().next().unwrap().1.title();

@@ -299,11 +299,11 @@ mod tests {
         }
         table.take(&probe(5001, 1, None));
         let mut limited = summary(5000, 2);
-        limited.lost = 15;
+        limited.probes_lost = 15;
         limited.silence = Some("rate limited");
         table.take(&Report::Hop(limited));
         let mut named = summary(5000, 3);
-        named.name = Some("core1.example.net".into());
+        named.responder_name = Some("core1.example.net".into());
         named.as_number = Some(64_500);
         named.queue_ns = Some(Nanoseconds(90_000));
         named.marks = Some("mpls".into());

@@ -1,6 +1,7 @@
 //! How hops are shown: as lines, in the columns of ELF, as a graph at the end, or on a terminal as a table that refreshes.
 
-use fathom_measure::hops::{HopsCount, Report};
+use fathom_measure::hops::Report;
+use fathom_record::Count;
 
 use super::dot;
 use super::elf::ElfWriter;
@@ -80,7 +81,7 @@ impl View {
     }
 
     /// Tells programs of the counts; people are told at the end.
-    pub(super) fn put_counts(&mut self, counts: &[HopsCount]) {
+    pub(super) fn put_counts(&mut self, counts: &[Count]) {
         if let Self::Lines(output) = self
             && output.format().is_for_programs()
         {

@@ -31,7 +31,7 @@ impl Sink for PpvizWriter {
             return;
         };
         // A single request has no least round trip but its own.
-        let least = match value("min_rtt_ns") {
+        let least = match value("rtt_min_ns") {
             Value::Duration(least) => least,
             _ => rtt,
         };

@@ -119,10 +119,9 @@ impl Exports {
 #[cfg(test)]
 mod tests {
     use fathom_ipfix::{conflicting_elements, fields_without_element};
-    use fathom_measure::profile::{
-        DnsProfile, LookupProfile, MptcpProfile, ProfileCount, TcpProfile,
-    };
+    use fathom_measure::profile::{DnsProfile, LookupProfile, MptcpProfile, TcpProfile};
     use fathom_measure::rtt::{RttAggregate, RttFlow, RttSample};
+    use fathom_record::Count;
 
     /// An element of fathom's means one thing, whatever record it is in.
     #[test]
@@ -132,7 +131,7 @@ mod tests {
             MptcpProfile::SCHEMA,
             DnsProfile::SCHEMA,
             LookupProfile::SCHEMA,
-            ProfileCount::SCHEMA,
+            Count::SCHEMA,
             RttSample::SCHEMA,
             RttFlow::SCHEMA,
             RttAggregate::SCHEMA,

@@ -26,7 +26,7 @@ impl ResponseArguments {
             timeout: self.estimation.timeout,
             datagram_timeout: self.estimation.timeout,
             threshold: self.estimation.threshold,
-            servers: self.servers.to.clone(),
+            servers: self.servers.net.clone(),
             ports: self.servers.port.clone(),
             one_flow_in: self.servers.flows_sampled,
             flows: self.flows.unwrap_or(defaults.flows),

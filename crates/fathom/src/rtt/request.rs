@@ -72,7 +72,7 @@ impl RttArguments {
             prefix_v4: options.prefixes.prefix_v4,
             prefix_v6: options.prefixes.prefix_v6,
         };
-        options.aggregate.map(of_length)
+        options.interval.map(of_length)
     }
 
     /// Opens what was asked for, else lines for people on standard output.

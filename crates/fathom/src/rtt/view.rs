@@ -26,7 +26,7 @@ impl View {
         let asks_for_lines = arguments.output.format.is_some()
             || arguments.output.output.is_some()
             || arguments.output.events
-            || arguments.aggregation.aggregate.is_some();
+            || arguments.aggregation.interval.is_some();
         if !asks_for_lines && is_looked_at() {
             let table = RttTable::new(&arguments.source.interface);
             return Ok(Self::Table(Box::new(Screen::open(table)?)));

@@ -164,7 +164,7 @@ impl Table {
             interface: sample.interface,
         };
         let rtt_ns = sample.rtt_ns.0;
-        let min_ns = sample.min_rtt_ns.map_or(rtt_ns, |least| least.0);
+        let min_ns = sample.rtt_min_ns.map_or(rtt_ns, |least| least.0);
         if let Some(row) = self.rows.get_mut(&key) {
             row.last_ns = rtt_ns;
             row.min_ns = row.min_ns.min(min_ns);

@@ -24,9 +24,31 @@ fn the_command_line_comes_before_the_environment_before_the_file() {
         Some('{')
     );
     let mut both = command(&arguments);
-    both.args(["--config", &file]).env("FATHOM_FORMAT", "csv");
+    both.args(["--config", &file])
+        .env("FATHOM_RTT_FORMAT", "csv");
     assert_eq!(first(&mut both), Some('k'));
     assert_eq!(first(both.args(["--format", "text"])), Some('2'));
+}
+
+#[test]
+fn a_variable_is_of_one_command() {
+    let capture = Capture::new(1);
+    let arguments = ["rtt", capture.path()];
+    // `dot` is a format of `fathom hops`, and `--timeout` of `fathom response` no duration of `fathom hops`.
+    let mut others = command(&arguments);
+    others.envs([
+        ("FATHOM_FORMAT", "dot"),
+        ("FATHOM_HOPS_FORMAT", "dot"),
+        ("FATHOM_HOPS_TIMEOUT", "1 parsec"),
+    ]);
+    let read = outcome(&mut others);
+    assert_eq!((read.status, read.stderr.contains("error")), (0, false));
+    let wrong = outcome(command(&arguments).env("FATHOM_RTT_FORMAT", "dot"));
+    assert_eq!(wrong.status, 2, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("invalid value 'dot'"));
+    let misspelt = outcome(command(&arguments).env("FATHOM_RTT_FROMAT", "json"));
+    assert_eq!(misspelt.status, 2, "{}", misspelt.stderr);
+    assert!(misspelt.stderr.contains("FATHOM_RTT_FROMAT"));
 }
 
 #[test]
@@ -35,8 +57,8 @@ fn files_that_are_typed_come_before_interfaces_that_are_configured() {
     let mut command = command(&["rtt", capture.path()]);
     let outcome = outcome(
         command
-            .env("FATHOM_INTERFACE", "nowhere")
-            .env("FATHOM_XDP", "yes"),
+            .env("FATHOM_RTT_INTERFACE", "nowhere")
+            .env("FATHOM_RTT_XDP", "yes"),
     );
     assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     assert!(outcome.stdout.contains("echo"));

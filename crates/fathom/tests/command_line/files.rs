@@ -211,7 +211,7 @@ fn intervals_follow_the_time_of_the_capture() {
     let outcome = fathom(&[
         "rtt",
         capture.path(),
-        "--aggregate",
+        "--interval",
         "3s",
         "--by",
         "network",
@@ -225,12 +225,12 @@ fn intervals_follow_the_time_of_the_capture() {
         .collect();
     let counts: Vec<_> = records
         .iter()
-        .map(|record| record["count"].as_u64().unwrap())
+        .map(|record| record["rtt_samples"].as_u64().unwrap())
         .collect();
     let last_ns = u64::from(echoes - 1) * PERIOD_NS - 9_000_000_000;
     assert_eq!(counts, [30, 30, 30, 5], "{}", outcome.stdout);
-    assert_eq!(records[0]["interval_ns"], 3_000_000_000_u64);
-    assert_eq!(records[3]["interval_ns"], last_ns);
+    assert_eq!(records[0]["duration_ns"], 3_000_000_000_u64);
+    assert_eq!(records[3]["duration_ns"], last_ns);
     assert_eq!(records[0]["network"], "10.0.1.0/24");
 }
 

@@ -133,7 +133,7 @@ fn aggregates_and_counts_are_written_at_every_interval() {
     let file = directory.path().join("aggregates");
     let mut command = command(&options);
     command
-        .args(["--aggregate", "100ms", "--by", "interface", "--output"])
+        .args(["--interval", "100ms", "--by", "interface", "--output"])
         .arg(&file);
     let Some(running) = started(&mut command, "lo") else {
         return;
@@ -153,7 +153,7 @@ fn aggregates_and_counts_are_written_at_every_interval() {
     for line in text.lines() {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(
-            record["kind"] == "rtt_aggregate" || record["kind"] == "rtt_count",
+            record["kind"] == "rtt_aggregate" || record["kind"] == "count",
             "{line}"
         );
     }

@@ -27,7 +27,7 @@ fn wrong_usage_is_told_and_has_status_2() {
         ),
         (&["rtt", "a.pcap", "--max-memory", "1K"], "at least 64K"),
         (&["rtt", "a.pcap", "--flows", "0"], "0 is not in 64.."),
-        (&["rtt", "a.pcap", "--aggregate", "5"], "100ms, 5s or 2m"),
+        (&["rtt", "a.pcap", "--interval", "5"], "100ms, 5s or 2m"),
         (&["response"], "nothing to measure"),
         (
             &["response", "a.pcap", "--xdp"],

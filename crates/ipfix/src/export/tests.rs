@@ -211,9 +211,9 @@ record! {
         /// RTT.
         pub srtt_ns: Option<Nanoseconds>,
         /// Duplicates.
-        pub duplicate_packets: u64,
+        pub packets_duplicate: u64,
         /// Partial ones.
-        pub partial_duplicate_packets: u64,
+        pub packets_partially_duplicate: u64,
         /// Who owns it.
         pub process: Option<&'static str>,
         /// Its number.
@@ -236,8 +236,8 @@ fn flowcorder_has_its_own_templates() {
         start_state: "NEW",
         end_state: "UNREACHABLE",
         srtt_ns: Some(Nanoseconds(20_900_000)),
-        duplicate_packets: 3,
-        partial_duplicate_packets: 1,
+        packets_duplicate: 3,
+        packets_partially_duplicate: 1,
         process: Some("curl"),
         pid: Some(77),
         mptcp_token: None,

@@ -286,11 +286,11 @@ impl Engine {
 fn paths(way: &Way, time: Time) -> Paths {
     Paths {
         time,
-        destination: way.destination,
+        network: way.destination,
         number: way.number,
         path: way.text(),
         flows: way.flows,
-        rtt_ns: way.rtt_ns.map(Nanoseconds),
+        rtt_p50_ns: way.rtt_ns.map(Nanoseconds),
         compared: way.compared,
         verdict: way.verdict,
         p_value: way.p_value,

@@ -135,7 +135,7 @@ impl Flow {
                 };
                 report(Report::Congestion(Congestion {
                     time: Time(end.wrapping_add(offset_ns)),
-                    window_ns: Nanoseconds(WINDOW_NS),
+                    duration_ns: Nanoseconds(WINDOW_NS),
                     flow: self.key,
                     ttl: queue.far,
                     near: router(queue.near).unwrap_or(self.key.source),
@@ -175,6 +175,7 @@ impl Flow {
             let ttl = place as u8 + 1;
             let hop = &mut self.path.hops[place];
             let interval = std::mem::take(&mut hop.interval);
+            let quantile = |part| interval.rtts.quantile(part).map(Nanoseconds);
             let median = interval.rtts.quantile(0.5);
             let excess_ns = median
                 .zip(hop.minimum_ns)
@@ -190,15 +191,19 @@ impl Flow {
                     flow: self.key,
                     ttl,
                     responder: hop.usual(),
-                    name: None,
+                    responder_name: None,
                     as_number: None,
-                    sent: interval.known,
-                    lost: interval.lost,
+                    probes_sent: interval.known,
+                    probes_lost: interval.lost,
                     silence: silence.map(Silence::name),
-                    last_ns: hop.last_ns.map(Nanoseconds),
-                    min_ns: hop.minimum_ns.map(Nanoseconds),
-                    p50_ns: median.map(Nanoseconds),
-                    p99_ns: interval.rtts.quantile(0.99).map(Nanoseconds),
+                    rtt_last_ns: hop.last_ns.map(Nanoseconds),
+                    rtt_min_ns: hop.minimum_ns.map(Nanoseconds),
+                    rtt_mean_ns: interval.rtts.mean().map(Nanoseconds),
+                    rtt_p50_ns: median.map(Nanoseconds),
+                    rtt_p90_ns: quantile(0.9),
+                    rtt_p95_ns: quantile(0.95),
+                    rtt_p99_ns: quantile(0.99),
+                    rtt_max_ns: interval.rtts.max().map(Nanoseconds),
                     queue_ns: excess_ns.map(|excess| Nanoseconds(excess.saturating_sub(before_ns))),
                     routers_back,
                     marks: marks.text(),
@@ -249,7 +254,7 @@ fn probe(flow: FlowKey, sent: Sent, outcome: Outcome, offset_ns: u64) -> HopProb
         answer_time: None,
         probe: sent.probe,
         is_idle: sent.is_idle,
-        length: sent.length,
+        length_bytes: sent.length,
         is_edited: sent.is_edited,
         extracted: None,
         reply_ttl: None,

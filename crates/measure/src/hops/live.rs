@@ -4,14 +4,14 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fathom_record::Time;
+use fathom_record::{Count, Time};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::engine::{Engine, Settings};
 use super::event::Event;
 use super::flows::Flows;
 use super::program::UserPrograms;
-use super::record::{HopsCount, Report};
+use super::record::Report;
 use super::schedule::{EXPLORING, interval_us};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
@@ -167,7 +167,7 @@ impl Prober {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
-    pub fn counts(&self, time: Time) -> Result<Vec<HopsCount>, Error> {
+    pub fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
         let mut sums = [0; native::HOPS_COUNTER_COUNT as usize];
         self.programs.add_counters("hops_cpus", &mut sums)?;
         let own = [
@@ -182,7 +182,7 @@ impl Prober {
             .zip(sums)
             .chain(own)
             .filter(|(_, count)| *count != 0)
-            .map(|(name, count)| HopsCount { time, name, count })
+            .map(|(name, count)| Count::new(time, "hops", name, count))
             .collect())
     }
 

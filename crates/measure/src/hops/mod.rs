@@ -50,8 +50,6 @@ pub use marks::Marks;
 pub use program::UserPrograms;
 pub use quote::Quoted;
 #[cfg(feature = "live")]
-pub use record::{
-    Congestion, HopProbe, HopSummary, HopsCount, Outcome, Paths, Report, RouteChange,
-};
+pub use record::{Congestion, HopProbe, HopSummary, Outcome, Paths, Report, RouteChange};
 #[cfg(feature = "live")]
 pub use schedule::Rate;

@@ -98,7 +98,7 @@ record! {
         pub is_idle: bool,
         /// Bytes of the probe, from its IP header on, as fathom handed it to the device.
         #[field(absent, unit = Unit::Bytes)]
-        pub length: u16,
+        pub length_bytes: u16,
         /// Whether the user's function edited it.
         #[field(absent)]
         pub is_edited: bool,
@@ -150,31 +150,43 @@ record! {
         pub responder: Option<IpAddr>,
         /// Its name in the DNS, when asked for.
         #[field(bare, own_ipfix = 211)]
-        pub name: Option<Arc<str>>,
+        pub responder_name: Option<Arc<str>>,
         /// The number of its autonomous system, when asked for.
         #[field(label = "as", own_ipfix = 212)]
         pub as_number: Option<u32>,
         /// Probes whose fate is known since the interval began.
-        #[field(unit = Unit::Packets, own_ipfix = 213)]
-        pub sent: u64,
+        #[field(unit = Unit::Packets, label = "sent", own_ipfix = 213)]
+        pub probes_sent: u64,
         /// Probes of these without an answer in time.
-        #[field(unit = Unit::Packets, unless_zero, own_ipfix = 214)]
-        pub lost: u64,
+        #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 214)]
+        pub probes_lost: u64,
         /// Why there were none: `silent`, `rate limited`, `forward loss`, `reverse loss`, `loss` where it cannot be told.
         #[field(label = "for", own_ipfix = 215)]
         pub silence: Option<&'static str>,
         /// The last round trip.
         #[field(label = "last", own_ipfix = 216)]
-        pub last_ns: Option<Nanoseconds>,
+        pub rtt_last_ns: Option<Nanoseconds>,
         /// The shortest round trip since the flow began, or took this way.
         #[field(label = "min", own_ipfix = 217)]
-        pub min_ns: Option<Nanoseconds>,
-        /// The median of the interval.
+        pub rtt_min_ns: Option<Nanoseconds>,
+        /// The mean of the interval.
+        #[field(absent, own_ipfix = 240)]
+        pub rtt_mean_ns: Option<Nanoseconds>,
+        /// The median of the interval, within 1.6 %.
         #[field(label = "p50", own_ipfix = 218)]
-        pub p50_ns: Option<Nanoseconds>,
-        /// 99 % of the interval's round trips are not longer.
+        pub rtt_p50_ns: Option<Nanoseconds>,
+        /// The 90th percentile of the interval, within 1.6 %.
+        #[field(absent, own_ipfix = 241)]
+        pub rtt_p90_ns: Option<Nanoseconds>,
+        /// The 95th percentile of the interval, within 1.6 %.
+        #[field(absent, own_ipfix = 242)]
+        pub rtt_p95_ns: Option<Nanoseconds>,
+        /// The 99th percentile of the interval, within 1.6 %.
         #[field(label = "p99", own_ipfix = 219)]
-        pub p99_ns: Option<Nanoseconds>,
+        pub rtt_p99_ns: Option<Nanoseconds>,
+        /// The greatest of the interval.
+        #[field(absent, own_ipfix = 243)]
+        pub rtt_max_ns: Option<Nanoseconds>,
         /// What the link to this router adds by waiting: the median over the minimum, less the same of the router before.
         #[field(label = "queue", own_ipfix = 220)]
         pub queue_ns: Option<Nanoseconds>,
@@ -199,7 +211,7 @@ record! {
         pub time: Time,
         /// How long was judged.
         #[field(absent, own_ipfix = 221)]
-        pub window_ns: Nanoseconds,
+        pub duration_ns: Nanoseconds,
         /// The flow; its source is this side.
         pub flow: FlowKey,
         /// The TTL that reaches the router at the far end of the link; of TTL 1 the link begins at this host, and its own queue is part of it.
@@ -259,9 +271,9 @@ record! {
         /// The end of the time that was looked at.
         #[field(ipfix = 153)]
         pub time: Time,
-        /// The destination: a /24 of IPv4, a /48 of IPv6.
+        /// The network of the destinations: a /24 of IPv4, a /48 of IPv6.
         #[field(bare, own_ipfix = 230)]
-        pub destination: Network,
+        pub network: Network,
         /// The number of the way among those to this destination, from 1.
         #[field(label = "way", own_ipfix = 231)]
         pub number: u32,
@@ -273,7 +285,7 @@ record! {
         pub flows: u32,
         /// The median of its round trips, one a second of each flow, to the router in `compared`.
         #[field(label = "rtt", own_ipfix = 234)]
-        pub rtt_ns: Option<Nanoseconds>,
+        pub rtt_p50_ns: Option<Nanoseconds>,
         /// Where the ways are compared: the last router that all have in common behind where they part; absent: each at its deepest router.
         #[field(label = "to", own_ipfix = 235)]
         pub compared: Option<IpAddr>,
@@ -284,21 +296,5 @@ record! {
         /// The probability that ways of one kind differ as much as all of these do (Kruskal and Wallis); absent with too few round trips.
         #[field(label = "p", own_ipfix = 237)]
         pub p_value: Option<f64>,
-    }
-}
-
-record! {
-    /// How often something happened that is no probe: what was lost, put off or passed on.
-    #[record = "hops_count"]
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct HopsCount {
-        /// When it was read.
-        #[field(ipfix = 325)]
-        pub time: Time,
-        /// What is counted, since the start.
-        #[field(bare)]
-        pub name: &'static str,
-        /// How often.
-        pub count: u64,
     }
 }

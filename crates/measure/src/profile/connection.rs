@@ -267,25 +267,25 @@ impl Maker {
             packets_lost: found.packets_lost,
             bytes_retransmitted: found.bytes_retransmitted,
             packets_retransmitted: found.packets_retransmitted,
-            syn_ack_retransmitted: syn_acks,
+            syn_acks_retransmitted: syn_acks,
             checksum_errors: (self.abilities.can(Indicator::Checksums))
                 .then_some(disorder.checksum_errors),
             srtt_ns: microseconds(now.round_trip),
-            min_rtt_ns: microseconds(now.round_trip_minimum)
+            rtt_min_ns: microseconds(now.round_trip_minimum)
                 .filter(|_| now.round_trip_minimum != u32::MAX),
             rtt_samples: self
                 .abilities
                 .can(Indicator::RoundTrips)
                 .then_some(trips.count),
-            mean_rtt_ns: trips.mean.map(in_nanoseconds),
+            rtt_mean_ns: trips.mean.map(in_nanoseconds),
             rtt_variance_us2: trips.variance,
             jitter_ns: microseconds(now.round_trip_deviation).filter(|_| now.round_trip != 0),
-            duplicate_packets: has_duplicates.then_some(disorder.duplicate_packets),
-            duplicate_bytes: has_duplicates.then_some(disorder.duplicate_bytes),
-            partial_duplicate_packets: has_disorder.then_some(disorder.partial_duplicate_packets),
-            partial_duplicate_bytes: has_disorder.then_some(disorder.partial_duplicate_bytes),
-            out_of_order_packets: found.packets_out_of_order,
-            out_of_order_bytes: has_disorder.then_some(disorder.out_of_order_bytes),
+            packets_duplicate: has_duplicates.then_some(disorder.duplicate_packets),
+            bytes_duplicate: has_duplicates.then_some(disorder.duplicate_bytes),
+            packets_partially_duplicate: has_disorder.then_some(disorder.partial_duplicate_packets),
+            bytes_partially_duplicate: has_disorder.then_some(disorder.partial_duplicate_bytes),
+            packets_out_of_order: found.packets_out_of_order,
+            bytes_out_of_order: has_disorder.then_some(disorder.out_of_order_bytes),
             out_of_order_distance_mean_bytes: distances.mean,
             out_of_order_distance_variance: distances.variance,
             out_of_order_distance_max_bytes: (disorder.distance_max != 0)
@@ -297,9 +297,9 @@ impl Maker {
             // The stack counts time that is limited apart from other busy time.
             busy_ns: jiffies(found.limited.iter().sum()),
             unanswered_probes: now.probes,
-            duplicates_reported: found.duplicates_reported,
+            packets_reported_duplicate: found.duplicates_reported,
             reordering_seen: found.reordering_seen,
-            congestion_experienced: found.packets_marked,
+            packets_congestion_experienced: found.packets_marked,
             congestion_control: self.names.text(&now.congestion_control).unwrap_or_default(),
             congestion_window: now.congestion_window,
             mss_bytes: now.segment_size,

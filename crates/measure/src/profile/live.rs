@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fathom_record::{Record, Time};
+use fathom_record::{Count, Record, Time};
 use libbpf_rs::{Iter, Link};
 
 use super::Indicator;
@@ -16,7 +16,6 @@ use super::connections::{Abilities, Connections};
 use super::dns::{Dns, Scope};
 use super::namespaces::{other_namespaces, within};
 use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
-use super::record::ProfileCount;
 use super::slots::Slots;
 use crate::bytes::bytes_of;
 use crate::kernel::{
@@ -265,22 +264,24 @@ impl Profiler {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
-    pub fn counts(&self, time: Time) -> Result<Vec<ProfileCount>, Error> {
+    pub fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
         let mut counts = Vec::new();
         for (index, name) in (0_u32..).zip(native::profile_counter_names()) {
             let count = self.programs.counter("profile_counters", index)?;
-            counts.push(ProfileCount { time, name, count });
+            counts.push(Count::new(time, "profile", name, count));
         }
-        counts.push(ProfileCount {
+        counts.push(Count::new(
             time,
-            name: "moments missed: the probe was at work on that CPU",
-            count: self.programs.skipped(),
-        });
-        counts.push(ProfileCount {
+            "profile",
+            "moments missed: the probe was at work on that CPU",
+            self.programs.skipped(),
+        ));
+        counts.push(Count::new(
             time,
-            name: "connections forgotten: table full",
-            count: self.connections.forgotten(),
-        });
+            "profile",
+            "connections forgotten: table full",
+            self.connections.forgotten(),
+        ));
         if let Some(dns) = &self.dns {
             counts.extend(dns.counts(time)?);
         }

@@ -24,4 +24,4 @@ pub use dns::{DnsProfile, LookupProfile};
 pub use indicator::Indicator;
 pub use live::{Options, Profiler, available};
 pub use probes::{ProbeSet, Probes};
-pub use record::{MptcpProfile, ProfileCount, State, TcpProfile};
+pub use record::{MptcpProfile, State, TcpProfile};

@@ -116,7 +116,7 @@ record! {
         pub packets_retransmitted: u32,
         /// Of them, SYN-ACKs.
         #[field(unit = Unit::Packets, absent, own_ipfix = 119)]
-        pub syn_ack_retransmitted: u32,
+        pub syn_acks_retransmitted: u32,
         /// Packets received with a wrong checksum.
         #[field(unit = Unit::Packets, unless_zero, own_ipfix = 120)]
         pub checksum_errors: Option<u32>,
@@ -125,13 +125,13 @@ record! {
         pub srtt_ns: Option<Nanoseconds>,
         /// The least round trip of the last minutes, as the stack keeps it (net.ipv4.tcp_min_rtt_wlen).
         #[field(label = "min_rtt", own_ipfix = 122)]
-        pub min_rtt_ns: Option<Nanoseconds>,
+        pub rtt_min_ns: Option<Nanoseconds>,
         /// Round trips in the profile: the handshake's, then one each round trip.
         #[field(absent, own_ipfix = 123)]
         pub rtt_samples: Option<u32>,
         /// Their mean.
         #[field(label = "mean_rtt", own_ipfix = 124)]
-        pub mean_rtt_ns: Option<Nanoseconds>,
+        pub rtt_mean_ns: Option<Nanoseconds>,
         /// Their variance, in microseconds squared.
         #[field(absent, own_ipfix = 125)]
         pub rtt_variance_us2: Option<f64>,
@@ -140,22 +140,22 @@ record! {
         pub jitter_ns: Option<Nanoseconds>,
         /// Packets received whose payload had all been received before; keep-alives and window probes are none.
         #[field(unit = Unit::Packets, label = "duplicates", unless_zero, own_ipfix = 130)]
-        pub duplicate_packets: Option<u32>,
+        pub packets_duplicate: Option<u32>,
         /// Their payload.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 131)]
-        pub duplicate_bytes: Option<u64>,
+        pub bytes_duplicate: Option<u64>,
         /// Packets received of whose payload a part had been received before.
         #[field(unit = Unit::Packets, absent, own_ipfix = 132)]
-        pub partial_duplicate_packets: Option<u32>,
+        pub packets_partially_duplicate: Option<u32>,
         /// The part.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 133)]
-        pub partial_duplicate_bytes: Option<u64>,
+        pub bytes_partially_duplicate: Option<u64>,
         /// Packets received before others that they follow.
         #[field(unit = Unit::Packets, label = "out_of_order", unless_zero, own_ipfix = 134)]
-        pub out_of_order_packets: u32,
+        pub packets_out_of_order: u32,
         /// Their payload.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 135)]
-        pub out_of_order_bytes: Option<u64>,
+        pub bytes_out_of_order: Option<u64>,
         /// Mean distance between the byte that was expected and the first of such a packet.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 136)]
         pub out_of_order_distance_mean_bytes: Option<f64>,
@@ -185,13 +185,13 @@ record! {
         pub unanswered_probes: u8,
         /// Packets that the peer reported to have received twice (RFC 2883): signs of spurious retransmissions.
         #[field(unit = Unit::Packets, label = "duplicates_reported", unless_zero, own_ipfix = 146)]
-        pub duplicates_reported: u32,
+        pub packets_reported_duplicate: u32,
         /// Times that the stack noticed that the network reorders what it sends.
         #[field(absent, own_ipfix = 147)]
         pub reordering_seen: u32,
         /// Packets that the peer reported as marked with congestion experienced (RFC 3168).
         #[field(unit = Unit::Packets, label = "ce", unless_zero, own_ipfix = 148)]
-        pub congestion_experienced: u32,
+        pub packets_congestion_experienced: u32,
         /// The name of the congestion control.
         #[field(bare, own_ipfix = 150)]
         pub congestion_control: Arc<str>,
@@ -314,21 +314,5 @@ record! {
         /// The network namespace: its inode number.
         #[field(absent, own_ipfix = 157)]
         pub network_namespace: u32,
-    }
-}
-
-record! {
-    /// How often something happened that is not a profile: moments lost, connections without all of their numbers.
-    #[record = "profile_count"]
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct ProfileCount {
-        /// When it was read.
-        #[field(ipfix = 325)]
-        pub time: Time,
-        /// What is counted, since the start.
-        #[field(bare)]
-        pub name: &'static str,
-        /// How often.
-        pub count: u64,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::net::IpAddr;
 
-use fathom_record::{Histogram, Nanoseconds, Network, Protocol, Time, record};
+use fathom_record::{Histogram, Nanoseconds, Network, Port, Protocol, Time, record};
 
 use super::{Confidence, ResponseEpoch};
 
@@ -33,30 +33,41 @@ record! {
         pub protocol: Option<Protocol>,
         /// The server, by server and by service.
         #[field(bare)]
-        pub server: Option<IpAddr>,
+        pub destination: Option<IpAddr>,
         /// Its port, by service.
-        pub port: Option<u16>,
+        #[field(label = "port")]
+        pub destination_port: Option<Port>,
         /// The network of the clients, by network.
         #[field(bare)]
-        pub clients: Option<Network>,
-        /// How long the interval was.
-        pub interval_ns: Nanoseconds,
+        pub network: Option<Network>,
+        /// How long it was.
+        #[field(label = "over")]
+        pub duration_ns: Nanoseconds,
         /// Flows with an estimate.
         pub flows: u64,
         /// Responses that were waited for, a second.
         pub responses_per_second: f64,
-        /// The median.
-        #[field(label = "p50")]
-        pub p50_ns: Option<Nanoseconds>,
-        /// 90 of 100 are not longer.
-        #[field(label = "p90")]
-        pub p90_ns: Option<Nanoseconds>,
-        /// 99 of 100 are not longer.
-        #[field(label = "p99")]
-        pub p99_ns: Option<Nanoseconds>,
-        /// The average.
+        /// The shortest.
+        #[field(label = "min")]
+        pub latency_min_ns: Option<Nanoseconds>,
+        /// The mean.
         #[field(label = "mean")]
-        pub mean_ns: Option<Nanoseconds>,
+        pub latency_mean_ns: Option<Nanoseconds>,
+        /// The median, within 1.6 %.
+        #[field(label = "p50")]
+        pub latency_p50_ns: Option<Nanoseconds>,
+        /// The 90th percentile, within 1.6 %.
+        #[field(label = "p90")]
+        pub latency_p90_ns: Option<Nanoseconds>,
+        /// The 95th percentile, within 1.6 %.
+        #[field(label = "p95")]
+        pub latency_p95_ns: Option<Nanoseconds>,
+        /// The 99th percentile, within 1.6 %.
+        #[field(label = "p99")]
+        pub latency_p99_ns: Option<Nanoseconds>,
+        /// The longest.
+        #[field(label = "max")]
+        pub latency_max_ns: Option<Nanoseconds>,
         /// Of the responses, the part whose epochs are sure: 0 to 1.
         pub sure: f64,
         /// Epochs without an estimate.
@@ -190,16 +201,19 @@ impl ResponseAggregator {
             put(&ResponseAggregate {
                 time,
                 protocol: key.protocol,
-                server: key.server,
-                port: key.port,
-                clients: key.clients,
-                interval_ns: length,
+                destination: key.server,
+                destination_port: key.port.map(Port),
+                network: key.clients,
+                duration_ns: length,
                 flows: group.flows.len() as u64,
                 responses_per_second: count as f64 * 1e9 / length.0.max(1) as f64,
-                p50_ns: quantile(0.5),
-                p90_ns: quantile(0.9),
-                p99_ns: quantile(0.99),
-                mean_ns: group.waits.mean().map(Nanoseconds),
+                latency_min_ns: group.waits.min().map(Nanoseconds),
+                latency_mean_ns: group.waits.mean().map(Nanoseconds),
+                latency_p50_ns: quantile(0.5),
+                latency_p90_ns: quantile(0.9),
+                latency_p95_ns: quantile(0.95),
+                latency_p99_ns: quantile(0.99),
+                latency_max_ns: group.waits.max().map(Nanoseconds),
                 sure: group.sure as f64 / count.max(1) as f64,
                 epochs_without: group.without,
                 timeout_gaps: group.timeouts,
@@ -226,7 +240,7 @@ mod tests {
                 destination: IpAddr::from([192, 0, 2, server]),
                 destination_port: 443,
             },
-            epoch_ns: Nanoseconds(500_000_000),
+            duration_ns: Nanoseconds(500_000_000),
             latency_ns: latency_ms.map(|ms| Nanoseconds(ms * 1_000_000)),
             reverse_latency_ns: None,
             confidence: if latency_ms.is_some() {
@@ -238,7 +252,7 @@ mod tests {
             concurrency: None,
             timeout_gaps: 0,
             idle_gaps: 0,
-            repeated: 0,
+            packets_repeated: 0,
             waiting_ns: None,
             handshake_ns: None,
             reason: None,
@@ -278,11 +292,11 @@ mod tests {
         assert_eq!(records.len(), 2);
         // The slowest first: its p99 is 20 ms; that of the other 10 ms, since only one wait in a hundred is longer.
         let [second, first] = [&records[0], &records[1]];
-        assert_eq!(second.server, Some(IpAddr::from([192, 0, 2, 2])));
+        assert_eq!(second.destination, Some(IpAddr::from([192, 0, 2, 2])));
         assert_eq!((first.flows, first.epochs_without), (2, 1));
         assert!((first.responses_per_second - 100.0).abs() < 1e-9);
-        assert_eq!(first.mean_ns, Some(Nanoseconds(19_900_000)));
-        let p50 = first.p50_ns.unwrap().0;
+        assert_eq!(first.latency_mean_ns, Some(Nanoseconds(19_900_000)));
+        let p50 = first.latency_p50_ns.unwrap().0;
         assert!((9_800_000..=10_200_000).contains(&p50), "{p50}");
     }
 
@@ -291,7 +305,7 @@ mod tests {
         let epochs = [epoch(1, 1, Some(1), 5), epoch(2, 2, Some(3), 5)];
         let records = aggregate(GroupBy::Network, &epochs);
         assert_eq!(records.len(), 1);
-        assert_eq!(records[0].clients, Some("10.0.0.0/16".parse().unwrap()));
+        assert_eq!(records[0].network, Some("10.0.0.0/16".parse().unwrap()));
         assert_eq!(aggregate(GroupBy::Service, &epochs).len(), 2);
     }
 }

@@ -1,25 +1,9 @@
 //! What happened to packets, epochs and flows, by name.
 
-use fathom_record::{Time, record};
+use fathom_record::{Count, Time};
 
 use crate::counts::named;
 use crate::native::{self, PACKET_VERDICT_COUNT, RESPONSE_COUNTER_COUNT};
-
-record! {
-    /// How often something happened that is not a measurement: packets left out, epochs lost, flows evicted.
-    #[record = "response_count"]
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct ResponseCount {
-        /// When it was read.
-        #[field(ipfix = 325)]
-        pub time: Time,
-        /// What is counted, since the start.
-        #[field(bare)]
-        pub name: &'static str,
-        /// How often.
-        pub count: u64,
-    }
-}
 
 /// Everything that is counted besides epochs; nothing is lost without a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,8 +37,8 @@ impl ResponseCounts {
     }
 
     /// The same as records.
-    pub fn records(&self, time: Time) -> impl Iterator<Item = ResponseCount> + use<> {
+    pub fn records(&self, time: Time) -> impl Iterator<Item = Count> + use<> {
         self.named()
-            .map(move |(name, count)| ResponseCount { time, name, count })
+            .map(move |(name, count)| Count::new(time, "response", name, count))
     }
 }

@@ -270,7 +270,7 @@ pub(super) fn record(
     ResponseEpoch {
         time: Time(epoch.end.wrapping_add(time_offset)),
         flow: flow_of(&epoch.key, epoch.flow.direction()),
-        epoch_ns: Nanoseconds(length),
+        duration_ns: Nanoseconds(length),
         latency_ns: estimate.latency_ns.map(nanoseconds),
         reverse_latency_ns: reverse_ns.filter(|_| !estimate.slides).map(nanoseconds),
         confidence: estimate.confidence,
@@ -278,7 +278,7 @@ pub(super) fn record(
         concurrency: estimate.concurrency,
         timeout_gaps: evidence.timeouts,
         idle_gaps: evidence.idle,
-        repeated: evidence.repeated,
+        packets_repeated: evidence.repeated,
         waiting_ns: None,
         handshake_ns: evidence.handshake_ns.map(nanoseconds),
         reason: estimate.reason,

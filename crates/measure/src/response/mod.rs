@@ -18,7 +18,7 @@ mod waits;
 #[cfg(feature = "live")]
 pub use crate::kernel::Options;
 pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator};
-pub use counts::{ResponseCount, ResponseCounts};
+pub use counts::ResponseCounts;
 pub use engine::Engine;
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]

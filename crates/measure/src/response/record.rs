@@ -15,7 +15,8 @@ record! {
         /// The flow; its destination is the server.
         pub flow: FlowKey,
         /// How long the epoch was.
-        pub epoch_ns: Nanoseconds,
+        #[field(label = "over")]
+        pub duration_ns: Nanoseconds,
         /// From a request to what its response triggered, on average; absent where a number would be wrong, see `reason`.
         #[field(label = "latency")]
         pub latency_ns: Option<Nanoseconds>,
@@ -36,8 +37,8 @@ record! {
         #[field(unless_zero)]
         pub idle_gaps: u32,
         /// Packets that were sent before: retransmissions, and what arrived out of order.
-        #[field(unless_zero)]
-        pub repeated: u32,
+        #[field(unit = fathom_record::Unit::Packets, label = "repeated", unless_zero)]
+        pub packets_repeated: u32,
         /// How long the flow has been waiting for the answer to its last request; absent when that was answered.
         pub waiting_ns: Option<Nanoseconds>,
         /// From the SYN to what answered the SYN-ACK.

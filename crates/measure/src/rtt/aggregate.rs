@@ -226,7 +226,7 @@ impl Figures {
         key: GroupKey,
         interface: &'static str,
         time: Time,
-        interval_ns: Nanoseconds,
+        duration_ns: Nanoseconds,
     ) -> RttAggregate {
         let quantile = |quantile| self.rtt.quantile(quantile).map(Nanoseconds);
         let (flow, tags) = match key {
@@ -240,24 +240,24 @@ impl Figures {
         };
         RttAggregate {
             time,
-            interval_ns,
+            duration_ns,
             flow,
             network,
             vlan: tags.0,
             inner_vlan: tags.1,
-            count: self.rtt.count(),
-            min_rtt_ns: self.rtt.min().map(Nanoseconds),
-            mean_rtt_ns: self.rtt.mean().map(Nanoseconds),
-            p50_rtt_ns: quantile(0.5),
-            p90_rtt_ns: quantile(0.9),
-            p95_rtt_ns: quantile(0.95),
-            p99_rtt_ns: quantile(0.99),
-            max_rtt_ns: self.rtt.max().map(Nanoseconds),
+            rtt_samples: self.rtt.count(),
+            rtt_min_ns: self.rtt.min().map(Nanoseconds),
+            rtt_mean_ns: self.rtt.mean().map(Nanoseconds),
+            rtt_p50_ns: quantile(0.5),
+            rtt_p90_ns: quantile(0.9),
+            rtt_p95_ns: quantile(0.95),
+            rtt_p99_ns: quantile(0.99),
+            rtt_max_ns: self.rtt.max().map(Nanoseconds),
             packets: self.packets,
             bytes: self.bytes,
-            retransmitted: self.retransmitted,
-            out_of_order: self.out_of_order,
-            congestion_experienced: self.congestion_experienced,
+            packets_retransmitted: self.retransmitted,
+            packets_out_of_order: self.out_of_order,
+            packets_congestion_experienced: self.congestion_experienced,
             interface,
         }
     }

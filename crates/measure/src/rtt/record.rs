@@ -45,7 +45,7 @@ record! {
         pub rtt_ns: Nanoseconds,
         /// The least round trip of this flow and direction so far; absent for single requests.
         #[field(label = "min")]
-        pub min_rtt_ns: Option<Nanoseconds>,
+        pub rtt_min_ns: Option<Nanoseconds>,
         /// True when the request had been sent again; the time then counts from the first.
         pub is_retransmitted: Option<bool>,
         /// True when only one direction was seen: the round trip is then the whole loop from end to end.
@@ -89,14 +89,14 @@ record! {
         #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85)]
         pub bytes: u64,
         /// Packets sent again in this direction.
-        #[field(unit = Unit::Packets)]
-        pub retransmitted: u32,
+        #[field(unit = Unit::Packets, label = "retransmitted")]
+        pub packets_retransmitted: u32,
         /// Packets overtaken in this direction.
-        #[field(unit = Unit::Packets)]
-        pub out_of_order: u32,
+        #[field(unit = Unit::Packets, label = "out_of_order")]
+        pub packets_out_of_order: u32,
         /// Packets in this direction that a router marked as having met congestion (RFC 3168).
         #[field(unit = Unit::Packets, label = "ce")]
-        pub congestion_experienced: u32,
+        pub packets_congestion_experienced: u32,
         /// Packets in the other direction.
         #[field(unit = Unit::Packets)]
         pub reverse_packets: u64,
@@ -104,14 +104,14 @@ record! {
         #[field(unit = Unit::Bytes, label = "reverse_bytes")]
         pub reverse_bytes: u64,
         /// Packets sent again in the other direction.
-        #[field(unit = Unit::Packets)]
-        pub reverse_retransmitted: u32,
+        #[field(unit = Unit::Packets, label = "reverse_retransmitted")]
+        pub reverse_packets_retransmitted: u32,
         /// Packets overtaken in the other direction.
-        #[field(unit = Unit::Packets)]
-        pub reverse_out_of_order: u32,
+        #[field(unit = Unit::Packets, label = "reverse_out_of_order")]
+        pub reverse_packets_out_of_order: u32,
         /// Packets in the other direction that a router marked as having met congestion.
         #[field(unit = Unit::Packets, label = "reverse_ce")]
-        pub reverse_congestion_experienced: u32,
+        pub reverse_packets_congestion_experienced: u32,
         /// The VLAN tag, the outer one if there are two.
         #[field(ipfix = 58)]
         pub vlan: Option<u16>,
@@ -133,9 +133,9 @@ record! {
         /// The end of the interval.
         #[field(ipfix = 325)]
         pub time: Time,
-        /// Its length.
+        /// How long it was.
         #[field(label = "over")]
-        pub interval_ns: Nanoseconds,
+        pub duration_ns: Nanoseconds,
         /// The flow, when grouped by flow; the round trips are those towards its destination.
         pub flow: Option<FlowKey>,
         /// The network of the destinations, when grouped by network.
@@ -146,29 +146,30 @@ record! {
         pub vlan: Option<u16>,
         /// The inner VLAN tag.
         pub inner_vlan: Option<u16>,
-        /// Samples.
-        pub count: u64,
+        /// Round trips that were measured.
+        #[field(label = "samples")]
+        pub rtt_samples: u64,
         /// The least round trip.
         #[field(label = "min")]
-        pub min_rtt_ns: Option<Nanoseconds>,
+        pub rtt_min_ns: Option<Nanoseconds>,
         /// The mean round trip.
         #[field(label = "mean")]
-        pub mean_rtt_ns: Option<Nanoseconds>,
+        pub rtt_mean_ns: Option<Nanoseconds>,
         /// The median, within 1.6 %.
         #[field(label = "p50")]
-        pub p50_rtt_ns: Option<Nanoseconds>,
+        pub rtt_p50_ns: Option<Nanoseconds>,
         /// The 90th percentile, within 1.6 %.
         #[field(label = "p90")]
-        pub p90_rtt_ns: Option<Nanoseconds>,
+        pub rtt_p90_ns: Option<Nanoseconds>,
         /// The 95th percentile, within 1.6 %.
         #[field(label = "p95")]
-        pub p95_rtt_ns: Option<Nanoseconds>,
+        pub rtt_p95_ns: Option<Nanoseconds>,
         /// The 99th percentile, within 1.6 %.
         #[field(label = "p99")]
-        pub p99_rtt_ns: Option<Nanoseconds>,
+        pub rtt_p99_ns: Option<Nanoseconds>,
         /// The greatest round trip.
         #[field(label = "max")]
-        pub max_rtt_ns: Option<Nanoseconds>,
+        pub rtt_max_ns: Option<Nanoseconds>,
         /// Packets towards there, of the flows that have state (TCP and QUIC).
         #[field(unit = Unit::Packets, ipfix = 2)]
         pub packets: u32,
@@ -176,14 +177,14 @@ record! {
         #[field(unit = Unit::Bytes, label = "bytes", ipfix = 1)]
         pub bytes: u64,
         /// Of them, packets sent again.
-        #[field(unit = Unit::Packets)]
-        pub retransmitted: u32,
+        #[field(unit = Unit::Packets, label = "retransmitted")]
+        pub packets_retransmitted: u32,
         /// Of them, packets overtaken.
-        #[field(unit = Unit::Packets)]
-        pub out_of_order: u32,
+        #[field(unit = Unit::Packets, label = "out_of_order")]
+        pub packets_out_of_order: u32,
         /// Of them, packets that a router marked as having met congestion (RFC 3168).
         #[field(unit = Unit::Packets, label = "ce")]
-        pub congestion_experienced: u32,
+        pub packets_congestion_experienced: u32,
         /// The interface or capture file.
         #[field(bare)]
         pub interface: &'static str,

@@ -93,7 +93,7 @@ fn from_sample(sample: &RttSample, start_ns: u64) -> Sample {
         method: sample.method,
         flow: sample.flow,
         rtt_ns: sample.rtt_ns.0,
-        minimum_ns: sample.min_rtt_ns.map(|minimum| minimum.0),
+        minimum_ns: sample.rtt_min_ns.map(|minimum| minimum.0),
         is_retransmitted: sample.is_retransmitted.unwrap_or_default(),
         is_loop: sample.is_loop.unwrap_or_default(),
         place: Place {
@@ -108,16 +108,16 @@ fn from_flow(flow: &RttFlow, start_ns: u64) -> Change {
     let own = Traffic {
         packets: flow.packets,
         bytes: flow.bytes,
-        retransmitted: flow.retransmitted,
-        out_of_order: flow.out_of_order,
-        congestion_experienced: flow.congestion_experienced,
+        retransmitted: flow.packets_retransmitted,
+        out_of_order: flow.packets_out_of_order,
+        congestion_experienced: flow.packets_congestion_experienced,
     };
     let reverse = Traffic {
         packets: flow.reverse_packets,
         bytes: flow.reverse_bytes,
-        retransmitted: flow.reverse_retransmitted,
-        out_of_order: flow.reverse_out_of_order,
-        congestion_experienced: flow.reverse_congestion_experienced,
+        retransmitted: flow.reverse_packets_retransmitted,
+        out_of_order: flow.reverse_packets_out_of_order,
+        congestion_experienced: flow.reverse_packets_congestion_experienced,
     };
     Change {
         time_ns: flow.time.0.wrapping_sub(start_ns),

@@ -16,12 +16,11 @@ mod wire;
 use std::path::Path;
 use std::time::Duration;
 
-use fathom_record::Time;
+use fathom_record::{Count, Time};
 
 pub use record::{DnsProfile, LookupProfile};
 
 use super::connections::Report;
-use super::record::ProfileCount;
 use super::{Indicator, Probes};
 use crate::kernel::Group;
 use crate::{Error, Selection};
@@ -105,12 +104,12 @@ impl Dns {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
-    pub(super) fn counts(&self, time: Time) -> Result<Vec<ProfileCount>, Error> {
+    pub(super) fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
         let wire = self.wire.as_ref().map(Wire::counts).transpose()?;
         let lookups = self.lookups.as_ref().map(Lookups::counts).transpose()?;
         let counts = wire.into_iter().chain(lookups).flatten();
         Ok(counts
-            .map(|(name, count)| ProfileCount { time, name, count })
+            .map(|(name, count)| Count::new(time, "profile", name, count))
             .collect())
     }
 }

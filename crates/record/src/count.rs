@@ -1,0 +1,39 @@
+//! How often something happened.
+
+use crate::{Time, record};
+
+record! {
+    /// How often something happened that is not a measurement: what was left out, lost, evicted or refused, by name.
+    #[record = "count"]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Count {
+        /// When it was read.
+        #[field(ipfix = 325)]
+        pub time: Time,
+        /// Which measurement counts: `rtt`, `hops`, `response`, `profile`, `balance`.
+        #[field(bare)]
+        pub measurement: &'static str,
+        /// What is counted, since the start; of `balance` since forwarding began.
+        #[field(bare)]
+        pub name: &'static str,
+        /// How often.
+        pub count: u64,
+    }
+}
+
+impl Count {
+    /// A count of this measurement, under this name.
+    pub const fn new(
+        time: Time,
+        measurement: &'static str,
+        name: &'static str,
+        count: u64,
+    ) -> Self {
+        Self {
+            time,
+            measurement,
+            name,
+            count,
+        }
+    }
+}
