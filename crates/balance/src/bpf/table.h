@@ -91,10 +91,18 @@ static __always_inline __u32 balance_find(const struct balance_bucket *bucket, _
 	return BALANCE_BUCKET_PLACES;
 }
 
+/* Units since it was used. Another processor may have been here with a later time. */
+static __always_inline __u32 balance_age(const struct balance_connection *connection, __u32 now)
+{
+	__s32 age = now - connection->used;
+
+	return age > 0 ? age : 0;
+}
+
 static __always_inline enum balance_room balance_room_at(const struct balance_connection *connection, __u32 now,
 							 const struct balance_config *config)
 {
-	__u32 age = now - connection->used;
+	__u32 age = balance_age(connection, now);
 
 	if (!BALANCE_LOAD(connection->word))
 		return BALANCE_ROOM_UNUSED;
@@ -180,7 +188,7 @@ static __always_inline void balance_touch(struct balance_connection *connection,
 static __always_inline int balance_begins_anew(const struct balance_connection *connection, int is_syn, __u32 now,
 					       const struct balance_config *config)
 {
-	__u32 age = now - connection->used;
+	__u32 age = balance_age(connection, now);
 
 	if (!is_syn)
 		return connection->protocol != IP_PROTOCOL_TCP && age > config->datagram_idle;

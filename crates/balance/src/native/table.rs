@@ -211,6 +211,22 @@ fn who_is_silent_or_closed_makes_room_and_who_is_not_does_not() {
     assert_eq!(table.server_of(new), Some(9));
 }
 
+/// Each processor reads the time before it comes to the connection: another may have written a later one there.
+#[test]
+fn who_comes_with_an_older_time_finds_no_old_connection() {
+    let mut table = Table::new(1);
+    let flows: Vec<u64> = hashes(3).take(4).collect();
+    for (number, hash) in flows.iter().enumerate() {
+        assert!(table.establish(*hash, number as u16 + 1));
+    }
+    table.now -= 1;
+    for hash in &flows {
+        assert!(!table.begins_anew(*hash, true));
+        assert!(!table.begins_anew(*hash, false));
+    }
+    assert_eq!(table.open(hashes(99).next().unwrap(), 9), BALANCE_ROOM_NONE);
+}
+
 /// What may happen to one of a few flows.
 #[derive(Debug, Clone, Copy)]
 enum Event {

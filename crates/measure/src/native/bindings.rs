@@ -192,7 +192,9 @@ pub const RESPONSE_MODES: u32 = 10;
 pub const RESPONSE_SIZES: u32 = 8;
 pub const RESPONSE_SIZES_FROM: u32 = 32;
 pub const RESPONSE_SIZE_SHIFT: u32 = 4;
+pub const RESPONSE_TRIGGER_BINS: u32 = 20;
 pub const RESPONSE_HANDSHAKE_IS_OVER: u32 = 2147483648;
+pub const RESPONSE_DISORDER: u32 = 1000000000;
 pub const RESPONSE_QUIC_REQUEST_FROM: u32 = 48;
 pub const RESPONSE_SIZES_LEAST: u32 = 16;
 pub const RTT_MILLISECOND: u32 = 1000000;
@@ -1955,6 +1957,8 @@ pub const RESPONSE_STARTS_OVER: response_flow_flag = 128;
 pub const RESPONSE_HAS_LONGER: response_flow_flag = 256;
 pub const RESPONSE_HAS_SHORT: response_flow_flag = 512;
 pub const RESPONSE_IGNORES_SHORT: response_flow_flag = 1024;
+pub const RESPONSE_HAS_FLIGHT: response_flow_flag = 2048;
+pub const RESPONSE_HOLDS_BACK: response_flow_flag = 4096;
 pub type response_flow_flag = ::core::ffi::c_uint;
 pub const RESPONSE_CONTENT_CLEAR: response_content = 0;
 pub const RESPONSE_CONTENT_GREETING: response_content = 1;
@@ -2123,6 +2127,41 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_triggers {
+    pub count: __u16,
+    pub known: __u16,
+    pub latest: __u16,
+    pub known_packets: __u8,
+    pub latest_packets: __u8,
+    pub causal: [__u16; 20usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_triggers"][::core::mem::size_of::<response_triggers>() - 48usize];
+    [
+        "Alignment of response_triggers",
+    ][::core::mem::align_of::<response_triggers>() - 2usize];
+    [
+        "Offset of field: response_triggers::count",
+    ][::core::mem::offset_of!(response_triggers, count) - 0usize];
+    [
+        "Offset of field: response_triggers::known",
+    ][::core::mem::offset_of!(response_triggers, known) - 2usize];
+    [
+        "Offset of field: response_triggers::latest",
+    ][::core::mem::offset_of!(response_triggers, latest) - 4usize];
+    [
+        "Offset of field: response_triggers::known_packets",
+    ][::core::mem::offset_of!(response_triggers, known_packets) - 6usize];
+    [
+        "Offset of field: response_triggers::latest_packets",
+    ][::core::mem::offset_of!(response_triggers, latest_packets) - 7usize];
+    [
+        "Offset of field: response_triggers::causal",
+    ][::core::mem::offset_of!(response_triggers, causal) - 8usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct response_mode {
     pub minimum: __u32,
     pub maximum: __u32,
@@ -2202,6 +2241,7 @@ const _: () = {
 #[derive(Copy, Clone)]
 pub union response_gaps {
     pub bins: response_bins,
+    pub triggers: response_triggers,
     pub modes: response_modes,
     pub batches: response_batches,
 }
@@ -2212,6 +2252,9 @@ const _: () = {
     [
         "Offset of field: response_gaps::bins",
     ][::core::mem::offset_of!(response_gaps, bins) - 0usize];
+    [
+        "Offset of field: response_gaps::triggers",
+    ][::core::mem::offset_of!(response_gaps, triggers) - 0usize];
     [
         "Offset of field: response_gaps::modes",
     ][::core::mem::offset_of!(response_gaps, modes) - 0usize];

@@ -27,9 +27,9 @@ pub(crate) use bindings::{
     RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
     RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet,
     response_batches, response_bins, response_config, response_epoch, response_flow, response_gaps,
-    response_handshake, response_mode, response_modes, response_sizes, response_tcp, rtt_bucket,
-    rtt_config, rtt_event, rtt_flow, rtt_half, rtt_output, rtt_pending, rtt_traffic, selection,
-    selection_network,
+    response_handshake, response_mode, response_modes, response_sizes, response_tcp,
+    response_triggers, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_half, rtt_output,
+    rtt_pending, rtt_traffic, selection, selection_network,
 };
 
 #[cfg(test)]
@@ -258,10 +258,16 @@ impl Requests {
 /// All members of the union are plain numbers, and any bytes are valid ones.
 #[expect(unsafe_code, reason = "reads a union of plain numbers")]
 impl response_gaps {
-    /// What `acknowledged` and `split` keep.
+    /// What `split` keeps, and `acknowledged` of all but TCP.
     pub(crate) fn bins(&self) -> response_bins {
         // SAFETY: see above.
         unsafe { self.bins }
+    }
+
+    /// What `acknowledged` keeps of TCP.
+    pub(crate) fn triggers(&self) -> response_triggers {
+        // SAFETY: see above.
+        unsafe { self.triggers }
     }
 
     /// What `modes` keeps.

@@ -264,7 +264,7 @@ pub(super) fn record(
     time_offset: u64,
 ) -> ResponseEpoch {
     let evidence = Evidence::read(epoch, estimator);
-    let estimate = estimate(&evidence, estimator);
+    let estimate = estimate(&evidence);
     let (vlan, inner_vlan) = tags(epoch.key.vlan());
     let length = epoch.end.saturating_sub(epoch.begin);
     ResponseEpoch {

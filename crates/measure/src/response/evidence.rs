@@ -5,16 +5,17 @@ use crate::native::{self, response_epoch, response_flow, response_mode, response
 /// What an epoch of a flow showed.
 #[derive(Debug, Clone)]
 pub(super) struct Evidence {
-    /// Did TCP's acknowledgements tell which requests were triggered?
-    pub(super) has_acknowledgements: bool,
     /// The gaps that count, together, in nanoseconds.
     pub(super) retained_ns: f64,
     /// Gaps that ended with a request that a response triggered; of TCP only.
     pub(super) causal: u32,
     /// Of these, shorter than a round trip.
     pub(super) early: u32,
-    /// What was sent before the first answer, when that was seen.
+    /// What was sent before the first answer, when that was seen: what it usually is, and what it was the last time.
     pub(super) flight: Option<Flight>,
+    pub(super) latest_flight: Option<Flight>,
+    /// The client's stack kept requests back, and sent them together.
+    pub(super) holds_back: bool,
     /// Bytes of the requests that came after a gap that counts.
     pub(super) sent_bytes: f64,
     /// From the SYN to what answered the SYN-ACK, in nanoseconds, when it was seen.
@@ -58,6 +59,11 @@ pub(super) enum Seal {
 pub(super) enum Gaps {
     /// How many there are in each bin; see `split.h`.
     Bins([u16; native::RESPONSE_BINS as usize]),
+    /// How many there are, and of those that end with a request that a response triggered, how many in each bin.
+    Triggers {
+        count: u16,
+        causal: [u16; native::RESPONSE_BINS as usize],
+    },
     /// Modes, and gaps for which there was none, with their sum in nanoseconds.
     Modes { modes: Vec<Mode>, discarded_ns: f64 },
     /// Samples, and their sum in nanoseconds.
@@ -83,22 +89,29 @@ impl Evidence {
         } else {
             response_tcp::default()
         };
+        let has = |flag| u32::from(flow.flags) & flag != 0;
+        let triggers = epoch.gaps.triggers();
+        let flight = |bytes: u16, packets: u8| {
+            let is_known = is_tcp && has(native::RESPONSE_HAS_FLIGHT);
+            is_known.then(|| Flight {
+                bytes: bytes.into(),
+                packets: packets.into(),
+            })
+        };
         Self {
-            has_acknowledgements: is_tcp,
             retained_ns: ns(flow.retained),
             causal: tcp.causal.into(),
             early: tcp.early.into(),
-            flight: (flow.flight != 0).then(|| Flight {
-                bytes: flow.flight.into(),
-                packets: flow.flight_packets.into(),
-            }),
+            flight: flight(triggers.known, triggers.known_packets),
+            latest_flight: flight(triggers.latest, triggers.latest_packets),
+            holds_back: has(native::RESPONSE_HOLDS_BACK),
             sent_bytes: flow.sent.into(),
             handshake_ns: (tcp.handshake != 0).then_some(f64::from(tcp.handshake) * 8192.0),
             timeouts: flow.timeouts.into(),
             idle: flow.idle.into(),
             repeated: flow.repeated.into(),
             seal: Seal::read(flow, is_tcp),
-            gaps: Gaps::read(epoch, estimator),
+            gaps: Gaps::read(epoch, estimator, is_tcp),
         }
     }
 
@@ -106,6 +119,7 @@ impl Evidence {
     pub(super) fn requests(&self) -> u32 {
         match &self.gaps {
             Gaps::Bins(counts) => counts.iter().map(|&count| u32::from(count)).sum(),
+            Gaps::Triggers { count, .. } => (*count).into(),
             Gaps::Modes { modes, .. } => modes.iter().map(|mode| mode.count).sum(),
             Gaps::Batches { count, .. } => *count,
         }
@@ -137,9 +151,18 @@ impl Seal {
 }
 
 impl Gaps {
-    fn read(epoch: &response_epoch, estimator: super::Estimator) -> Self {
+    fn read(epoch: &response_epoch, estimator: super::Estimator, is_tcp: bool) -> Self {
         use super::Estimator::{Acknowledged, Fixed, Modes, Split};
         match estimator {
+            Acknowledged if is_tcp => {
+                let triggers = epoch.gaps.triggers();
+                let mut causal = [0; native::RESPONSE_BINS as usize];
+                causal[..triggers.causal.len()].copy_from_slice(&triggers.causal);
+                Self::Triggers {
+                    count: triggers.count,
+                    causal,
+                }
+            }
             Acknowledged | Split => Self::Bins(epoch.gaps.bins().counts),
             Modes => {
                 let modes = epoch.gaps.modes();

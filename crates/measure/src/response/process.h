@@ -131,6 +131,14 @@ static __always_inline int response_uses_handshake(const struct response_flow *f
 	return response_is_tcp(packet) && (packet->tcp_flags & TCP_SYN || !flow || flow->flags & RESPONSE_IS_NEW);
 }
 
+/* Ticks that wrap around; 0 where time went back. */
+static __always_inline __u32 response_lapse(__u32 earlier, __u32 now)
+{
+	__u32 back = earlier - now;
+
+	return back > RESPONSE_DISORDER >> RESPONSE_TICK_SHIFT ? now - earlier : 0;
+}
+
 /*
  * Handshakes. A SYN leaves its time at the place of its hash; what answers the SYN-ACK puts the round trip there, for the
  * first request to find. Two connections at one place: the later one wins.
@@ -148,7 +156,7 @@ static __always_inline void response_on_handshake(struct response_handshake *pla
 			*place = (struct response_handshake){ .tag = tag, .time = time };
 	} else if (place->tag == tag) {
 		*place = (struct response_handshake){ .tag = tag | RESPONSE_HANDSHAKE_IS_OVER,
-						      .time = time - place->time };
+						      .time = response_lapse(place->time, time) };
 	}
 }
 
@@ -167,15 +175,15 @@ static __always_inline __u32 response_take_handshake(struct response_handshake *
 }
 
 /* Ticks since the epoch began. (`flow->age` is as of `last`; below zero, and so wrapped around, if that was before.) */
-static __always_inline __u32 response_age(const struct response_flow *flow, __u64 now)
+static __always_inline __s64 response_age(const struct response_flow *flow, __u64 now)
 {
-	return flow->age + response_since(flow->last, now);
+	return (__s64)(__s32)flow->age + response_since(flow->last, now);
 }
 
 static __always_inline int response_is_over(const struct response_flow *flow, __u64 now,
 					    const struct response_config *config)
 {
-	return flow->flags & RESPONSE_IS_FULL || response_age(flow, now) >= config->epoch;
+	return flow->flags & RESPONSE_IS_FULL || response_age(flow, now) >= (__s64)config->epoch;
 }
 
 /* What a flow has learnt stays, what it has counted goes. */
@@ -201,7 +209,8 @@ static __always_inline void response_end_epoch(struct response_flow *flow, union
 					       const struct flow_key *key, __u64 now,
 					       const struct response_config *config, struct response_epoch *ended)
 {
-	__u32 age = response_age(flow, now);
+	__s64 since_begin = response_age(flow, now);
+	__u32 age = since_begin > 0 ? since_begin : 0;
 	__u32 epoch = config->epoch ? config->epoch : 1;
 	__u32 passed = flow->flags & RESPONSE_IS_FULL ? flow->age : age / epoch * epoch;
 	__u32 length = flow->flags & RESPONSE_IS_FULL ? flow->age : age < epoch ? age : epoch;
@@ -223,6 +232,10 @@ static __always_inline void response_end_epoch(struct response_flow *flow, union
 	} else if (config->estimator == RESPONSE_BY_FIXED) {
 		ended->gaps.batches = gaps->batches;
 		gaps->batches.sum = gaps->batches.count = 0;
+	} else if (config->estimator == RESPONSE_BY_ACKNOWLEDGED && key->protocol == IP_PROTOCOL_TCP) {
+		ended->gaps.triggers = gaps->triggers;
+		gaps->triggers.count = 0;
+		__builtin_memset(gaps->triggers.causal, 0, sizeof(gaps->triggers.causal));
 	} else {
 		ended->gaps.bins = gaps->bins;
 		gaps->bins = (struct response_bins){};
@@ -236,7 +249,7 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 	__u32 handshake = place ? response_take_handshake(place, hash) : 0;
 	__u32 units = handshake >> RESPONSE_HANDSHAKE_SHIFT;
 
-	flow->last = now;
+	response_advance(flow, now);
 	flow->flags = RESPONSE_IS_USED | (packet->direction ? RESPONSE_TO_LOW : 0);
 	if (response_is_tcp(packet)) {
 		flow->state.tcp = (struct response_tcp){

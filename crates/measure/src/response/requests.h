@@ -42,12 +42,28 @@ static __always_inline void response_begin_flight(struct response_flow *flow, co
 	flow->flight_packets = 1;
 }
 
+/* Once may have been chance (an answer came before all was sent), or the client does something else now: what comes twice in a row counts. */
+static __always_inline void response_learn_flight(struct response_flow *flow, struct response_triggers *triggers)
+{
+	__s32 more = flow->flight - triggers->latest;
+
+	if (!(flow->flags & RESPONSE_HAS_FLIGHT) || (more < 0 ? -more : more) * 8 <= flow->flight) {
+		triggers->known = flow->flight;
+		triggers->known_packets = flow->flight_packets;
+		flow->flags |= RESPONSE_HAS_FLIGHT;
+	}
+	triggers->latest = flow->flight;
+	triggers->latest_packets = flow->flight_packets;
+}
+
 /*
  * The flight ends with the first request that was triggered. It was no whole flight if that is much longer than those before
  * (the stack held some back, and sent them together with it), or if it came sooner than an answer can.
  */
-static __always_inline void response_follow_flight(struct response_flow *flow, const struct packet *packet,
-						   int is_triggered, int is_early)
+static __always_inline void response_follow_flight(struct response_flow *restrict flow,
+						   union response_gaps *restrict gaps,
+						   const struct packet *restrict packet, int is_triggered, int is_early,
+						   const struct response_config *config)
 {
 	if (!(flow->flags & RESPONSE_COUNTS_FLIGHT))
 		return;
@@ -58,8 +74,12 @@ static __always_inline void response_follow_flight(struct response_flow *flow, c
 		return;
 	}
 	flow->flags &= ~RESPONSE_COUNTS_FLIGHT;
-	if (is_early || (__u64)packet->payload * flow->flight_packets * 2 > flow->flight * 3U)
-		flow->flight = 0;
+	if (is_early)
+		return;
+	if ((__u64)packet->payload * flow->flight_packets * 2 > flow->flight * 3U)
+		flow->flags |= RESPONSE_HOLDS_BACK;
+	else if (config->estimator == RESPONSE_BY_ACKNOWLEDGED)
+		response_learn_flight(flow, &gaps->triggers);
 }
 
 /* A request that a response triggered comes a round trip after another, at least. (That of the handshake may have been a slow one.) */
@@ -70,14 +90,14 @@ static __always_inline int response_is_early(const struct response_flow *flow, _
 
 /* A gap that counts, to the estimator. */
 static __always_inline void response_add_gap(struct response_flow *restrict flow, union response_gaps *restrict gaps,
-					     const struct packet *restrict packet, __u32 ticks,
+					     const struct packet *restrict packet, __u32 ticks, int is_triggered,
 					     const struct response_config *config)
 {
 	int is_full = 0;
 
 	flow->retained += ticks;
 	if (config->estimator == RESPONSE_BY_ACKNOWLEDGED && response_is_tcp(packet))
-		is_full = ++gaps->bins.counts[0] == 0xffff; /* how many is all that this estimator asks */
+		is_full = response_add_to_triggers(&gaps->triggers, ticks, is_triggered, flow->state.tcp.causal);
 	else if (config->estimator == RESPONSE_BY_MODES)
 		is_full = response_add_to_modes(&gaps->modes, ticks, !(flow->flags & RESPONSE_AFTER_FULL));
 	else if (config->estimator == RESPONSE_BY_FIXED)
@@ -98,22 +118,32 @@ static __always_inline void response_leave_out(union response_gaps *gaps, __u8 *
 }
 
 /*
- * What of the gap before a packet was the server's? All of it, unless the client told long before, in a packet without data, that
- * it had everything which it acknowledges now: from then on it was the client that was silent. Such an acknowledgement may
- * itself have been delayed; where it is late, and much later than responses are, the gap tells nothing, and this returns 0.
+ * After which part of a gap, in ticks, had the client told, in a packet without data, that it had everything which it acknowledges now? After all
+ * of it, if it had not.
  */
-static __always_inline __u32 response_of_server(const struct response_flow *flow, const struct packet *packet,
-						__u32 ticks)
+static __always_inline __u32 response_until_told(const struct response_flow *flow, const struct packet *packet,
+						 __u32 gap)
 {
-	__u32 silence = ticks - flow->state.tcp.pure_age;
+	__u32 told = flow->state.tcp.pure_age;
 
-	if (!flow->state.tcp.pure_age || (__u16)packet->ack != flow->state.tcp.pure_ack)
-		return ticks;
-	if (flow->state.tcp.pure_age >= RESPONSE_PROMPT &&
-	    !(flow->state.tcp.causal ? flow->state.tcp.pure_age / 2 < flow->retained / flow->state.tcp.causal
-				     : silence < RESPONSE_PROCESSING))
+	return told && told < gap && (__u16)packet->ack == flow->state.tcp.pure_ack ? told : gap;
+}
+
+/*
+ * What of a gap was the server's? All of it, unless the client told long before that it had its answer: from then on it was the client that was
+ * silent. Such an acknowledgement may itself have been delayed; where it is late, and much later than responses are, the gap tells nothing, and
+ * this returns 0.
+ */
+static __always_inline __u32 response_of_server(const struct response_flow *flow, __u32 gap, __u32 told)
+{
+	__u32 silence = gap - told;
+
+	if (!silence)
+		return gap;
+	if (told >= RESPONSE_PROMPT && !(flow->state.tcp.causal ? told / 2 < flow->retained / flow->state.tcp.causal
+								: silence < RESPONSE_PROCESSING))
 		return 0;
-	return silence < RESPONSE_PROCESSING || silence < ticks / 3 ? ticks : flow->state.tcp.pure_age;
+	return silence < RESPONSE_PROCESSING || silence < gap / 3 ? gap : told;
 }
 
 /* A gap that counts, to a packet with a request, or with more of one; `is_triggered`: a response came since the one before. */
@@ -123,14 +153,14 @@ static __always_inline void response_on_gap(struct response_flow *restrict flow,
 {
 	int is_early = response_is_early(flow, ticks);
 
-	response_add_gap(flow, gaps, packet, ticks, config);
+	response_add_gap(flow, gaps, packet, ticks, is_triggered, config);
 	flow->sent += packet->payload;
 	if (is_triggered) {
 		response_count(&flow->state.tcp.causal, flow);
 		if (is_early)
 			response_count(&flow->state.tcp.early, flow);
 	}
-	response_follow_flight(flow, packet, is_triggered, is_early);
+	response_follow_flight(flow, gaps, packet, is_triggered, is_early, config);
 }
 
 static __always_inline void response_on_request(struct response_flow *restrict flow, union response_gaps *restrict gaps,
@@ -138,7 +168,8 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 						const struct response_config *config)
 {
 	__u32 gap = response_since(flow->last, now);
-	__u32 ticks = response_is_tcp(packet) ? response_of_server(flow, packet, gap) : gap;
+	__u32 told = response_is_tcp(packet) ? response_until_told(flow, packet, gap) : gap;
+	__u32 ticks = response_of_server(flow, gap, told);
 	__u32 timeout = response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
 
 	flow->age += gap;
@@ -148,14 +179,17 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 		response_begin_flight(flow, packet);
 		return;
 	}
-	if (!ticks)
+	if (!ticks && gap)
 		response_leave_out(gaps, &flow->idle, config);
 	else if (ticks > timeout)
 		response_leave_out(gaps, &flow->timeouts, config);
 	else
 		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
-	/* After silence for as long as a timeout takes, nothing is outstanding. */
-	if (gap - (ticks < gap ? flow->state.tcp.pure_age : 0) > timeout)
+	/*
+	 * After silence of the client for as long as a timeout takes, nothing is outstanding. Of the path or the server it says nothing: what is sent
+	 * before the next answer is then whatever was answered.
+	 */
+	if (gap - told > timeout)
 		response_begin_flight(flow, packet);
 }
 
@@ -171,7 +205,7 @@ static __always_inline void response_note_length(struct response_flow *flow, __u
 static __always_inline void response_on_greeting(struct response_flow *flow, __u64 now)
 {
 	flow->age += response_since(flow->last, now);
-	flow->last = now;
+	response_advance(flow, now);
 	flow->flags |= RESPONSE_STARTS_OVER | RESPONSE_IS_SEALED;
 }
 
@@ -196,8 +230,10 @@ static __always_inline void response_on_acknowledgement(struct response_flow *fl
 {
 	if (response_is_after(packet->ack, flow->state.tcp.data_ack) &&
 	    (!flow->state.tcp.pure_age || (__u16)packet->ack != flow->state.tcp.pure_ack)) {
+		__u32 age = response_since(flow->last, now);
+
 		flow->state.tcp.pure_ack = packet->ack;
-		flow->state.tcp.pure_age = response_since(flow->last, now);
+		flow->state.tcp.pure_age = age ? age : 1;
 	}
 }
 
@@ -212,7 +248,7 @@ static __always_inline void response_on_data(struct response_flow *restrict flow
 		response_on_greeting(flow, now);
 	} else if (response_asks(flow, packet)) {
 		response_on_request(flow, gaps, packet, now, is_triggered, config);
-		flow->last = now;
+		response_advance(flow, now);
 	} else {
 		response_on_acknowledgement(flow, packet, now);
 		return;
@@ -279,7 +315,7 @@ static __always_inline void response_on_datagram(struct response_flow *flow, uni
 			return;
 	}
 	response_on_request(flow, gaps, packet, now, 0, config);
-	flow->last = now;
+	response_advance(flow, now);
 	response_note_length(flow, packet->payload);
 }
 

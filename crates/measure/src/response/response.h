@@ -59,6 +59,8 @@ enum response_flow_flag {
 	RESPONSE_HAS_LONGER = 1 << 8, /* TLS: the epoch has records that are longer than control frames */
 	RESPONSE_HAS_SHORT = 1 << 9, /* TLS: the epoch has records that are as long as control frames */
 	RESPONSE_IGNORES_SHORT = 1 << 10, /* TLS: these are no requests, since others are */
+	RESPONSE_HAS_FLIGHT = 1 << 11, /* struct response_triggers has what was sent before a first answer */
+	RESPONSE_HOLDS_BACK = 1 << 12, /* the stack of the client kept requests back, and sent them together */
 };
 
 /* What the first bytes of a packet tell; see content.h. */
@@ -105,8 +107,8 @@ struct response_flow {
 	__u32 retained; /* ticks: the gaps that count, together */
 	__u32 sent; /* bytes of the packets that ended them */
 	union response_state state;
-	__u16 flight; /* bytes before the first answer after silence; 0: not known */
-	__u8 flight_packets; /* without those that go on with the message before */
+	__u16 flight; /* bytes so far, while what is sent before the first answer is counted */
+	__u8 flight_packets; /* of these, without those that go on with the message before */
 	__u8 repeated; /* packets that were sent before: retransmissions, and what arrived out of order; 255: or more */
 	__u8 timeouts; /* gaps that do not count: longer than a timeout; 255: or more */
 	__u8 idle; /* gaps that do not count: the client had its answer and was silent; 255: or more */
@@ -114,11 +116,29 @@ struct response_flow {
 };
 FATHOM_ASSERT_SIZE(struct response_flow, 48);
 
-/* `acknowledged` and `split`. */
+/* `split`, and `acknowledged` of all but TCP. */
 struct response_bins {
 	__u16 counts[RESPONSE_BINS];
 };
 FATHOM_ASSERT_SIZE(struct response_bins, 48);
+
+/* The first of the same bins; the last of them has all that is longer. */
+#define RESPONSE_TRIGGER_BINS 20
+
+/*
+ * `acknowledged`, of TCP. How much is sent before a first answer is counted after each silence of the client; two in a row that are the same
+ * replace what was known.
+ */
+struct response_triggers {
+	__u16 count; /* gaps that count */
+	__u16 known; /* bytes */
+	__u16 latest; /* bytes */
+	__u8 known_packets;
+	__u8 latest_packets;
+	__u16 causal
+		[RESPONSE_TRIGGER_BINS]; /* gaps that ended with a packet that a response triggered, once there were others */
+};
+FATHOM_ASSERT_SIZE(struct response_triggers, 48);
 
 struct response_mode {
 	__u32 minimum; /* ticks */
@@ -147,6 +167,7 @@ FATHOM_ASSERT_SIZE(struct response_batches, 16);
 
 union response_gaps {
 	struct response_bins bins;
+	struct response_triggers triggers;
 	struct response_modes modes;
 	struct response_batches batches;
 };
@@ -184,12 +205,27 @@ struct response_handshake {
 /* The top bit of a tag: the handshake is over. */
 #define RESPONSE_HANDSHAKE_IS_OVER 0x80000000U
 
-/* In ticks, 34 s at most. Both are cut before they are subtracted, so that gaps add up to the time that they span. */
+/*
+ * Packets of a flow may be on several processors, which read the clock one after the other and come to the flow in another order. So far may
+ * time go back within a flow, in ns; further back, it is another clock: that of another capture file.
+ */
+#define RESPONSE_DISORDER 1000000000U
+
+/* In ticks, 34 s at most; 0 where time went back. Both are cut before they are subtracted, so that gaps add up to the time that they span. */
 static __always_inline __u32 response_since(__u64 earlier, __u64 now)
 {
-	__u64 ticks = (now >> RESPONSE_TICK_SHIFT) - (earlier >> RESPONSE_TICK_SHIFT);
+	__s64 ticks = (now >> RESPONSE_TICK_SHIFT) - (earlier >> RESPONSE_TICK_SHIFT);
 
-	return ticks > 0x7fffffffU ? 0x7fffffffU : ticks;
+	if (ticks < 0)
+		return 0;
+	return ticks > 0x7fffffff ? 0x7fffffff : ticks;
+}
+
+/* A packet that counts passed: of those whose times go back, the latest time stays. */
+static __always_inline void response_advance(struct response_flow *flow, __u64 now)
+{
+	if (flow->last - now > RESPONSE_DISORDER) /* wrapped around: `now` is later */
+		flow->last = now;
 }
 
 static __always_inline int response_is_tcp(const struct packet *packet)

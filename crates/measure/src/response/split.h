@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Gaps in bins of half octaves: what the estimators `acknowledged` and `split` keep. One increment a gap. Pure. */
+/* Gaps in bins of half octaves: what the estimators `acknowledged` and `split` keep. One increment a gap, or two. Pure. */
 #ifndef FATHOM_RESPONSE_SPLIT_H
 #define FATHOM_RESPONSE_SPLIT_H
 
@@ -44,6 +44,21 @@ static __always_inline int response_add_to_bins(struct response_bins *bins, __u3
 	if (bin >= RESPONSE_BINS) /* never; but the verifier wants to see it */
 		return 0;
 	return ++bins->counts[bin] == 0xffff;
+}
+
+/*
+ * A gap of TCP, and whether a response triggered the packet after it; `causal`: how many did before it. Where all did, their lengths tell nothing, and
+ * are not kept. Returns whether a counter is full now.
+ */
+static __always_inline int response_add_to_triggers(struct response_triggers *triggers, __u32 ticks, int is_triggered,
+						    __u32 causal)
+{
+	if (is_triggered && triggers->count > causal) {
+		__u32 bin = response_bin(ticks);
+
+		triggers->causal[bin < RESPONSE_TRIGGER_BINS ? bin : RESPONSE_TRIGGER_BINS - 1]++;
+	}
+	return ++triggers->count == 0xffff;
 }
 
 #endif

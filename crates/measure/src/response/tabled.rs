@@ -122,9 +122,11 @@ mod tests {
             flags: crate::native::RESPONSE_IS_USED as u16,
             ..response_flow::default()
         };
-        let mut bins = response_bins::default();
-        bins.counts[21] = 10;
-        [bytes_of(&flow), bytes_of(&bins)].concat()
+        let triggers = crate::native::response_triggers {
+            count: 10,
+            ..Default::default()
+        };
+        [bytes_of(&flow), bytes_of(&triggers)].concat()
     }
 
     #[test]

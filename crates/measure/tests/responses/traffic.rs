@@ -78,17 +78,23 @@ pub(crate) fn packets() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
         1 => 60_000_000..700_000_000_u64,
         1 => select(vec![40_000_000_000_u64, 70_000_000_000]),
     ];
-    vec((gap, 0..3_u16, step), 1..200).prop_map(|steps| {
+    // Times go back by as much as clocks of processors do, and now and then by far.
+    let back = prop_oneof![
+        8 => Just(0_u64),
+        3 => 0..100_000_u64,
+        1 => select(vec![999_999_000_u64, 1_100_000_000, 20_000_000_000]),
+    ];
+    vec((gap, back, 0..3_u16, step), 1..200).prop_map(|steps| {
         let fresh = Connection {
             sent: u32::MAX - 500,
             received: 77,
             last: 0,
         };
         let (mut now, mut connections) = (START_NS, [fresh; 3]);
-        let frames = steps.into_iter().map(|(gap, number, step)| {
+        let frames = steps.into_iter().map(|(gap, back, number, step)| {
             now += gap;
             (
-                now,
+                now - back,
                 frame(step, number, &mut connections[usize::from(number)]),
             )
         });

@@ -1,8 +1,10 @@
 //! By TCP's acknowledgements: a request that acknowledges more than the request before it was sent after something had come back. The others
 //! were sent together with it, or are more of the same.
 
+use super::split::Split;
 use super::{Confidence, Estimate, Reason};
-use crate::response::evidence::Evidence;
+use crate::native::RESPONSE_BINS;
+use crate::response::evidence::{Evidence, Flight};
 
 /// Of all requests, those that must be triggered for a client to be one that never sends two together.
 const NEARLY_ALL: f64 = 0.9;
@@ -10,65 +12,95 @@ const NEARLY_ALL: f64 = 0.9;
 const ACCIDENTS: f64 = 0.05;
 /// How far a flight may be from a whole number of requests, and from that of others.
 const ROUNDING: f64 = 0.15;
-
 /// Of the requests that were outstanding at first, those that a burst must have for a client to send in batches.
 const BATCH: f64 = 0.6;
+/// As many times as long are the pauses between bursts, at least, as what interrupts a burst. (Pauses for one answer and for the last of several may be of two
+/// classes, too.)
+const FAR: f64 = 16.0;
 
-pub(super) fn estimate(evidence: &Evidence) -> Estimate {
-    let requests = evidence.requests();
-    let causal = evidence.causal;
-    if causal == 0 {
+/// By what usually is sent before a first answer; sure if what was sent the last time comes to the same.
+pub(super) fn estimate(
+    evidence: &Evidence,
+    causal_gaps: &[u16; RESPONSE_BINS as usize],
+) -> Estimate {
+    if evidence.causal == 0 {
         return Estimate::none(Reason::Upload);
     }
+    let split = Split::find(causal_gaps, evidence.handshake_ns);
+    let split = split.filter(|split| split.distance >= FAR);
+    let within = split.map_or(0, |split| split.within);
+    let usual = by_flight(evidence, within, evidence.flight);
+    let latest = by_flight(evidence, within, evidence.latest_flight);
+    match (usual.latency_ns, latest.latency_ns) {
+        (Some(usual_ns), Some(latest_ns)) if is_near(latest_ns, usual_ns) => usual,
+        _ => usual.at_most(Confidence::Medium, Reason::WindowVaries),
+    }
+}
+
+fn is_near(part: f64, whole: f64) -> bool {
+    (part / whole - 1.0).abs() < ROUNDING
+}
+
+/// `within`: causal gaps that are of another kind than the pauses between bursts, and much shorter: an answer came while a burst was still sent.
+fn by_flight(evidence: &Evidence, within: u32, flight: Option<Flight>) -> Estimate {
+    let requests = evidence.requests();
+    let causal = evidence.causal;
     // A response takes a round trip at least: a request that was triggered sooner was triggered by the response to an earlier one, or by none: it was
     // still to be sent when an answer came.
     let overlaps = f64::from(evidence.early) > ACCIDENTS * f64::from(causal);
-    let pauses = causal - evidence.early;
-    if f64::from(causal) >= NEARLY_ALL * f64::from(requests) || slides(evidence, pauses) {
-        return one_by_one(evidence, overlaps);
+    let pauses = causal - evidence.early.max(within);
+    let window = flight.map(|flight| window(evidence, flight));
+    if f64::from(causal) >= NEARLY_ALL * f64::from(requests) || slides(requests, pauses, window) {
+        return one_by_one(evidence, overlaps, window);
     }
-    let flight = evidence
-        .flight
-        .map(|flight| flight.bytes * f64::from(pauses) / evidence.sent_bytes);
-    match (overlaps, flight) {
-        (false, _) => Estimate::share(evidence.retained_ns, pauses, requests),
+    let bursts = Estimate::share(evidence.retained_ns, pauses, requests);
+    let size = f64::from(requests) / f64::from(pauses);
+    match window {
         // Each pause is followed by as much as was sent in the beginning.
-        (true, Some(part)) if (part - 1.0).abs() < ROUNDING => {
-            Estimate::share(evidence.retained_ns, pauses, requests)
+        Some((window, _)) if is_near(window, size) => bursts,
+        _ if overlaps => Estimate::none(Reason::Overlapping),
+        // Not all pauses were some, or answers came together.
+        Some((window, packets)) if packets > 1 && window > size => {
+            bursts.at_most(Confidence::Medium, Reason::WindowVaries)
         }
-        _ => Estimate::none(Reason::Overlapping),
+        _ if evidence.holds_back => bursts.at_most(Confidence::Medium, Reason::HeldBack),
+        _ => bursts,
     }
 }
 
 /// So many requests, and packets, were outstanding at first.
-fn window(evidence: &Evidence) -> Option<(f64, u32)> {
+fn window(evidence: &Evidence, flight: Flight) -> (f64, u32) {
     let request_bytes = evidence.sent_bytes / f64::from(evidence.requests());
-    evidence
-        .flight
-        .map(|flight| (flight.bytes / request_bytes, flight.packets))
+    (flight.bytes / request_bytes, flight.packets)
 }
 
 /// Several requests were outstanding at first, but bursts are shorter: each answer triggers a request, and now and then two answers come together.
-fn slides(evidence: &Evidence, pauses: u32) -> bool {
-    let burst = f64::from(evidence.requests()) / f64::from(pauses.max(1));
-    window(evidence).is_some_and(|(window, packets)| packets > 1 && burst < BATCH * window)
+fn slides(requests: u32, pauses: u32, window: Option<(f64, u32)>) -> bool {
+    let burst = f64::from(requests) / f64::from(pauses.max(1));
+    window.is_some_and(|(window, packets)| packets > 1 && burst < BATCH * window)
 }
 
 /// Each request was triggered by a response: of the only request outstanding, or of one of several. By Little's law each waits as long as all that
 /// are outstanding take together.
-fn one_by_one(evidence: &Evidence, overlaps: bool) -> Estimate {
+fn one_by_one(evidence: &Evidence, overlaps: bool, window: Option<(f64, u32)>) -> Estimate {
     let requests = evidence.requests();
     let plain = Estimate::share(evidence.retained_ns, requests, requests);
-    match window(evidence) {
+    match window {
         Some((window, 1)) if window < 1.5 => plain,
         Some((window, 2..))
             if window > 1.5 && (window - window.round()).abs() < ROUNDING * window.sqrt() =>
         {
-            Estimate {
+            let slides = Estimate {
                 latency_ns: plain.latency_ns.map(|gap| gap * window.round()),
                 concurrency: Some(window.round()),
                 slides: true,
                 ..plain
+            };
+            if evidence.timeouts + evidence.idle > 0 {
+                // Of all that was outstanding meanwhile, one gap is left out, and the others come together.
+                slides.at_most(Confidence::Medium, Reason::WindowVaries)
+            } else {
+                slides
             }
         }
         _ if overlaps => Estimate::none(Reason::Overlapping),
@@ -79,29 +111,37 @@ fn one_by_one(evidence: &Evidence, overlaps: bool) -> Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::evidence::{Flight, Gaps, Seal};
+    use crate::response::evidence::{Gaps, Seal};
 
     /// A second of so many requests of 100 bytes, of which so many were triggered.
     fn evidence(requests: u16, causal: u32, flight: Option<(f64, u32)>) -> Evidence {
-        let mut counts = [0; 24];
-        counts[0] = requests;
+        let flight = flight.map(|(requests, packets)| Flight {
+            bytes: requests * 100.0,
+            packets,
+        });
         Evidence {
-            has_acknowledgements: true,
             retained_ns: 1e9,
             causal,
             early: 0,
-            flight: flight.map(|(requests, packets)| Flight {
-                bytes: requests * 100.0,
-                packets,
-            }),
+            flight,
+            latest_flight: flight,
+            holds_back: false,
             sent_bytes: f64::from(requests) * 100.0,
             handshake_ns: None,
             timeouts: 0,
             idle: 0,
             repeated: 0,
             seal: Seal::None,
-            gaps: Gaps::Bins(counts),
+            gaps: Gaps::Triggers {
+                count: requests,
+                causal: [0; 24],
+            },
         }
+    }
+
+    /// As if all causal gaps were of one kind.
+    fn estimated(evidence: &Evidence) -> Estimate {
+        estimate(evidence, &[0; 24])
     }
 
     fn latency_ms(estimate: &Estimate) -> Option<f64> {
@@ -110,10 +150,10 @@ mod tests {
 
     #[test]
     fn one_request_at_a_time() {
-        let sure = estimate(&evidence(100, 100, Some((1.0, 1))));
+        let sure = estimated(&evidence(100, 100, Some((1.0, 1))));
         assert_eq!(latency_ms(&sure), Some(10.0));
         assert_eq!(sure.confidence, Confidence::High);
-        let unseen = estimate(&evidence(100, 100, None));
+        let unseen = estimated(&evidence(100, 100, None));
         assert_eq!(latency_ms(&unseen), Some(10.0));
         assert_eq!(unseen.confidence, Confidence::Medium);
         assert_eq!(unseen.reason, Some(Reason::WindowUnknown));
@@ -121,10 +161,10 @@ mod tests {
 
     #[test]
     fn batches_and_trees() {
-        let batches = estimate(&evidence(400, 100, Some((4.0, 4))));
+        let batches = estimated(&evidence(400, 100, Some((4.0, 4))));
         assert_eq!(latency_ms(&batches), Some(10.0));
         assert_eq!(batches.concurrency, Some(4.0));
-        let trees = estimate(&evidence(400, 200, Some((1.0, 1))));
+        let trees = estimated(&evidence(400, 200, Some((1.0, 1))));
         assert_eq!(latency_ms(&trees), Some(5.0));
         assert_eq!(trees.confidence, Confidence::High);
     }
@@ -132,11 +172,11 @@ mod tests {
     #[test]
     fn a_window_that_slides_also_when_answers_come_together() {
         for causal in [400, 330] {
-            let window = estimate(&evidence(400, causal, Some((4.0, 4))));
+            let window = estimated(&evidence(400, causal, Some((4.0, 4))));
             assert_eq!(latency_ms(&window), Some(10.0), "{causal}");
             assert!(window.slides);
         }
-        let uneven = estimate(&evidence(400, 400, Some((2.5, 4))));
+        let uneven = estimated(&evidence(400, 400, Some((2.5, 4))));
         assert_eq!(uneven.confidence, Confidence::Medium);
     }
 
@@ -146,16 +186,69 @@ mod tests {
             early: 200,
             ..evidence(400, 400, flight)
         };
-        let unknown = estimate(&early(None));
+        let unknown = estimated(&early(None));
         assert_eq!(
             (unknown.latency_ns, unknown.reason),
             (None, Some(Reason::Overlapping))
         );
-        assert_eq!(latency_ms(&estimate(&early(Some((4.0, 4))))), Some(10.0));
-        let upload = estimate(&evidence(400, 0, None));
+        assert_eq!(latency_ms(&estimated(&early(Some((4.0, 4))))), Some(10.0));
+        let upload = estimated(&evidence(400, 0, None));
         assert_eq!(
             (upload.latency_ns, upload.reason),
             (None, Some(Reason::Upload))
         );
+    }
+
+    #[test]
+    fn what_the_last_flight_speaks_against_is_not_sure() {
+        let latest = |requests: f64, packets| {
+            Some(Flight {
+                bytes: requests * 100.0,
+                packets,
+            })
+        };
+        let other = Evidence {
+            latest_flight: latest(1.0, 1),
+            ..evidence(400, 400, Some((4.0, 4)))
+        };
+        let estimate = estimated(&other);
+        assert_eq!(latency_ms(&estimate), Some(10.0), "as before");
+        assert_eq!(estimate.confidence, Confidence::Medium);
+        assert_eq!(estimate.reason, Some(Reason::WindowVaries));
+        // Of batches it says nothing.
+        let batches = Evidence {
+            latest_flight: latest(1.0, 1),
+            ..evidence(400, 100, Some((4.0, 4)))
+        };
+        assert_eq!(estimated(&batches).confidence, Confidence::High);
+    }
+
+    #[test]
+    fn answers_that_come_while_a_batch_is_sent_end_no_pause() {
+        let of = |evidence: &Evidence, short| {
+            let mut causal = [0; 24];
+            (causal[1], causal[16]) = (short, 100);
+            estimate(evidence, &causal)
+        };
+        let batches = evidence(1600, 150, Some((16.0, 16)));
+        let sure = of(&batches, 50);
+        assert_eq!(latency_ms(&sure), Some(10.0));
+        assert_eq!(sure.confidence, Confidence::High);
+        let unknown = of(&evidence(1600, 150, None), 50);
+        assert_eq!(latency_ms(&unknown), Some(10.0));
+        // What is not told apart by its length contradicts the flight.
+        let contradicted = of(&evidence(1600, 140, Some((16.0, 16))), 0);
+        assert_eq!(contradicted.confidence, Confidence::Medium);
+    }
+
+    #[test]
+    fn requests_that_the_stack_put_together_are_not_sure() {
+        let held = Evidence {
+            holds_back: true,
+            ..evidence(300, 200, None)
+        };
+        let estimate = estimated(&held);
+        assert_eq!(estimate.confidence, Confidence::Medium);
+        assert_eq!(estimate.reason, Some(Reason::HeldBack));
     }
 }

@@ -7,7 +7,6 @@ mod split;
 
 use fathom_record::{AsValue, Type, Value};
 
-use super::Estimator;
 use super::evidence::{Evidence, Gaps, Seal};
 
 /// Causal gaps from which on an average says something.
@@ -58,6 +57,10 @@ pub enum Reason {
     Overlapping,
     /// It was not seen how many requests are outstanding; one is assumed.
     WindowUnknown,
+    /// As many as were outstanding at one time were not at another.
+    WindowVaries,
+    /// The client's stack put requests together, and so may have kept some back.
+    HeldBack,
     /// No burst is followed by a pause; one request at a time is assumed.
     NoBursts,
     /// Bursts and pauses are told apart by their length alone; responses that trigger requests one by one look the same.
@@ -80,6 +83,8 @@ impl Reason {
             Self::Idle => "idle after each answer",
             Self::Overlapping => "requests overlap, how many was not seen",
             Self::WindowUnknown => "requests outstanding not seen, one assumed",
+            Self::WindowVaries => "requests outstanding vary",
+            Self::HeldBack => "requests put together by the client's stack",
             Self::NoBursts => "no bursts, one request at a time assumed",
             Self::NotAcknowledged => "by the length of pauses alone",
             Self::Sizes => "requests told from other messages by their length",
@@ -174,7 +179,7 @@ impl Estimate {
 }
 
 /// The latency of an epoch.
-pub(super) fn estimate(evidence: &Evidence, estimator: Estimator) -> Estimate {
+pub(super) fn estimate(evidence: &Evidence) -> Estimate {
     if evidence.requests() == 0 {
         return Estimate::none(if evidence.timeouts > 0 {
             Reason::Timeouts
@@ -185,9 +190,7 @@ pub(super) fn estimate(evidence: &Evidence, estimator: Estimator) -> Estimate {
         });
     }
     match &evidence.gaps {
-        Gaps::Bins(_) if estimator == Estimator::Acknowledged && evidence.has_acknowledgements => {
-            acknowledged::estimate(evidence)
-        }
+        Gaps::Triggers { causal, .. } => acknowledged::estimate(evidence, causal),
         Gaps::Bins(counts) => split::estimate(evidence, counts),
         Gaps::Modes {
             modes,

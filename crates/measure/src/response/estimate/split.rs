@@ -16,7 +16,7 @@ const ROUND_TRIP: f64 = 0.7;
 
 pub(super) fn estimate(evidence: &Evidence, counts: &[u16; RESPONSE_BINS as usize]) -> Estimate {
     let requests = evidence.requests();
-    let Some(split) = Split::find(counts).filter(|split| split.holds(evidence.handshake_ns)) else {
+    let Some(split) = Split::find(counts, evidence.handshake_ns) else {
         return Estimate::share(evidence.retained_ns, requests, requests)
             .at_most(Confidence::Medium, Reason::NoBursts);
     };
@@ -26,7 +26,9 @@ pub(super) fn estimate(evidence: &Evidence, counts: &[u16; RESPONSE_BINS as usiz
 
 /// Two classes of gaps.
 #[derive(Debug)]
-struct Split {
+pub(super) struct Split {
+    /// Gaps in the lower class.
+    pub(super) within: u32,
     /// Gaps in the upper class.
     pauses: u32,
     /// The part of all gaps in the smaller class.
@@ -35,11 +37,21 @@ struct Split {
     separation: f64,
     /// The geometric mean of the lower class.
     burst_ns: f64,
+    /// How many times as long the upper class is, by the geometric means.
+    pub(super) distance: f64,
 }
 
 impl Split {
+    /// `None` where there is one class.
+    pub(super) fn find(
+        counts: &[u16; RESPONSE_BINS as usize],
+        handshake_ns: Option<f64>,
+    ) -> Option<Self> {
+        Self::best(counts).filter(|split| split.holds(handshake_ns))
+    }
+
     /// Between any two bins, where the variance between the classes is largest; `None` when all gaps are in one bin.
-    fn find(counts: &[u16; RESPONSE_BINS as usize]) -> Option<Self> {
+    fn best(counts: &[u16; RESPONSE_BINS as usize]) -> Option<Self> {
         let gaps = || {
             counts
                 .iter()
@@ -51,7 +63,8 @@ impl Split {
         let variance = gaps()
             .map(|(log, count)| (log - mean).powi(2) * count)
             .sum::<f64>();
-        let mut count_above: u32 = counts.iter().map(|&count| u32::from(count)).sum();
+        let all: u32 = counts.iter().map(|&count| u32::from(count)).sum();
+        let mut count_above = all;
         let (mut sum_below, mut best) = (0.0, None::<Self>);
         for ((log, count), &whole) in gaps().zip(counts) {
             count_above -= u32::from(whole);
@@ -68,10 +81,12 @@ impl Split {
                 .is_none_or(|best| separation > best.separation)
             {
                 best = Some(Self {
+                    within: all - count_above,
                     pauses: count_above,
                     least_share: below.min(above) / total,
                     separation,
                     burst_ns: (sum_below / below).exp(),
+                    distance: (-distance).exp(),
                 });
             }
         }

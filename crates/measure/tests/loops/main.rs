@@ -1,0 +1,159 @@
+//! Closed loops of requests in virtual time: what is measured of them, against what the clients waited.
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod judge;
+mod random;
+mod simulation;
+
+use std::time::Duration;
+
+use judge::{Judged, judge};
+use proptest::prelude::*;
+use random::Random;
+use simulation::{Service, Setting, Shape, Trace};
+
+const US: Duration = Duration::from_micros(1);
+const MS: Duration = Duration::from_millis(1);
+
+/// No sure epoch is off by more than a quarter; how far the median is, if any is sure.
+fn check(judged: &[Judged]) -> Option<f64> {
+    let mut errors: Vec<f64> = judged.iter().filter_map(Judged::sure_error).collect();
+    for error in &errors {
+        assert!(error.abs() <= 0.25, "{judged:#?}");
+    }
+    errors.sort_by(f64::total_cmp);
+    errors.get(errors.len() / 2).copied()
+}
+
+/// Times as several processors take them: up to `most` earlier than the order of the packets would have them.
+fn disorder(trace: &mut Trace, most: Duration, seed: u64) {
+    let mut random = Random::new(seed);
+    for (time, _) in &mut trace.packets {
+        if random.part() < 0.2 {
+            *time -= random.below(most.as_nanos() as u64);
+        }
+    }
+}
+
+/// The case that was found: a window of four, a server that answers one after the other in 0.5 ms, and clocks that differ by microseconds.
+#[test]
+fn a_full_window_stays_full_when_times_go_back() {
+    let mut setting = Setting::new(Shape::Window(4), Service::Constant(500 * US));
+    setting.is_serial = true;
+    setting.duration = Duration::from_secs(8);
+    let mut trace = setting.run();
+    // Two of them, which arrive together at two processors.
+    let places: Vec<usize> = (0..trace.packets.len()).step_by(1000).skip(1).collect();
+    for place in places {
+        trace.packets[place].0 = trace.packets[place - 1].0 - 3_000;
+    }
+    let judged = judge(&trace);
+    assert!(judged.len() >= 15, "{}", judged.len());
+    for one in &judged {
+        assert_eq!(one.epoch.concurrency, Some(4.0), "{one:#?}");
+        assert!(one.sure_error().unwrap().abs() < 0.02, "{one:#?}");
+    }
+}
+
+/// In the middle of a run, at times that have nothing to do with the epochs.
+fn moments(length: Duration) -> Vec<(Duration, Duration)> {
+    [700, 1300, 2100].map(|begin| (MS * begin, length)).to_vec()
+}
+
+/// Silence that is not the client's, and the client's own: what is sent after it may be a part of what was outstanding.
+#[test]
+fn whatever_stands_still_no_sure_estimate_is_wrong() {
+    let mut sure = 0;
+    for (number, size) in [1, 2, 4, 8, 16].into_iter().cycle().take(40).enumerate() {
+        let service = if number % 3 == 0 {
+            Service::Constant(500 * US)
+        } else {
+            Service::Exponential(2 * MS)
+        };
+        let mut setting = Setting::new(Shape::Window(size), service);
+        setting.seed = number as u64;
+        setting.is_serial = number % 2 == 0;
+        for length in [250 * MS, 400 * MS] {
+            for place in 0..3 {
+                let mut setting = setting.clone();
+                *[&mut setting.stalls, &mut setting.jams, &mut setting.pauses][place] =
+                    moments(length);
+                sure += usize::from(check(&judge(&setting.run())).is_some());
+            }
+        }
+    }
+    assert!(sure > 200, "{sure} of 240 runs have sure epochs");
+}
+
+/// The first answers come while the last requests are still being written, and something else runs on the processor of the client now and then.
+#[test]
+fn small_requests_that_are_written_one_by_one_are_one_batch() {
+    let mut sure = 0;
+    for seed in 0..48 {
+        let mut setting = Setting::new(Shape::Batch(16), Service::Exponential(2 * MS));
+        setting.seed = seed;
+        setting.interrupted = [0.02, 0.1, 0.3][seed as usize % 3];
+        if let Some(error) = check(&judge(&setting.run())) {
+            assert!(error.abs() < 0.05, "{error} {setting:#?}");
+            sure += 1;
+        }
+    }
+    assert!(sure >= 24, "{sure} of 48 runs have sure epochs");
+}
+
+/// Then a stack that puts small writes together sends a batch in two parts, of which the second waits for an answer to the first.
+#[test]
+fn a_batch_that_the_stack_divides_is_not_sure() {
+    for (seed, size) in [4, 16, 40].into_iter().cycle().take(12).enumerate() {
+        let mut setting = Setting::new(Shape::Batch(size), Service::Exponential(2 * MS));
+        setting.seed = seed as u64;
+        setting.is_nagled = true;
+        let judged = judge(&setting.run());
+        assert!(judged.len() >= 5);
+        check(&judged);
+    }
+}
+
+fn settings() -> impl Strategy<Value = Setting> {
+    let shape = prop_oneof![
+        (1..17_u32).prop_map(Shape::Window),
+        (1..17_u32).prop_map(Shape::Batch),
+        (2..9_u32).prop_map(Shape::Tree),
+    ];
+    let service = prop_oneof![
+        (200..5_000_u32).prop_map(|us| Service::Constant(US * us)),
+        (500..5_000_u32).prop_map(|us| Service::Exponential(US * us)),
+    ];
+    let round_trip = prop_oneof![Just(60 * US), Just(400 * US), Just(10 * MS)];
+    (shape, service, round_trip, any::<bool>(), any::<u64>()).prop_map(
+        |(shape, service, round_trip, is_serial, seed)| Setting {
+            is_serial,
+            round_trip,
+            seed,
+            ..Setting::new(shape, service)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whose times go back is measured as if they did not.
+    #[test]
+    fn times_that_go_back_change_no_estimate(setting in settings(), seed: u64) {
+        let ordered = setting.run();
+        let mut disordered = ordered.clone();
+        disorder(&mut disordered, 100 * US, seed);
+        let (ordered, disordered) = (judge(&ordered), judge(&disordered));
+        prop_assert_eq!(ordered.len(), disordered.len());
+        for (one, other) in ordered.iter().zip(&disordered) {
+            prop_assert!(one.epoch.epoch_ns.0.abs_diff(other.epoch.epoch_ns.0) <= 100_000);
+            prop_assert_eq!(one.epoch.confidence, other.epoch.confidence);
+            let (Some(latency), Some(disordered)) = (one.epoch.latency_ns, other.epoch.latency_ns) else {
+                continue;
+            };
+            let error_ns = latency.0.abs_diff(disordered.0);
+            prop_assert!(error_ns < latency.0 / 20 + 20_000, "{:#?} {:#?}", one, other);
+        }
+    }
+}
