@@ -252,6 +252,8 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 	response_advance(flow, now);
 	flow->flags = RESPONSE_IS_USED | (packet->direction ? RESPONSE_TO_LOW : 0);
 	if (response_is_tcp(packet)) {
+		if (packet->flags & PACKET_HAS_TIMESTAMP)
+			flow->flags |= RESPONSE_HAS_TIMESTAMPS;
 		flow->state.tcp = (struct response_tcp){
 			.next_seq = packet->seq + packet->payload,
 			.data_ack = packet->ack,

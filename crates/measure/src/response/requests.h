@@ -259,12 +259,22 @@ static __always_inline void response_on_data(struct response_flow *restrict flow
 	response_note_length(flow, packet->payload);
 }
 
+/* The receiver drops it (RFC 7323, section 3.2): it is a probe, or somebody plays tricks. */
+static __always_inline int response_is_foreign(const struct response_flow *flow, const struct packet *packet)
+{
+	return flow->flags & RESPONSE_HAS_TIMESTAMPS && !(packet->tcp_flags & TCP_RST);
+}
+
 static __always_inline void response_on_segment(struct response_flow *restrict flow, union response_gaps *restrict gaps,
 						const struct packet *restrict packet, __u64 now,
 						const struct response_config *config)
 {
 	__u32 next_seq = packet->seq + packet->payload;
 
+	if (packet->flags & PACKET_HAS_TIMESTAMP)
+		flow->flags |= RESPONSE_HAS_TIMESTAMPS;
+	else if (response_is_foreign(flow, packet))
+		return;
 	if (packet->tcp_flags & (TCP_SYN | TCP_RST)) {
 		/* After a reset nobody waits any more. */
 		flow->state.tcp.pure_age |= !!(packet->tcp_flags & TCP_RST);

@@ -61,6 +61,7 @@ enum response_flow_flag {
 	RESPONSE_IGNORES_SHORT = 1 << 10, /* TLS: these are no requests, since others are */
 	RESPONSE_HAS_FLIGHT = 1 << 11, /* struct response_triggers has what was sent before a first answer */
 	RESPONSE_HOLDS_BACK = 1 << 12, /* the stack of the client kept requests back, and sent them together */
+	RESPONSE_HAS_TIMESTAMPS = 1 << 13, /* segments carry the option of RFC 7323 */
 };
 
 /* What the first bytes of a packet tell; see content.h. */

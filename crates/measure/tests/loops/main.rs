@@ -114,6 +114,24 @@ fn a_batch_that_the_stack_divides_is_not_sure() {
     }
 }
 
+/// `hops` and others send probes within connections, without the timestamps that all other segments have: receivers drop them (RFC 7323, section 3.2).
+#[test]
+fn probes_within_a_connection_change_nothing() {
+    for shape in [Shape::Window(4), Shape::Batch(4), Shape::Tree(3)] {
+        let setting = Setting::new(shape, Service::Exponential(20 * MS));
+        let probed = Setting {
+            probes: Some(3 * MS),
+            ..setting.clone()
+        };
+        let [plain, probed] = [setting, probed].map(|setting| judge(&setting.run()));
+        assert!(plain.len() >= 5);
+        for (one, other) in plain.iter().zip(&probed) {
+            assert_eq!(one.epoch, other.epoch);
+        }
+        assert_eq!(plain.len(), probed.len());
+    }
+}
+
 fn settings() -> impl Strategy<Value = Setting> {
     let shape = prop_oneof![
         (1..17_u32).prop_map(Shape::Window),

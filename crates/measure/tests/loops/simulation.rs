@@ -5,6 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use etherparse::PacketBuilder;
+use etherparse::TcpOptionElement::{Noop, Timestamp};
 
 use crate::judge::Wait;
 use crate::random::Random;
@@ -59,6 +60,8 @@ pub(crate) struct Setting {
     pub(crate) stalls: Vec<(Duration, Duration)>,
     /// The path between the client and the capture stands still.
     pub(crate) jams: Vec<(Duration, Duration)>,
+    /// Probes within the connection, one after so much time.
+    pub(crate) probes: Option<Duration>,
     pub(crate) seed: u64,
 }
 
@@ -76,6 +79,7 @@ impl Setting {
             pauses: Vec::new(),
             stalls: Vec::new(),
             jams: Vec::new(),
+            probes: None,
             seed: 1,
         }
     }
@@ -106,6 +110,7 @@ enum Step {
     Acknowledge(u64),
     /// The server acknowledges so many bytes.
     Acknowledged(u32),
+    Probe,
 }
 
 struct Simulation<'a> {
@@ -181,6 +186,7 @@ impl<'a> Simulation<'a> {
         self.capture(b"ACK", 0);
         self.now += 100 * US;
         self.begin_turn();
+        self.schedule_probe();
         let end = START_NS + self.setting.duration.as_nanos() as u64;
         while let Some(Reverse((time, _, step))) = self.steps.pop() {
             self.now = time;
@@ -213,10 +219,20 @@ impl<'a> Simulation<'a> {
                     self.capture(b"ACK", 0);
                 }
             }
+            Step::Probe => {
+                self.probe();
+                self.schedule_probe();
+            }
             Step::Acknowledged(bytes) => {
                 self.acknowledged = self.acknowledged.max(bytes);
                 self.flush();
             }
+        }
+    }
+
+    fn schedule_probe(&mut self) {
+        if let Some(every) = self.setting.probes {
+            self.after(every.as_nanos() as u64, Step::Probe);
         }
     }
 
@@ -340,23 +356,35 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// A segment of the client. All have timestamps, which nothing here looks at.
     fn capture(&mut self, flag: &[u8], payload: u32) {
+        let timestamps = [Noop, Noop, Timestamp(1, 1)];
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
             .ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64)
             .tcp(PORT, 8080, 1 + self.sent, 65_535);
         let builder = if flag == b"SYN" {
-            PacketBuilder::ethernet2([2; 6], [4; 6])
-                .ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64)
-                .tcp(PORT, 8080, 0, 65_535)
-                .syn()
+            builder.syn()
         } else {
             self.told = self.received;
             builder.ack(77 + self.received)
         };
         let mut frame = Vec::new();
-        // Writing into memory does not fail.
-        let _ = builder.write(&mut frame, &vec![0x5a; payload as usize]);
+        let builder = builder.options(&timestamps).unwrap();
+        builder
+            .write(&mut frame, &vec![0x5a; payload as usize])
+            .unwrap();
         let time = Self::delayed(&self.setting.jams, self.now);
         self.trace.packets.push((time, frame));
+    }
+
+    /// What somebody else sends in the name of the client: it acknowledges all that has come, and has no options.
+    fn probe(&mut self) {
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4([10, 1, 0, 1], [10, 2, 0, 1], 4)
+            .tcp(PORT, 8080, self.sent, 65_535)
+            .ack(77 + self.received);
+        builder.write(&mut frame, &[]).unwrap();
+        self.trace.packets.push((self.now, frame));
     }
 }

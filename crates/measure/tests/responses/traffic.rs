@@ -1,6 +1,7 @@
 //! Packets that chance makes: connections of requests and answers with all that can happen to them.
 
 use etherparse::PacketBuilder;
+use etherparse::TcpOptionElement::{Noop, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -125,10 +126,13 @@ fn frame(step: Step, number: u16, connection: &mut Connection) -> Vec<u8> {
         Step::Request(length) => {
             connection.sent = sent.wrapping_add(length.into());
             connection.last = length;
-            (
-                forward.tcp(client_port, 443, sent, 65_535).ack(received),
-                length,
-            )
+            let segment = forward.tcp(client_port, 443, sent, 65_535).ack(received);
+            // Of one connection, so that what it sends else is foreign to it.
+            if number == 2 {
+                let timestamps = [Noop, Noop, Timestamp(1, 1)];
+                return written(segment.options(&timestamps).unwrap(), length);
+            }
+            (segment, length)
         }
         Step::Message(start, length) => {
             connection.sent = sent.wrapping_add(length.into());
