@@ -36,7 +36,8 @@
 	X(TRUNCATED, "header beyond the captured bytes")                                                               \
 	X(MALFORMED, "malformed header")                                                                               \
 	X(TOO_DEEP, "too many headers")                                                                                \
-	X(OWN_PROBE, "probe of fathom hops on this host")
+	X(OWN_PROBE, "probe of fathom hops on this host")                                                              \
+	X(COPY, "copies of packets that had been seen")
 
 #define X(name, text) PACKET_##name,
 enum packet_verdict { PACKET_VERDICTS(X) PACKET_VERDICT_COUNT };

@@ -1,5 +1,7 @@
 //! Measuring over capture files.
 
+mod copies;
+
 use std::collections::HashSet;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,6 +12,7 @@ use fathom_capture::{LinkType, Packet, Reader};
 
 use crate::Error;
 use crate::native::{self, Frame, fathom_reading, response_config, rtt_config, selection};
+use copies::Copies;
 
 /// Packets that go from reading to measuring together: few enough to stay in a core's cache.
 const BATCH: usize = 512;
@@ -95,6 +98,7 @@ pub struct Replay {
     file: &'static str,
     names: Names,
     position: u64,
+    copies: u64,
 }
 
 /// How the run over one file ended.
@@ -148,6 +152,7 @@ impl Replay {
                     reader,
                     names: Vec::new(),
                     file,
+                    copies: Some(Copies::new()),
                 }),
                 Batch::default(),
             ),
@@ -157,7 +162,17 @@ impl Replay {
                 interfaces: Vec::new(),
             },
             position: 0,
+            copies: 0,
         }
+    }
+
+    /// Measures packets that the capture has more than once each time, as the kernel's programs do. To be called first.
+    #[must_use]
+    pub fn keep_copies(mut self) -> Self {
+        if let Source::Here(reader, _) = &mut self.source {
+            reader.copies = None;
+        }
+        self
     }
 
     /// Lets a thread of its own read ahead for `measurement`; what is reported and its order stay what they are.
@@ -191,6 +206,11 @@ impl Replay {
         self.position
     }
 
+    /// Packets so far that were left out, since the capture had them before.
+    pub fn copies(&self) -> u64 {
+        self.copies
+    }
+
     /// Measures the next frames, a few hundred. Returns `None` while there is more, then how it ended.
     pub fn run<M: Measurement>(
         &mut self,
@@ -206,6 +226,7 @@ impl Replay {
         };
         self.names.interfaces.extend_from_slice(&batch.names);
         self.position = batch.position;
+        self.copies += batch.copies;
         for packet in &batch.packets {
             measurement.on_packet(packet, &self.names, report);
         }
@@ -241,6 +262,8 @@ struct Batch {
     /// Interfaces that appear for the first time.
     names: Vec<&'static str>,
     position: u64,
+    /// How many of the packets are copies.
+    copies: u64,
     ended: Option<Result<(), fathom_capture::Error>>,
 }
 
@@ -258,6 +281,8 @@ struct FrameReader {
     /// Interfaces that have appeared.
     names: Vec<&'static str>,
     file: &'static str,
+    /// `None`: they are kept.
+    copies: Option<Copies>,
 }
 
 impl FrameReader {
@@ -289,6 +314,8 @@ impl FrameReader {
             }
         }
         batch.position = self.reader.stored_position();
+        let copies = self.copies.as_mut();
+        batch.copies = copies.map_or(0, |copies| copies.mark(&mut batch.packets));
     }
 }
 

@@ -56,11 +56,23 @@ pub(crate) fn read_all(
         };
         let mut replay = reading.prepare(opened);
         read(input, &mut replay, signals, &progress, reading)?;
+        say_copies(input, &replay);
         reading.file_done(&replay);
         progress.file_done(input.bytes.unwrap_or(replay.position()));
         last = Some(replay);
     }
     Ok(last)
+}
+
+/// Says that packets were left out, and what to do about it.
+fn say_copies(input: &Input<'_>, replay: &Replay) {
+    let copies = replay.copies();
+    if copies > 0 {
+        say!(
+            "fathom: warning: {}: {copies} packets are copies of others, and left out; capture on one interface, or mirror one direction of each port",
+            input.path
+        );
+    }
 }
 
 fn read(

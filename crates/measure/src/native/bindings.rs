@@ -1656,7 +1656,8 @@ pub const PACKET_TRUNCATED: packet_verdict = 11;
 pub const PACKET_MALFORMED: packet_verdict = 12;
 pub const PACKET_TOO_DEEP: packet_verdict = 13;
 pub const PACKET_OWN_PROBE: packet_verdict = 14;
-pub const PACKET_VERDICT_COUNT: packet_verdict = 15;
+pub const PACKET_COPY: packet_verdict = 15;
+pub const PACKET_VERDICT_COUNT: packet_verdict = 16;
 pub type packet_verdict = ::core::ffi::c_uint;
 pub const PACKET_KIND_NONE: packet_kind = 0;
 pub const PACKET_KIND_TCP: packet_kind = 1;
@@ -3060,7 +3061,7 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
-    pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 15usize];
+    pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 16usize];
 }
 unsafe extern "C" {
     pub static fathom_rtt_method_names: [*const ::core::ffi::c_char; 6usize];

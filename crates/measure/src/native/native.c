@@ -15,6 +15,7 @@ void fathom_read(const __u8 *data, __u32 captured, __u32 length, __u32 link, __u
 	reading->is_selected = !selection || selection_admits(selection, &packet->key);
 	reading->uses_flow = rtt_uses_flow(packet);
 	reading->hash = flow_hash(&packet->key, config->seed);
+	reading->likeness = likeness_of(&bytes, link, packet, &at, reading->hash);
 }
 
 int fathom_selection_admits(const struct selection *selection, const struct flow_key *key)
@@ -87,6 +88,7 @@ void fathom_response_read(const __u8 *data, __u32 captured, __u32 length, __u32 
 	reading->is_selected = !selection || selection_admits(selection, &packet->key);
 	reading->direction = response_find_direction(packet, &config->servers);
 	reading->hash = flow_hash(&packet->key, config->seed);
+	reading->likeness = likeness_of(&bytes, link, packet, &at, reading->hash);
 }
 
 int fathom_response_on_packet(struct response_flow *flow, union response_gaps *gaps, struct response_handshake *places,

@@ -10,11 +10,13 @@
 #include "../response/process.h"
 #include "../rtt/process.h"
 #include "../../bpf/selection.h"
+#include "likeness.h"
 
 /* What the reader of capture files needs to know of a packet before it looks its flow up. */
 struct fathom_reading {
 	struct packet packet;
 	__u64 hash; /* of the flow */
+	struct fathom_likeness likeness;
 	__u32 verdict; /* enum packet_verdict */
 	__u8 is_selected;
 	__u8 uses_flow; /* rtt: it may have state */

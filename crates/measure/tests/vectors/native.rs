@@ -37,7 +37,9 @@ pub(crate) fn file(link: LinkType, frames: &[(u64, Frame)]) -> Vec<u8> {
 fn replay(settings: &Settings, file: Vec<u8>, prepare: impl Fn(Replay, &Engine) -> Replay) -> Run {
     let mut engine = Engine::new(settings, SEED).unwrap();
     let mut replay = prepare(
-        Replay::from_reader("vector", Cursor::new(file)).unwrap(),
+        Replay::from_reader("vector", Cursor::new(file))
+            .unwrap()
+            .keep_copies(),
         &engine,
     );
     let mut run = Run::default();
