@@ -18,14 +18,14 @@ static __always_inline struct rtt_cpu *packet_cpu(void)
 	return bpf_map_lookup_elem(&rtt_cpus, &zero);
 }
 
-static __always_inline void packet_measure(struct rtt_cpu *cpu, __u32 verdict, enum rtt_hook hook)
+static __always_inline void packet_measure(struct rtt_cpu *cpu, __u32 verdict, enum rtt_hook hook, int is_turned)
 {
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
 		return;
 	if (selection_admits(&selection, &cpu->packet.key))
-		rtt_path(cpu, hook);
+		rtt_path(cpu, hook, is_turned);
 	else
 		cpu->counters[RTT_COUNT_FILTERED]++;
 }
@@ -35,7 +35,8 @@ static __always_inline void packet_path_skb(struct __sk_buff *skb, __u16 ether_t
 	struct rtt_cpu *cpu = packet_cpu();
 
 	if (cpu)
-		packet_measure(cpu, packet_parse_whole_skb(skb, ether_type, &cpu->packet, &cpu->cursor), hook);
+		packet_measure(cpu, packet_parse_whole_skb(skb, ether_type, &cpu->packet, &cpu->cursor), hook,
+			       hook == RTT_HOOK_EGRESS && packet_is_turned(skb));
 }
 
 static __always_inline void packet_path_xdp(struct xdp_md *xdp)
@@ -43,7 +44,7 @@ static __always_inline void packet_path_xdp(struct xdp_md *xdp)
 	struct rtt_cpu *cpu = packet_cpu();
 
 	if (cpu)
-		packet_measure(cpu, packet_parse_xdp(xdp, &cpu->packet, &cpu->cursor), RTT_HOOK_XDP);
+		packet_measure(cpu, packet_parse_xdp(xdp, &cpu->packet, &cpu->cursor), RTT_HOOK_XDP, 0);
 }
 
 #endif

@@ -19,6 +19,12 @@ static __always_inline struct packet_bytes packet_skb_bytes(struct __sk_buff *sk
 				      .length = skb->len };
 }
 
+/* Of a packet that leaves: did it come in by the same interface? What the host sends itself came in by none. */
+static __always_inline int packet_is_turned(const struct __sk_buff *skb)
+{
+	return skb->ingress_ifindex == skb->ifindex;
+}
+
 static __always_inline struct packet_bytes packet_xdp_bytes(struct xdp_md *xdp)
 {
 	return (struct packet_bytes){

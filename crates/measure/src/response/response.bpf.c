@@ -9,28 +9,28 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("tc")
 int ethernet_ingress(struct __sk_buff *skb)
 {
-	response_path_skb(skb, 0);
+	response_path_skb(skb, 0, 1);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ethernet_egress(struct __sk_buff *skb)
 {
-	response_path_skb(skb, 0);
+	response_path_skb(skb, 0, 0);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ip_ingress(struct __sk_buff *skb)
 {
-	response_path_skb(skb, wire16(skb->protocol));
+	response_path_skb(skb, wire16(skb->protocol), 1);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ip_egress(struct __sk_buff *skb)
 {
-	response_path_skb(skb, wire16(skb->protocol));
+	response_path_skb(skb, wire16(skb->protocol), 0);
 	return TC_ACT_UNSPEC;
 }
 

@@ -20,6 +20,8 @@ struct response_cpu {
 	struct packet_cursor cursor;
 	struct response_epoch ended;
 	__u8 first[16]; /* bytes of a payload that lies in pages */
+	__u16 arrives; /* RESPONSE_ARRIVES, if the present packet comes in */
+	__u16 padding[3];
 	/* A flow that may begin, with the zeroed state of an estimator behind it. */
 	struct {
 		struct response_flow flow;
@@ -99,8 +101,10 @@ static __always_inline void response_begin(struct response_cpu *cpu, struct resp
 					   __u32 direction, __u64 now)
 {
 	__builtin_memset(&cpu->fresh.flow, 0, sizeof(cpu->fresh.flow));
-	if (response_without_flow(&cpu->fresh.flow, place, hash, direction, &cpu->packet, now))
+	if (response_without_flow(&cpu->fresh.flow, place, hash, direction, &cpu->packet, now)) {
+		cpu->fresh.flow.flags |= cpu->arrives;
 		cpu->counters[response_make_flow(cpu) ? RESPONSE_COUNT_FLOWS_OPENED : RESPONSE_COUNT_FLOWS_REFUSED]++;
+	}
 }
 
 /* A packet whose flow has no state: may it have, and does it begin? Apart, since most packets need nothing of it. */
@@ -150,7 +154,7 @@ static __noinline int response_tell(struct response_cpu *cpu, struct response_fl
 }
 
 /* A parsed packet. */
-static __always_inline void response_path(struct response_cpu *cpu)
+static __always_inline void response_path(struct response_cpu *cpu, int is_turned)
 {
 	const struct response_config *config = response_settings();
 	struct response_flow *flow = bpf_map_lookup_elem(&response_flows, &cpu->packet.key);
@@ -159,11 +163,19 @@ static __always_inline void response_path(struct response_cpu *cpu)
 	/* What comes back must not cost the clock, which is most of what a request costs. */
 	if (flow && !response_is_request(flow, &cpu->packet))
 		return;
+	/* A router with one arm has each packet at both hooks of its interface; what it translated does not come in. */
+	if (flow && is_turned && flow->flags & RESPONSE_ARRIVES) {
+		cpu->verdicts[PACKET_MEASURABLE]--;
+		cpu->verdicts[PACKET_COPY]++;
+		return;
+	}
 	now = bpf_ktime_get_ns();
 	if (!flow) {
 		response_without_state(cpu, now);
 		return;
 	}
+	if (cpu->arrives && !(flow->flags & RESPONSE_ARRIVES))
+		flow->flags |= RESPONSE_ARRIVES;
 	if (response_is_over(flow, now, config))
 		response_tell(cpu, flow, now);
 	if (response_uses_handshake(flow, &cpu->packet))
@@ -202,7 +214,7 @@ static __noinline const __u8 *response_load_first(struct __sk_buff *skb, struct 
 	return bpf_skb_load_bytes(skb, offset, cpu->first, RESPONSE_CONTENT_BYTES) ? 0 : cpu->first;
 }
 
-static __always_inline void response_path_skb(struct __sk_buff *skb, __u16 ether_type)
+static __always_inline void response_path_skb(struct __sk_buff *skb, __u16 ether_type, int arrives)
 {
 	struct response_cpu *cpu = response_this_cpu();
 	struct packet_bytes bytes;
@@ -220,7 +232,8 @@ static __always_inline void response_path_skb(struct __sk_buff *skb, __u16 ether
 	if (!first && cpu->packet.payload >= RESPONSE_CONTENT_BYTES)
 		first = response_load_first(skb, cpu);
 	cpu->packet.content = response_read_content(&cpu->packet, first);
-	response_path(cpu);
+	cpu->arrives = arrives ? RESPONSE_ARRIVES : 0;
+	response_path(cpu, !arrives && packet_is_turned(skb));
 }
 
 static __always_inline void response_path_xdp(struct xdp_md *xdp)
@@ -238,7 +251,8 @@ static __always_inline void response_path_xdp(struct xdp_md *xdp)
 		return;
 	first = response_first_bytes(&bytes, &cpu->cursor, &cpu->packet);
 	cpu->packet.content = response_read_content(&cpu->packet, first);
-	response_path(cpu);
+	cpu->arrives = RESPONSE_ARRIVES;
+	response_path(cpu, 0);
 }
 
 #endif

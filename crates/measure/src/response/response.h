@@ -62,6 +62,7 @@ enum response_flow_flag {
 	RESPONSE_HAS_FLIGHT = 1 << 11, /* struct response_triggers has what was sent before a first answer */
 	RESPONSE_HOLDS_BACK = 1 << 12, /* the stack of the client kept requests back, and sent them together */
 	RESPONSE_HAS_TIMESTAMPS = 1 << 13, /* segments carry the option of RFC 7323 */
+	RESPONSE_ARRIVES = 1 << 14, /* live: requests come in by this interface */
 };
 
 /* What the first bytes of a packet tell; see content.h. */

@@ -211,4 +211,27 @@ static __always_inline void rtt_on_query_or_answer(struct rtt_bucket *bucket, __
 			       request->detail ? RTT_SAMPLE_RETRANSMITTED : 0, now - request->time, 0);
 }
 
+/* Does this very request wait already, or has it been answered? */
+static __always_inline int rtt_knows_request(struct rtt_bucket *bucket, __u64 hash, const struct packet *packet)
+{
+	enum rtt_request_kind kind;
+	__u32 id = packet->id;
+
+	switch (packet->kind) {
+	case PACKET_KIND_TCP:
+		kind = packet->tcp_flags & TCP_ACK ? RTT_REQUEST_SYN_ACK : RTT_REQUEST_SYN;
+		id = packet->seq;
+		break;
+	case PACKET_KIND_DNS_QUERY:
+		kind = RTT_REQUEST_DNS;
+		break;
+	case PACKET_KIND_ECHO_REQUEST:
+		kind = RTT_REQUEST_ECHO;
+		break;
+	default:
+		return 0;
+	}
+	return !!rtt_find_request(bucket, rtt_fingerprint(hash, kind, id, packet->direction));
+}
+
 #endif

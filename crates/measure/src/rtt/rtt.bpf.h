@@ -112,6 +112,7 @@ struct rtt_pass {
 	__u64 now; /* ns; 0: nothing here needs the clock */
 	__u64 hash;
 	__u8 hook; /* enum rtt_hook */
+	__u8 is_turned; /* leaves by the interface that it came in by */
 };
 
 /* A sample whose flow has no state, and so no mark which side is near. */
@@ -208,6 +209,8 @@ static __noinline int rtt_make_flow(struct rtt_pass *pass)
 		return 0;
 	rtt_mark_near(flow, key);
 	rtt_open(flow, rtt_ring_of(flow), pass->packet, pass->now, rtt_settings(), &pass->cpu->output);
+	if (pass->hook != RTT_HOOK_EGRESS)
+		flow->flags |= RTT_FLOW_ARRIVES << pass->packet->direction;
 	rtt_tell_flow(pass, flow, RTT_EVENT_OPEN, pass->cpu->output.reason);
 	return 1;
 }
@@ -243,12 +246,27 @@ static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow
 	counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
 }
 
+/*
+ * Has this packet passed before? A router with one arm has each packet at both hooks of its interface. What it translated is
+ * another flow, none of whose packets come in.
+ */
+static __always_inline int rtt_is_copy(const struct rtt_pass *pass, struct rtt_flow *flow, struct rtt_bucket *bucket)
+{
+	__u8 arrives = RTT_FLOW_ARRIVES << pass->packet->direction;
+
+	if (pass->is_turned)
+		return flow ? flow->flags & arrives : bucket && rtt_knows_request(bucket, pass->hash, pass->packet);
+	if (flow && pass->hook != RTT_HOOK_EGRESS && !(flow->flags & arrives))
+		flow->flags |= arrives;
+	return 0;
+}
+
 /* A parsed packet. */
-static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook)
+static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook, int is_turned)
 {
 	const struct rtt_config *config = rtt_settings();
 	const struct packet *packet = &cpu->packet;
-	struct rtt_pass pass = { .packet = packet, .cpu = cpu, .hook = hook };
+	struct rtt_pass pass = { .packet = packet, .cpu = cpu, .hook = hook, .is_turned = is_turned };
 	struct rtt_bucket *bucket = 0;
 	struct rtt_flow *flow = 0;
 
@@ -260,6 +278,11 @@ static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook)
 		pass.hash = rtt_bucket_hash(packet, config->seed);
 		index = pass.hash & config->bucket_mask;
 		bucket = bpf_map_lookup_elem(&rtt_requests, &index);
+	}
+	if (rtt_is_copy(&pass, flow, bucket)) {
+		cpu->verdicts[PACKET_MEASURABLE]--;
+		cpu->verdicts[PACKET_COPY]++;
+		return;
 	}
 	if (rtt_needs_clock(flow, !!bucket, packet, config))
 		pass.now = bpf_ktime_get_ns();

@@ -105,6 +105,7 @@ enum rtt_flow_flag {
 	RTT_FLOW_KNOWS_CLIENT = 1 << 2, /* QUIC: client_direction is valid */
 	RTT_FLOW_AWAITS_CLIENT = 1 << 3, /* QUIC: the server's first packet waits for the client's answer */
 	RTT_FLOW_DOES_NOT_SPIN = 1 << 4, /* constant or random values */
+	RTT_FLOW_ARRIVES = 1 << 5, /* live: packets of direction 0 come in here; << 1: of direction 1 */
 };
 
 /* Behind it in memory: `slots` pending of direction 0, then as many of direction 1. */

@@ -28,9 +28,20 @@ impl TestRun {
         ring: &str,
         prepare: impl Fn(&str, &mut OpenMapMut<'_>),
     ) -> Self {
+        Self::load_all(object, &[program], clock, ring, prepare)
+    }
+
+    /// As `load`, for several programs that share their maps; the first is the one that `run` means.
+    pub(crate) fn load_all(
+        object: &[u8],
+        programs: &[&'static str],
+        clock: &str,
+        ring: &str,
+        prepare: impl Fn(&str, &mut OpenMapMut<'_>),
+    ) -> Self {
         let mut object = ObjectBuilder::default().open_memory(object).unwrap();
         for mut own in object.progs_mut() {
-            let is_wanted = own.name() == OsStr::new(program);
+            let is_wanted = programs.iter().any(|name| own.name() == OsStr::new(name));
             own.set_autoload(is_wanted);
         }
         for mut map in object.maps_mut() {
@@ -52,7 +63,7 @@ impl TestRun {
         Self {
             clock: map(&object, clock),
             object,
-            program,
+            program: programs[0],
             ring,
             events,
         }
@@ -70,13 +81,25 @@ impl TestRun {
 
     /// Runs the program over a frame at a time.
     pub(crate) fn run(&self, now_ns: u64, frame: &[u8]) -> Result<(), libbpf_rs::Error> {
+        self.run_by(self.program, None, now_ns, frame)
+    }
+
+    /// Runs one of the programs, over a frame in that context (`struct __sk_buff`).
+    pub(crate) fn run_by(
+        &self,
+        program: &str,
+        context: Option<&mut [u8]>,
+        now_ns: u64,
+        frame: &[u8],
+    ) -> Result<(), libbpf_rs::Error> {
         self.clock
             .update(&0_u32.to_ne_bytes(), &now_ns.to_ne_bytes(), MapFlags::ANY)?;
         let mut programs = self.object.progs_mut();
         let program = programs
-            .find(|own| own.name() == OsStr::new(self.program))
+            .find(|own| own.name() == OsStr::new(program))
             .unwrap();
         let input = ProgramInput {
+            context_in: context,
             data_in: Some(frame),
             ..ProgramInput::default()
         };

@@ -51,18 +51,19 @@ impl Kernels {
         let key = (program, format!("{settings:?}"));
         self.0
             .entry(key)
-            .or_insert_with(|| Kernel::load(program, settings, methods))
+            .or_insert_with(|| Kernel::load(&[program], settings, methods))
     }
 }
 
 impl Kernel {
-    fn load(program: &'static str, settings: &Settings, methods: &[Method]) -> Self {
+    /// Loads programs that share their maps.
+    pub(crate) fn load(programs: &[&'static str], settings: &Settings, methods: &[Method]) -> Self {
         let slots = settings.slots as usize * 2 * size_of::<rtt_pending>();
         let flow_size = (size_of::<rtt_flow>() + slots) as u32;
         let clock = ".data.vector_now";
-        let run = TestRun::load(
+        let run = TestRun::load_all(
             &OBJECT,
-            program,
+            programs,
             clock,
             "rtt_events",
             |name, map| match name {
@@ -94,16 +95,23 @@ impl Kernel {
 
     /// Runs the program over the frames, with nothing seen before.
     pub(crate) fn run(&mut self, frames: &[(u64, Frame)]) -> Run {
+        self.run_each(frames, |run, now_ns, frame| run.run(now_ns, &frame.data))
+    }
+
+    /// Runs the programs over the frames by `run`, with nothing seen before.
+    pub(crate) fn run_each(
+        &mut self,
+        frames: &[(u64, Frame)],
+        mut run: impl FnMut(&TestRun, u64, &Frame) -> Result<(), libbpf_rs::Error>,
+    ) -> Run {
         self.forget();
         for (time_ns, frame) in frames {
-            self.run
-                .run(START_NS + time_ns, &frame.data)
-                .unwrap_or_else(|error| {
-                    panic!(
-                        "the kernel does not run {} over the frame at {time_ns} ns: {error}",
-                        self.run.program()
-                    )
-                });
+            run(&self.run, START_NS + time_ns, frame).unwrap_or_else(|error| {
+                panic!(
+                    "the kernel does not run {} over the frame at {time_ns} ns: {error}",
+                    self.run.program()
+                )
+            });
         }
         let mut run = Run::default();
         for event in self.run.told() {

@@ -17,6 +17,7 @@ mod shared;
 mod test_run;
 mod transport;
 mod tunnel;
+mod turned;
 mod words;
 
 use std::fmt::Write;
