@@ -13,4 +13,6 @@ check "silent flows are probed for a while; nothing is left behind, others are l
 check "no probe reaches an application" cases harm::a_udp
 check "functions of users edit probes and read answers, or are refused" \
 	cases programs::the_documented programs::what_an_edit programs::a_program
+check "whatever vanishes at whatever moment, no packet goes round" env FATHOM_ROUNDS=10 FATHOM_BINARY=/usr/bin/fathom RUST_BACKTRACE=0 \
+	hops-cases --test-threads 1 --show-output vanishing
 finish

@@ -44,6 +44,6 @@ pub use hops::{Congestion, Hop, Probe, ProbeOutcome, RouteChange, Way};
 pub use pairs::Pair;
 pub use passing::{Passing, passed_by_link, passed_by_tap};
 pub use profile::{Prediction, Profile, check};
-pub use record::{Count, Flow, Method, Record, Sample};
+pub use record::{Count, Flow, FlowEvent, Method, Record, Sample};
 pub use settle::settle;
 pub use stolen::{check_close, was_away};

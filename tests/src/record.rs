@@ -15,6 +15,9 @@ pub enum Record {
     /// A round trip.
     #[serde(rename = "rtt")]
     Sample(Sample),
+    /// A flow that opened or closed.
+    #[serde(rename = "rtt_flow")]
+    FlowEvent(FlowEvent),
     /// How often something happened that is no measurement.
     #[serde(rename = "count")]
     Count(Count),
@@ -134,6 +137,28 @@ pub struct Sample {
     pub interface: String,
 }
 
+/// A flow that opened or closed, as printed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct FlowEvent {
+    /// The flow, in one direction.
+    #[serde(flatten)]
+    pub flow: Flow,
+    /// `open` or `close`.
+    pub event: String,
+    /// Packets in this direction.
+    pub packets: u64,
+    /// Packets sent again in this direction.
+    pub retransmitted: u32,
+    /// Packets overtaken in this direction.
+    pub out_of_order: u32,
+    /// Packets in the other direction.
+    pub reverse_packets: u64,
+    /// Packets sent again in the other direction.
+    pub reverse_retransmitted: u32,
+    /// Packets overtaken in the other direction.
+    pub reverse_out_of_order: u32,
+}
+
 /// A count as printed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Count {
@@ -220,7 +245,7 @@ mod tests {
             serde_json::from_str(line).unwrap(),
             Record::Count(Count { count: 7, .. })
         ));
-        let line = r#"{"kind":"rtt_flow","time":"2026-11-20T12:00:00Z","event":"open"}"#;
+        let line = r#"{"kind":"of_the_future","time":"2026-11-20T12:00:00Z","event":"open"}"#;
         assert_eq!(serde_json::from_str::<Record>(line).unwrap(), Record::Other);
     }
 }

@@ -10,6 +10,8 @@ use crate::stage::{
     Application, MILLISECOND, PATIENCE, SECOND, chain, turn, wait_for_answers, wait_for_probes,
 };
 
+const RATE: [&str; 2] = ["--rate", "10"];
+
 fn changes(records: &[Record]) -> Vec<RouteChange> {
     let changes = records.iter().filter_map(|record| match record {
         Record::RouteChange(change) => Some(change.clone()),
@@ -25,7 +27,7 @@ fn a_change_of_route_is_told_once_and_a_router_that_limits_its_answers_is_called
     let faster = [LinkConfig::symmetric(MILLISECOND), LinkConfig::default()];
     let chain = chain(3, |_| MILLISECOND).branch(2, faster).build().unwrap();
     chain.limit_icmp(1).unwrap();
-    let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &[]).unwrap();
+    let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &RATE).unwrap();
     let _flow = Application::tcp(&chain, Family::V4, 100);
     wait_for_answers(&fathom, 40, |probe| probe.ttl == 2);
     let rerouted = Time::now().0;
@@ -67,7 +69,7 @@ fn balanced_ways_are_found_and_the_slower_one_is_named() {
         .build()
         .unwrap();
     chain.reroute(2, &[0, 1, 2, 3]).unwrap();
-    let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &[]).unwrap();
+    let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &RATE).unwrap();
     // That none of four ways is chosen by any of them happens once in a thousand.
     let flows: Vec<Application> = (0..28)
         .map(|_| Application::tcp(&chain, Family::V4, 100))

@@ -10,4 +10,6 @@ mod names;
 mod programs;
 mod queues;
 mod selection;
+mod short;
 mod stage;
+mod vanishing;

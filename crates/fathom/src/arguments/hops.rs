@@ -63,7 +63,10 @@ pub(crate) struct HopsSelection {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Probing")]
 pub(crate) struct ProbingArguments {
-    /// Probes a second to each hop of a flow, from 0.1 to 100; by default 1 at first, and up to 10 while answers keep coming.
+    /// Probes a second to each hop of a flow, from 0.1 to 100; by default as many as go beside the packets: less than one for a hundred.
+    ///
+    /// By default one flow to each destination asks for all, and those that live for 5 s for themselves: each hop once a second at first, and up to 10 times
+    /// while answers keep coming, but in all less often than one packet in a hundred, or than twice a second where that is more.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// What --rate is the rate of.

@@ -222,6 +222,7 @@ fn rate(asked: Option<f64>, mode: RateMode) -> Rate {
         first: rate,
         most: rate,
         is_shared: false,
+        is_asked: true,
     });
     Rate {
         is_shared: mode == RateMode::Global,

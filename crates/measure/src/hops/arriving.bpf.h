@@ -144,6 +144,7 @@ static __always_inline int hops_on_ingress(struct __sk_buff *skb, __u32 network)
 	flow = hops_find_replied(cpu);
 	if (!flow)
 		return TC_ACT_UNSPEC;
+	cpu->counters[HOPS_COUNT_PACKETS_WATCHED]++;
 	hops_on_reply(flow, &cpu->header);
 	hops_close(cpu, flow, &cpu->header);
 	hops_tell_clue(skb, cpu, flow);

@@ -10,8 +10,9 @@ use super::balance::{Balance, Way};
 use super::event::{Answered, Event, Opened, Sent};
 use super::flow::Flow;
 use super::limits::Limits;
-use super::record::{Paths, Report};
-use super::schedule::{Plan, Rate};
+use super::record::{Outcome, Paths, Report};
+use super::schedule::{Outlook, Plan, Rate};
+use super::share::{Allowance, Destinations, Standing, slow_down};
 
 /// Between decisions about rates.
 const DECIDE: Duration = Duration::from_millis(250);
@@ -37,6 +38,17 @@ pub struct Settings {
     pub has_probes: bool,
 }
 
+/// What probes were for, of those whose fate is known.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Purposes {
+    /// They found a router.
+    pub(crate) explored: u64,
+    /// They asked one that was known.
+    pub(crate) measured: u64,
+    /// They went beyond the last one that is known.
+    pub(crate) beyond: u64,
+}
+
 /// Where reports go.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(Report);
 
@@ -53,6 +65,12 @@ pub(crate) struct Engine {
     compared: u64,
     balance: Balance,
     limits: Limits,
+    destinations: Destinations,
+    allowance: Allowance,
+    /// A flow waits for whose way nobody knows.
+    is_urgent: bool,
+    /// What became of probes.
+    pub(crate) purposes: Purposes,
     /// Makes the kernel's times those of the wall clock.
     pub(crate) offset_ns: u64,
     /// Answers to probes that had been called lost.
@@ -71,6 +89,10 @@ impl Engine {
             compared: now,
             balance: Balance::default(),
             limits: Limits::default(),
+            destinations: Destinations::default(),
+            allowance: Allowance::new(now),
+            is_urgent: false,
+            purposes: Purposes::default(),
             offset_ns: 0,
             late: 0,
         }
@@ -91,10 +113,23 @@ impl Engine {
         self.balance.forgotten
     }
 
-    /// Flows that are open.
-    pub(crate) fn open_flows(&self) -> impl Iterator<Item = u32> {
+    /// Flows that are open, and whether they are asked.
+    pub(crate) fn open_flows(&self) -> Vec<(u32, bool)> {
         let open = self.flows.iter().filter(|(_, flow)| !flow.is_closed);
-        open.map(|(number, _)| *number)
+        open.map(|(number, flow)| (*number, flow.standing != Standing::Waiting))
+            .collect()
+    }
+
+    /// The application of a flow sent something then.
+    pub(crate) fn hear(&mut self, flow: u32, seen: u64) {
+        if let Some(flow) = self.flows.get_mut(&flow) {
+            flow.heard = flow.heard.max(seen);
+        }
+    }
+
+    /// So many packets of flows were seen since the start: they say how many probes there may be.
+    pub(crate) fn watched(&mut self, packets: u64, now: u64) {
+        self.allowance.count(packets, now);
     }
 
     /// Whether a flow whose application was last seen then is to be probed without it: it is silent, but not for too long.
@@ -132,10 +167,10 @@ impl Engine {
             self.summarize(now, false, report);
             self.forget(now);
         }
-        if now.saturating_sub(self.decided) < Nanoseconds::from(DECIDE).0 {
+        if !self.is_urgent && now.saturating_sub(self.decided) < Nanoseconds::from(DECIDE).0 {
             return Vec::new();
         }
-        self.decided = now;
+        (self.decided, self.is_urgent) = (now, false);
         for flow in self.flows.values_mut() {
             flow.watch(now, self.offset_ns, report);
         }
@@ -155,13 +190,19 @@ impl Engine {
     }
 
     fn open(&mut self, opened: &Opened) {
+        self.is_urgent |= !self.settings.rate.is_asked
+            && self.allowance.left() >= 1.0
+            && self.destinations.is_new(&opened.key);
         self.flows
             .insert(opened.flow, Flow::new(opened, &self.settings));
     }
 
     fn send(&mut self, sent: Sent) {
+        self.allowance.spend();
         if let Some(flow) = self.flows.get_mut(&sent.flow) {
-            flow.heard = sent.time;
+            flow.heard = flow.heard.max(sent.time);
+            flow.waiting += 1;
+            self.destinations.ask(&flow.key, sent.ttl, sent.time);
         }
         self.order.push_back((sent.time, sent.probe));
         self.waiting.insert(sent.probe, sent);
@@ -178,7 +219,16 @@ impl Engine {
         let Some(flow) = self.flows.get_mut(&answered.flow) else {
             return;
         };
+        flow.waiting = flow.waiting.saturating_sub(1);
+        let deepest = flow.path.deepest();
+        let known = deepest.max(self.destinations.of(&flow.key).deepest());
         let record = flow.answer(sent, answered, self.offset_ns);
+        if record.outcome == Outcome::Answered {
+            self.destinations.answer(&flow.key, sent.ttl);
+        } else {
+            self.destinations.lose(&flow.key, sent.ttl);
+        }
+        self.purposes.take(sent.ttl, known, record.outcome);
         if self.settings.has_probes {
             report(Report::Probe(record));
         }
@@ -194,6 +244,11 @@ impl Engine {
                 continue;
             };
             if let Some(flow) = self.flows.get_mut(&sent.flow) {
+                flow.waiting = flow.waiting.saturating_sub(1);
+                self.destinations.lose(&flow.key, sent.ttl);
+                let destination = self.destinations.of(&flow.key);
+                let known = flow.path.deepest().max(destination.deepest());
+                self.purposes.take(sent.ttl, known, Outcome::Lost);
                 let record = flow.lose(sent, self.offset_ns);
                 if self.settings.has_probes {
                     report(Report::Probe(record));
@@ -229,8 +284,8 @@ impl Engine {
     fn forget(&mut self, now: u64) {
         let (balance, since) = (&mut self.balance, self.compared);
         self.flows.retain(|_, flow| {
-            let is_open =
-                !flow.is_closed && now.saturating_sub(flow.heard) < Nanoseconds::from(OVER).0;
+            let is_open = flow.waiting > 0
+                || !flow.is_closed && now.saturating_sub(flow.heard) < Nanoseconds::from(OVER).0;
             if !is_open && let Some(sighting) = flow.sighting(since) {
                 balance.keep(sighting);
             }
@@ -239,47 +294,87 @@ impl Engine {
     }
 
     fn decide(&mut self, now: u64) -> Vec<(u32, Plan)> {
-        let mut askers: HashMap<IpAddr, u32> = HashMap::new();
-        // What one flow to a destination has learnt holds for others, too; the least is the safest.
-        let mut routers: HashMap<IpAddr, u8> = HashMap::new();
-        for flow in self.flows.values() {
-            for count in flow
-                .path
-                .routers_back()
-                .into_iter()
-                .chain(flow.path.routers_there())
-            {
-                let known = routers.entry(flow.key.destination).or_insert(count);
+        let is_asked = self.settings.rate.is_asked;
+        if !is_asked {
+            self.destinations.dismiss(&mut self.flows, now);
+            let left = self.allowance.left();
+            self.destinations.appoint(&mut self.flows, now, left);
+        }
+        let shared = Shared::of(self.flows.values());
+        let mut plans = Vec::new();
+        for (number, flow) in &mut self.flows {
+            if flow.standing == Standing::Waiting {
+                continue;
+            }
+            let outlook = Outlook {
+                standing: flow.standing,
+                destination: (!is_asked).then(|| self.destinations.of(&flow.key)),
+                routers: shared.routers.get(&flow.key.destination).copied(),
+                peers: shared
+                    .peers
+                    .get(&flow.key.destination)
+                    .copied()
+                    .unwrap_or(1),
+            };
+            plans.push((*number, flow.decide(&outlook, &shared.askers)));
+        }
+        if !is_asked {
+            slow_down(&mut plans, self.allowance.per_second());
+        }
+        plans.retain_mut(|(number, plan)| {
+            let flow = self.flows.get_mut(number);
+            flow.is_some_and(|flow| {
+                flow.follow(
+                    plan,
+                    (!is_asked).then(|| self.destinations.of(&flow.key)),
+                    now,
+                )
+            })
+        });
+        plans
+    }
+}
+
+impl Purposes {
+    /// A probe at `ttl` had this outcome, when there were `known` routers.
+    fn take(&mut self, ttl: u8, known: u8, outcome: Outcome) {
+        match outcome {
+            Outcome::Answered if ttl > known => self.explored += 1,
+            Outcome::Refused => self.beyond += 1,
+            Outcome::Lost if ttl > known => self.beyond += 1,
+            _ => self.measured += 1,
+        }
+    }
+}
+
+/// What flows share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Flows that a router is asked in.
+    askers: HashMap<IpAddr, u32>,
+    /// Routers before a destination: what one flow has learnt holds for others, too; the least is the safest.
+    routers: HashMap<IpAddr, u8>,
+    /// Flows to a destination that are asked.
+    peers: HashMap<IpAddr, u32>,
+}
+
+impl Shared {
+    fn of<'a>(flows: impl Iterator<Item = &'a Flow>) -> Self {
+        let mut shared = Self::default();
+        for flow in flows {
+            let (back, there) = (flow.path.routers_back(), flow.path.routers_there());
+            for count in back.into_iter().chain(there) {
+                let known = shared.routers.entry(flow.key.destination).or_insert(count);
                 *known = count.min(*known);
             }
             for address in flow.path.hops.iter().filter_map(super::path::Hop::latest) {
-                *askers.entry(address).or_default() += 1;
+                *shared.askers.entry(address).or_default() += 1;
+            }
+            if flow.standing != Standing::Waiting {
+                *shared.peers.entry(flow.key.destination).or_default() += 1;
             }
         }
-        let mut changed = Vec::new();
-        for (number, flow) in &mut self.flows {
-            let is_hurried = flow.route.is_hurried(now);
-            let Flow {
-                key,
-                path,
-                schedule,
-                plan,
-                ..
-            } = flow;
-            let sharing = |ttl: u8| {
-                let hop = path.hops.get(usize::from(ttl) - 1);
-                let address = hop.and_then(super::path::Hop::latest);
-                address
-                    .and_then(|address| askers.get(&address).copied())
-                    .unwrap_or(1)
-            };
-            let next = schedule.plan(path, routers.get(&key.destination).copied(), sharing);
-            if is_hurried || plan.as_ref() != Some(&next) {
-                *plan = Some(next.clone());
-                changed.push((*number, Plan { is_hurried, ..next }));
-            }
-        }
-        changed
+        shared
     }
 }
 

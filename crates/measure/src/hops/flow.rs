@@ -1,5 +1,6 @@
 //! What is known of a flow that is probed, and what is told of it.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
@@ -10,10 +11,11 @@ use super::engine::{Settings, Sink};
 use super::event::{Answered, Clue, Opened, Sent};
 use super::limits::Limits;
 use super::oneway::{OneWay, Reply};
-use super::path::Path;
+use super::path::{Hop, Path};
 use super::queue::{Queues, WINDOW_NS, direction};
 use super::record::{Congestion, HopProbe, HopSummary, Outcome, Report, RouteChange};
-use super::schedule::{Plan, Schedule};
+use super::schedule::{Outlook, Plan, Schedule};
+use super::share::{Destination, Standing};
 use super::silence::{Application, Silence, Traffic, silence};
 use super::{Extensions, Marks, Quoted};
 
@@ -25,7 +27,13 @@ pub(super) struct Flow {
     pub(super) route: Route,
     pub(super) schedule: Schedule,
     pub(super) plan: Option<Plan>,
+    /// Whether it is asked, and for whom.
+    pub(super) standing: Standing,
     pub(super) is_closed: bool,
+    /// Its probes whose fate is not known yet.
+    pub(super) waiting: u32,
+    /// When it was opened.
+    pub(super) opened: u64,
     /// When something was last heard of it.
     pub(super) heard: u64,
     application: Application,
@@ -44,13 +52,61 @@ impl Flow {
             route: Route::default(),
             schedule: Schedule::new(settings.rate, settings.highest_ttl, is_safe),
             plan: None,
+            standing: if settings.rate.is_asked {
+                Standing::Own
+            } else {
+                Standing::Waiting
+            },
             is_closed: false,
+            waiting: 0,
+            opened: opened.time,
             heard: opened.time,
             application: Application::default(),
             queues: Queues::default(),
             one_way: OneWay::default(),
             rerouted: 0,
         }
+    }
+
+    /// How often it is to be asked from now on. `askers`: in how many flows a router is.
+    pub(super) fn decide(&mut self, outlook: &Outlook, askers: &HashMap<IpAddr, u32>) -> Plan {
+        let path = &self.path;
+        let sharing = |ttl: u8| {
+            let hop = path.hops.get(usize::from(ttl) - 1);
+            let address = hop.and_then(Hop::latest);
+            let count = address.and_then(|address| askers.get(&address));
+            count.copied().unwrap_or(1)
+        };
+        self.schedule.plan(path, outlook, sharing)
+    }
+
+    /// Takes a plan. Returns whether the kernel is to be told of it, which then holds what it must know besides.
+    pub(super) fn follow(
+        &mut self,
+        plan: &mut Plan,
+        destination: Option<Destination>,
+        now: u64,
+    ) -> bool {
+        let is_hurried = self.route.is_hurried(now);
+        if !is_hurried && self.plan.as_ref() == Some(plan) {
+            return false;
+        }
+        let is_first = self.plan.replace(plan.clone()).is_none();
+        plan.is_hurried = is_hurried;
+        if let Some(destination) = destination.filter(|_| is_first) {
+            // What was asked lately need not be asked again, but that a flow that is asked for itself may have a way of its own.
+            let is_own = self.standing == Standing::Own;
+            let deepest = destination.deepest();
+            plan.dues = Some(Box::new(std::array::from_fn(|place| {
+                let ttl = place as u8 + 1;
+                if is_own && ttl <= deepest {
+                    0
+                } else {
+                    destination.due(ttl, plan.intervals_us[place])
+                }
+            })));
+        }
+        true
     }
 
     /// Takes the answer to a probe. Returns what is told of the probe.

@@ -41,6 +41,9 @@ impl Flows {
             for (index, interval) in plan.intervals_us.iter().enumerate() {
                 let turn = &raw mut (*flow).turns[index];
                 (&raw mut (*turn).interval).write_volatile(*interval);
+                if let Some(dues) = &plan.dues {
+                    (&raw mut (*turn).due).write_volatile(dues[index]);
+                }
                 if plan.is_hurried {
                     (&raw mut (*turn).due).write_volatile(0);
                 }

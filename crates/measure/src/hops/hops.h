@@ -23,6 +23,7 @@
 	X(ANSWERS_REPEATED, "answers repeated")                                                                        \
 	X(ANSWERS_FOREIGN, "errors that answer no probe: passed on")                                                   \
 	X(FLOWS_OPENED, "flows opened")                                                                                \
+	X(PACKETS_WATCHED, "packets of flows")                                                                         \
 	X(HEADERS_REFUSED, "packets with options, fragments or headers out of reach: not probed")                      \
 	X(TTL_LOW, "packets with a TTL of 32 or less: not probed")                                                     \
 	X(CLONES_REFUSED, "probes lost on this host: no clone")                                                        \

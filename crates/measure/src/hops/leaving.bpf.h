@@ -167,6 +167,7 @@ static __always_inline int hops_on_egress(struct __sk_buff *skb, __u32 network)
 	if (!flow || flow->interface != skb->ifindex)
 		return TC_ACT_UNSPEC;
 	flow->seen = now;
+	cpu->counters[HOPS_COUNT_PACKETS_WATCHED]++;
 	hops_close(cpu, flow, &cpu->header);
 	due = flow->due;
 	if (!hops_on_packet(flow, &cpu->header) || now < due || flow->is_closed)

@@ -27,6 +27,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hops.bpf.o"));
 /// TTLs that are probed of a new TCP flow before anything is known of its path, and of others.
 const FIRST_CEILING: u8 = 4;
 const FIRST_CEILING_UNSAFE: u8 = 1;
+/// Between looks at how many packets there are.
+const COUNT: Duration = Duration::from_millis(100);
 /// Between looks for sockets of processes.
 const LOOK: Duration = Duration::from_secs(1);
 /// Between looks for destinations that are not probed any more.
@@ -84,6 +86,7 @@ pub struct Prober {
     engine: Engine,
     looked: u64,
     tidied: u64,
+    counted: u64,
 }
 
 impl Prober {
@@ -109,6 +112,7 @@ impl Prober {
             engine: Engine::new(options.settings.clone(), now),
             looked: 0,
             tidied: now,
+            counted: now,
         };
         if options.owner.is_named() {
             prober.watch_sockets()?;
@@ -133,12 +137,16 @@ impl Prober {
         self.programs.ring.wait(timeout)?;
         self.drain(report)?;
         let now = monotonic_ns();
+        self.count_packets(now)?;
         for (number, plan) in self.engine.tick(now, report) {
             self.flows.apply(number, &plan);
         }
-        for number in self.engine.open_flows() {
-            let seen = self.flows.seen(number);
-            if seen.is_some_and(|seen| self.engine.is_silent(seen, now)) {
+        for (number, is_asked) in self.engine.open_flows() {
+            let Some(seen) = self.flows.seen(number) else {
+                continue;
+            };
+            self.engine.hear(number, seen);
+            if is_asked && self.engine.is_silent(seen, now) {
                 self.probe_silent(number)?;
             }
         }
@@ -170,7 +178,11 @@ impl Prober {
     pub fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
         let mut sums = [0; native::HOPS_COUNTER_COUNT as usize];
         self.programs.add_counters("hops_cpus", &mut sums)?;
+        let purposes = self.engine.purposes;
         let own = [
+            ("probes to known routers", purposes.measured),
+            ("probes that found a router", purposes.explored),
+            ("probes beyond the last known router", purposes.beyond),
             ("answers that came too late", self.engine.late),
             (
                 "flows left out of the comparison of paths: too many ended",
@@ -215,6 +227,19 @@ impl Prober {
                 bytes = behind;
             }
         })
+    }
+
+    /// Probes are to be few beside packets: the engine is told how many there are.
+    fn count_packets(&mut self, now: u64) -> Result<(), Error> {
+        if now.saturating_sub(self.counted) < COUNT.as_nanos() as u64 {
+            return Ok(());
+        }
+        self.counted = now;
+        let mut sums = [0; native::HOPS_COUNTER_COUNT as usize];
+        self.programs.add_counters("hops_cpus", &mut sums)?;
+        self.engine
+            .watched(sums[native::HOPS_COUNT_PACKETS_WATCHED as usize], now);
+        Ok(())
     }
 
     /// Makes room for new destinations: a budget that was not touched for a second is whole again, as a new one is.
@@ -339,6 +364,14 @@ fn configuration(options: &Options) -> Result<hops_config, Error> {
         None => Group::default(),
     };
     let rate = &options.settings.rate;
+    // Who shares what is known waits for a plan.
+    let first = |ceiling: u8| {
+        if rate.is_asked {
+            ceiling.min(options.settings.highest_ttl)
+        } else {
+            0
+        }
+    };
     let mut configuration = hops_config {
         cgroup: group.number,
         cgroup_level: group.level,
@@ -348,8 +381,8 @@ fn configuration(options: &Options) -> Result<hops_config, Error> {
         has_owners: u8::from(options.owner.is_named()),
         parent: options.owner.ancestor.unwrap_or(0),
         keeps_answers: u8::from(options.keeps_answers),
-        first_ceiling: FIRST_CEILING.min(options.settings.highest_ttl),
-        first_ceiling_unsafe: FIRST_CEILING_UNSAFE.min(options.settings.highest_ttl),
+        first_ceiling: first(FIRST_CEILING),
+        first_ceiling_unsafe: first(FIRST_CEILING_UNSAFE),
         is_full_size: u8::from(options.is_full_size),
         has_edit: u8::from(options.programs.probe.is_some()),
         has_extract: u8::from(options.programs.reply.is_some()),

@@ -38,6 +38,8 @@ mod record;
 #[cfg(feature = "live")]
 mod schedule;
 #[cfg(feature = "live")]
+mod share;
+#[cfg(feature = "live")]
 mod silence;
 
 #[cfg(feature = "live")]

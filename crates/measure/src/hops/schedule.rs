@@ -7,12 +7,13 @@
 use std::time::Duration;
 
 use super::path::Path;
+use super::share::{Destination, Standing};
 use crate::native::HOPS_TTL_MAX;
 
 /// TTLs beyond the deepest router that answered, of TCP.
-const AHEAD: u8 = 4;
+pub(super) const AHEAD: u8 = 4;
 /// A TTL that was silent so often in a row is asked rarely.
-const SILENT: usize = 5;
+pub(super) const SILENT: usize = 5;
 /// How rarely.
 const RARELY: Duration = Duration::from_secs(30);
 /// Probes a second to a TTL that has not answered yet: there may be no router, and what is beyond the last one is nobody's business.
@@ -29,6 +30,8 @@ pub struct Rate {
     pub most: f64,
     /// All hops of a flow together share it.
     pub is_shared: bool,
+    /// The user asked for it: each flow is asked at this rate. Otherwise flows share what is known, and probes are few beside packets.
+    pub is_asked: bool,
 }
 
 impl Default for Rate {
@@ -37,6 +40,7 @@ impl Default for Rate {
             first: 1.0,
             most: 10.0,
             is_shared: false,
+            is_asked: false,
         }
     }
 }
@@ -52,6 +56,29 @@ pub(crate) struct Plan {
     pub(crate) intervals_us: [u32; HOPS_TTL_MAX as usize],
     /// All of them are to be probed at once, whenever their turns are.
     pub(crate) is_hurried: bool,
+    /// When the first turns come, ns of `CLOCK_MONOTONIC`, if that is to be set.
+    pub(crate) dues: Option<Box<[u64; HOPS_TTL_MAX as usize]>>,
+}
+
+impl Plan {
+    /// Probes a second, while packets leave.
+    pub(super) fn per_second(&self) -> f64 {
+        let asked = self.intervals_us.iter().take(usize::from(self.ceiling));
+        asked.map(|interval| 1e6 / f64::from(*interval)).sum()
+    }
+}
+
+/// What is known of a flow's way that the flow has not learnt itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Outlook {
+    /// For whom it is asked.
+    pub(super) standing: Standing,
+    /// What flows to its destination have learnt, where they share it.
+    pub(super) destination: Option<Destination>,
+    /// How many routers there seem to be before the destination.
+    pub(super) routers: Option<u8>,
+    /// Flows to its destination that are asked.
+    pub(super) peers: u32,
 }
 
 /// The rates of a flow's hops.
@@ -78,13 +105,17 @@ impl Schedule {
         }
     }
 
-    /// The highest TTL to probe.
-    pub(super) fn ceiling(&self, path: &Path, routers: Option<u8>) -> u8 {
+    /// The highest TTL to probe. One flow to a destination looks for routers behind the last; the others, where there is none, now and then for one.
+    pub(super) fn ceiling(&self, path: &Path, outlook: &Outlook) -> u8 {
         let deepest = path.deepest();
-        let limit = if self.is_safe {
-            deepest + AHEAD
-        } else {
-            self.unsafe_ceiling(path, deepest, routers)
+        let limit = match &outlook.destination {
+            _ if !self.is_safe => self.unsafe_ceiling(path, deepest, outlook.routers),
+            Some(destination) if outlook.standing != Standing::Leader => {
+                let deepest = deepest.max(destination.deepest());
+                deepest + u8::from(destination.is_end(deepest))
+            }
+            Some(destination) => deepest.max(destination.deepest()) + AHEAD,
+            None => deepest + AHEAD,
         };
         limit.min(self.highest_ttl)
     }
@@ -101,14 +132,18 @@ impl Schedule {
         ceiling
     }
 
-    /// Decides anew. `routers`: how many there seem to be before the destination; `sharing` tells how many flows ask the router of a TTL.
+    /// Decides anew. `sharing` tells how many flows ask the router of a TTL.
     pub(super) fn plan(
         &mut self,
         path: &Path,
-        routers: Option<u8>,
+        outlook: &Outlook,
         sharing: impl Fn(u8) -> u32,
     ) -> Plan {
-        let ceiling = self.ceiling(path, routers);
+        let ceiling = self.ceiling(path, outlook);
+        let is_silent = |ttl: u8| {
+            let destination = outlook.destination.as_ref();
+            is_silent(path, ttl) || destination.is_some_and(|known| known.is_silent(ttl))
+        };
         self.adapt(path);
         let mut intervals_us = [u32::MAX; HOPS_TTL_MAX as usize];
         for ttl in 1..=ceiling {
@@ -121,16 +156,17 @@ impl Schedule {
             if path.hops.get(place).is_none_or(|hop| hop.answered == 0) {
                 rate = rate.min(EXPLORING);
             }
-            if is_silent(path, ttl) {
-                rate = rate.min(1.0 / RARELY.as_secs_f64());
+            if is_silent(ttl) {
+                rate = rate.min(1.0 / RARELY.as_secs_f64() / f64::from(outlook.peers.max(1)));
             }
             intervals_us[place] = interval_us(rate);
         }
         Plan {
             ceiling,
-            known: path.answering().min(routers.unwrap_or(u8::MAX)),
+            known: path.answering().min(outlook.routers.unwrap_or(u8::MAX)),
             intervals_us,
             is_hurried: false,
+            dues: None,
         }
     }
 
@@ -186,6 +222,13 @@ mod tests {
         }
     }
 
+    fn seeing(routers: Option<u8>) -> Outlook {
+        Outlook {
+            routers,
+            ..Outlook::default()
+        }
+    }
+
     fn lose(path: &mut Path, ttl: u8, count: usize) {
         for sent in 0..count {
             path.hop_mut(ttl).lose(sent as u64);
@@ -196,36 +239,36 @@ mod tests {
     fn tcp_is_explored_some_ttls_ahead() {
         let mut path = Path::default();
         let schedule = Schedule::new(Rate::default(), 30, true);
-        assert_eq!(schedule.ceiling(&path, path.routers_back()), 4);
+        assert_eq!(schedule.ceiling(&path, &seeing(path.routers_back())), 4);
         answer(&mut path, 3, 1);
-        assert_eq!(schedule.ceiling(&path, path.routers_back()), 7);
+        assert_eq!(schedule.ceiling(&path, &seeing(path.routers_back())), 7);
         answer(&mut path, 29, 1);
-        assert_eq!(schedule.ceiling(&path, path.routers_back()), 30);
+        assert_eq!(schedule.ceiling(&path, &seeing(path.routers_back())), 30);
     }
 
     #[test]
     fn udp_never_goes_beyond_what_replies_say() {
         let mut path = Path::default();
         let schedule = Schedule::new(Rate::default(), 30, false);
-        assert_eq!(schedule.ceiling(&path, path.routers_back()), 1);
+        assert_eq!(schedule.ceiling(&path, &seeing(path.routers_back())), 1);
         path.reply_ttl = Some(64);
         assert_eq!(
-            schedule.ceiling(&path, path.routers_back()),
+            schedule.ceiling(&path, &seeing(path.routers_back())),
             0,
             "there is no router"
         );
         path.reply_ttl = Some(61);
         answer(&mut path, 1, 1);
-        assert_eq!(schedule.ceiling(&path, path.routers_back()), 2);
+        assert_eq!(schedule.ceiling(&path, &seeing(path.routers_back())), 2);
         lose(&mut path, 2, SILENT);
         assert_eq!(
-            schedule.ceiling(&path, path.routers_back()),
+            schedule.ceiling(&path, &seeing(path.routers_back())),
             3,
             "a silent router is passed"
         );
         answer(&mut path, 3, 1);
         assert_eq!(
-            schedule.ceiling(&path, path.routers_back()),
+            schedule.ceiling(&path, &seeing(path.routers_back())),
             3,
             "the next is the destination"
         );
@@ -236,10 +279,10 @@ mod tests {
         let mut path = Path::default();
         let schedule = Schedule::new(Rate::default(), 30, false);
         answer(&mut path, 2, 1);
-        assert_eq!(schedule.ceiling(&path, None), 3);
-        assert_eq!(schedule.ceiling(&path, Some(2)), 2);
+        assert_eq!(schedule.ceiling(&path, &seeing(None)), 3);
+        assert_eq!(schedule.ceiling(&path, &seeing(Some(2))), 2);
         lose(&mut path, 3, SILENT);
-        assert_eq!(schedule.ceiling(&path, Some(9)), 4);
+        assert_eq!(schedule.ceiling(&path, &seeing(Some(9))), 4);
     }
 
     #[test]
@@ -247,7 +290,7 @@ mod tests {
         let mut path = Path::default();
         let schedule = Schedule::new(Rate::default(), 30, false);
         lose(&mut path, 1, 100);
-        assert_eq!(schedule.ceiling(&path, path.routers_back()), 1);
+        assert_eq!(schedule.ceiling(&path, &seeing(path.routers_back())), 1);
     }
 
     #[test]
@@ -255,7 +298,7 @@ mod tests {
         let mut path = Path::default();
         let mut schedule = Schedule::new(Rate::default(), 30, true);
         let interval = |schedule: &mut Schedule, path: &Path, ttl: usize| {
-            schedule.plan(path, None, |_| 1).intervals_us[ttl - 1]
+            schedule.plan(path, &seeing(None), |_| 1).intervals_us[ttl - 1]
         };
         assert_eq!(interval(&mut schedule, &path, 1), 1_000_000);
         answer(&mut path, 1, LOOKED_AT);
@@ -281,8 +324,9 @@ mod tests {
             first: 100.0,
             most: 100.0,
             is_shared: false,
+            is_asked: true,
         };
-        let plan = Schedule::new(fast, 30, true).plan(&path, None, |_| 1);
+        let plan = Schedule::new(fast, 30, true).plan(&path, &seeing(None), |_| 1);
         assert_eq!(plan.intervals_us[..3], [10_000, 500_000, 500_000]);
     }
 
@@ -291,7 +335,7 @@ mod tests {
         let mut path = Path::default();
         answer(&mut path, 1, 1);
         let mut schedule = Schedule::new(Rate::default(), 30, true);
-        let plan = schedule.plan(&path, None, |ttl| if ttl == 1 { 40 } else { 1 });
+        let plan = schedule.plan(&path, &seeing(None), |ttl| if ttl == 1 { 40 } else { 1 });
         assert_eq!(plan.intervals_us[..2], [4_000_000, 1_000_000]);
     }
 }

@@ -449,18 +449,19 @@ pub const HOPS_COUNT_ANSWERS_MATCHED: hops_counter = 1;
 pub const HOPS_COUNT_ANSWERS_REPEATED: hops_counter = 2;
 pub const HOPS_COUNT_ANSWERS_FOREIGN: hops_counter = 3;
 pub const HOPS_COUNT_FLOWS_OPENED: hops_counter = 4;
-pub const HOPS_COUNT_HEADERS_REFUSED: hops_counter = 5;
-pub const HOPS_COUNT_TTL_LOW: hops_counter = 6;
-pub const HOPS_COUNT_CLONES_REFUSED: hops_counter = 7;
-pub const HOPS_COUNT_EDITS_REFUSED: hops_counter = 8;
-pub const HOPS_COUNT_PROBES_PLAIN: hops_counter = 9;
-pub const HOPS_COUNT_PROBES_DROPPED: hops_counter = 10;
-pub const HOPS_COUNT_PROBES_UNKNOWABLE: hops_counter = 11;
-pub const HOPS_COUNT_PROBES_OVERRUN: hops_counter = 12;
-pub const HOPS_COUNT_BUDGET_SPENT: hops_counter = 13;
-pub const HOPS_COUNT_DESTINATION_BUDGET_SPENT: hops_counter = 14;
-pub const HOPS_COUNT_EVENTS_LOST: hops_counter = 15;
-pub const HOPS_COUNTER_COUNT: hops_counter = 16;
+pub const HOPS_COUNT_PACKETS_WATCHED: hops_counter = 5;
+pub const HOPS_COUNT_HEADERS_REFUSED: hops_counter = 6;
+pub const HOPS_COUNT_TTL_LOW: hops_counter = 7;
+pub const HOPS_COUNT_CLONES_REFUSED: hops_counter = 8;
+pub const HOPS_COUNT_EDITS_REFUSED: hops_counter = 9;
+pub const HOPS_COUNT_PROBES_PLAIN: hops_counter = 10;
+pub const HOPS_COUNT_PROBES_DROPPED: hops_counter = 11;
+pub const HOPS_COUNT_PROBES_UNKNOWABLE: hops_counter = 12;
+pub const HOPS_COUNT_PROBES_OVERRUN: hops_counter = 13;
+pub const HOPS_COUNT_BUDGET_SPENT: hops_counter = 14;
+pub const HOPS_COUNT_DESTINATION_BUDGET_SPENT: hops_counter = 15;
+pub const HOPS_COUNT_EVENTS_LOST: hops_counter = 16;
+pub const HOPS_COUNTER_COUNT: hops_counter = 17;
 pub type hops_counter = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3054,6 +3055,9 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
+    pub fn fathom_hops_on_reply(flow: *mut hops_flow, header: *const hops_header);
+}
+unsafe extern "C" {
     pub fn fathom_hops_spend(
         budget: *mut hops_budget,
         now: __u64,
@@ -3082,7 +3086,7 @@ unsafe extern "C" {
     pub static fathom_response_counter_names: [*const ::core::ffi::c_char; 8usize];
 }
 unsafe extern "C" {
-    pub static fathom_hops_counter_names: [*const ::core::ffi::c_char; 16usize];
+    pub static fathom_hops_counter_names: [*const ::core::ffi::c_char; 17usize];
 }
 unsafe extern "C" {
     pub static fathom_profile_counter_names: [*const ::core::ffi::c_char; 3usize];

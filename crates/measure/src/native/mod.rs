@@ -47,14 +47,14 @@ pub(crate) use bindings::{
 };
 #[cfg(all(test, feature = "live"))]
 pub(crate) use bindings::{
-    DNS_BYTES_MAX, DNS_ERROR, HOPS_BYTES_MAX, HOPS_READ, dns_message, fathom_hops_build,
-    fathom_hops_read,
+    DNS_BYTES_MAX, DNS_ERROR, HOPS_BURST, HOPS_BYTES_MAX, HOPS_READ, dns_message,
+    fathom_hops_build, fathom_hops_read,
 };
 #[cfg(feature = "live")]
 pub(crate) use bindings::{
-    HOPS_COUNTER_COUNT, HOPS_EVENT_ANSWER, HOPS_EVENT_CLOSED, HOPS_EVENT_CLUE, HOPS_EVENT_FLOW,
-    HOPS_EVENT_SENT, HOPS_FLOWS, HOPS_TTL_MAX, hops_answer, hops_budget, hops_clue, hops_config,
-    hops_event, hops_flow, hops_header, hops_opening,
+    HOPS_COUNT_PACKETS_WATCHED, HOPS_COUNTER_COUNT, HOPS_EVENT_ANSWER, HOPS_EVENT_CLOSED,
+    HOPS_EVENT_CLUE, HOPS_EVENT_FLOW, HOPS_EVENT_SENT, HOPS_FLOWS, HOPS_TTL_MAX, hops_answer,
+    hops_budget, hops_clue, hops_config, hops_event, hops_flow, hops_header, hops_opening,
 };
 
 use std::ffi::{CStr, c_char};

@@ -164,6 +164,11 @@ int fathom_hops_on_packet(struct hops_flow *flow, const struct hops_header *head
 	return hops_on_packet(flow, header);
 }
 
+void fathom_hops_on_reply(struct hops_flow *flow, const struct hops_header *header)
+{
+	hops_on_reply(flow, header);
+}
+
 int fathom_hops_spend(struct hops_budget *budget, __u64 now, __u32 per_second)
 {
 	return hops_spend(budget, now, per_second);

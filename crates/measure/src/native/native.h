@@ -66,6 +66,8 @@ int fathom_hops_is_answer(const __u8 *message, __u32 length, int is_ipv6, const 
 			  const struct hops_flow *flow, __u64 now);
 /* Takes note of a packet that leaves. Returns whether it may be cloned. */
 int fathom_hops_on_packet(struct hops_flow *flow, const struct hops_header *header);
+/* Takes note of a packet that arrived in the flow. */
+void fathom_hops_on_reply(struct hops_flow *flow, const struct hops_header *header);
 /* Takes one of `per_second` tokens. Returns whether there was one. */
 int fathom_hops_spend(struct hops_budget *budget, __u64 now, __u32 per_second);
 

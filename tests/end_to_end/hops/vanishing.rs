@@ -1,0 +1,137 @@
+//! Whatever vanishes, at whatever moment, under traffic: no packet goes round, and what an application sent arrives.
+
+use std::env;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fathom_lab::{Chain, Family, wait_until};
+use fathom_tests::{Fathom, attached_programs};
+use nix::sys::signal::Signal;
+
+use crate::stage::{Application, PATIENCE, turn};
+
+const INTERFACE: &str = Chain::HOST_INTERFACE;
+const FASTEST: [&str; 2] = ["--rate", "100"];
+/// Moments that are tried, unless `FATHOM_ROUNDS` says how many.
+const ROUNDS: u64 = 20;
+/// Packets a second that cannot be: applications send some hundreds, probes are at most 3,000.
+const RUNAWAY: u64 = 20_000;
+
+/// Numbers by chance (splitmix64), the same for the same seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}
+
+fn plain_chain() -> Chain {
+    Chain::builder(1).plain(1).plain(2).build().unwrap()
+}
+
+fn applications(chain: &Chain) -> Vec<Application> {
+    let of = |family| {
+        [
+            Application::tcp(chain, family, 3000),
+            Application::udp(chain, family, true),
+        ]
+    };
+    Family::BOTH.into_iter().flat_map(of).collect()
+}
+
+fn packets_sent(chain: &Chain) -> u64 {
+    let show = format!("ip -json -statistics link show {INTERFACE}");
+    let links: serde_json::Value = serde_json::from_str(&chain.client.run(&show).unwrap()).unwrap();
+    links[0]["stats64"]["tx"]["packets"].as_u64().unwrap()
+}
+
+/// Ends them at a moment by chance, each in a way by chance.
+fn end_at_a_moment(fathoms: Vec<Fathom>, chance: &mut Chance) {
+    for fathom in fathoms {
+        std::thread::sleep(Duration::from_micros(chance.below(200_000)));
+        let signals = [Signal::SIGKILL, Signal::SIGKILL, Signal::SIGTERM];
+        let signal = signals[chance.below(3) as usize];
+        fathom.end(signal).unwrap();
+    }
+}
+
+/// A process, or two that see each other's packets, vanish.
+fn processes_vanish(chain: &Chain, chance: &mut Chance) {
+    let count = 1 + chance.below(2);
+    let (begin, before) = (Instant::now(), packets_sent(chain));
+    let mut fathoms: Vec<Fathom> = (0..count)
+        .map(|_| Fathom::hops(&chain.client, INTERFACE, &FASTEST).unwrap())
+        .collect();
+    if chance.below(2) == 0 {
+        fathoms.reverse();
+    }
+    end_at_a_moment(fathoms, chance);
+    wait_until(PATIENCE, "the programs to go", || {
+        attached_programs(&chain.client, INTERFACE).unwrap() == 0
+    })
+    .unwrap();
+    let sent = packets_sent(chain) - before;
+    let most = RUNAWAY * (begin.elapsed().as_secs() + 1);
+    assert!(sent < most, "{sent} packets in {:?}", begin.elapsed());
+}
+
+/// An interface vanishes, and the process, in one order or the other.
+fn an_interface_vanishes(chance: &mut Chance) {
+    let chain = plain_chain();
+    // A connection would wait for what it has sent until it gives up.
+    let _applications = Family::BOTH.map(|family| Application::udp(&chain, family, true));
+    let fathom = Fathom::hops(&chain.client, INTERFACE, &FASTEST).unwrap();
+    std::thread::sleep(Duration::from_micros(chance.below(200_000)));
+    if chance.below(2) == 0 {
+        chain.client.run("ip link delete eth0").unwrap();
+        end_at_a_moment(vec![fathom], chance);
+    } else {
+        std::thread::scope(|scope| {
+            let end = scope.spawn(|| fathom.end(Signal::SIGKILL).unwrap());
+            chain.client.run("ip link delete eth0").unwrap();
+            end.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn whatever_vanishes_at_whatever_moment_no_packet_goes_round() {
+    let Some(_turn) = turn() else { return };
+    let number = |name: &str, otherwise: u64| {
+        let text = env::var(name).ok();
+        text.map_or(otherwise, |text| text.parse().unwrap())
+    };
+    let rounds = number("FATHOM_ROUNDS", ROUNDS);
+    let seed = number("FATHOM_SEED", 1);
+    println!("FATHOM_SEED={seed} FATHOM_ROUNDS={rounds}");
+    let mut chance = Chance(seed);
+    let chain = plain_chain();
+    let flows = applications(&chain);
+    for _ in 0..rounds {
+        if chance.below(5) == 0 {
+            an_interface_vanishes(&mut chance);
+        } else {
+            processes_vanish(&chain, &mut chance);
+        }
+    }
+    let mut twice = 0;
+    for flow in &flows {
+        flow.talk(false);
+    }
+    for datagrams in [&flows[1], &flows[3]] {
+        let count = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
+        wait_until(PATIENCE, "what was sent to arrive", || {
+            count(&datagrams.received) >= count(&datagrams.sent)
+        })
+        .unwrap();
+        twice += count(&datagrams.received) - count(&datagrams.sent);
+    }
+    println!("{twice} datagrams arrived twice");
+    // A clone that meets no program any more is the packet once more: one for each program and processor at most.
+    assert!(twice <= 4 * rounds, "{twice}");
+}
