@@ -53,7 +53,7 @@ pub(crate) fn judge_replay(replay: Replay, settings: &Settings, waits: &[Wait]) 
     let judged = epochs(replay, settings).into_iter().filter_map(|epoch| {
         let end = epoch.time.0;
         let own = waits.iter().filter(|wait| {
-            let time = end - epoch.epoch_ns.0..end;
+            let time = end - epoch.duration_ns.0..end;
             wait.port == epoch.flow.source_port && time.contains(&wait.ended_ns)
         });
         let waits: Vec<u64> = own

@@ -165,7 +165,7 @@ proptest! {
         let (ordered, disordered) = (judge(&ordered), judge(&disordered));
         prop_assert_eq!(ordered.len(), disordered.len());
         for (one, other) in ordered.iter().zip(&disordered) {
-            prop_assert!(one.epoch.epoch_ns.0.abs_diff(other.epoch.epoch_ns.0) <= 100_000);
+            prop_assert!(one.epoch.duration_ns.0.abs_diff(other.epoch.duration_ns.0) <= 100_000);
             prop_assert_eq!(one.epoch.confidence, other.epoch.confidence);
             let (Some(latency), Some(disordered)) = (one.epoch.latency_ns, other.epoch.latency_ns) else {
                 continue;
