@@ -4,7 +4,7 @@ use fathom_balance::Error;
 use fathom_balance::config::Config;
 use fathom_balance::live::{check_place, check_program};
 
-use super::{Checks, Verdict, chain, refused};
+use super::{Checks, REPORT, Verdict, chain};
 
 pub(super) fn examine(checks: &mut Checks) {
     let pins = Config::default().pins;
@@ -18,26 +18,21 @@ pub(super) fn examine(checks: &mut Checks) {
     add(checks, "pins", &found, check_place(&pins));
 }
 
+/// A balancer needs a configuration first, and most machines are none: what it lacks is a note.
 fn add(checks: &mut Checks, subject: &str, found: &str, checked: Result<(), Error>) {
     match checked {
-        Ok(()) => {
-            checks.add("balance", subject, Verdict::Ok, found);
-        }
-        Err(Error::Measure(error)) => refused(checks, "balance", subject, &error),
+        Ok(()) => checks.ok("balance", subject, found),
+        Err(Error::Measure(error)) => checks.refused("balance", subject, Verdict::Note, &error),
         Err(Error::Unsupported {
             needs,
             found,
             remedy,
-        }) => {
-            let found = format!("{needs}, but {found}");
-            checks
-                .add("balance", subject, Verdict::No, found)
-                .remedy(remedy);
-        }
-        Err(error) => {
-            checks
-                .add("balance", subject, Verdict::No, chain(&error))
-                .remedy("see what the machine lacks, above");
-        }
+        }) => checks.note(
+            "balance",
+            subject,
+            format!("{needs}, but {found}"),
+            format!("if this is to be a balancer: {remedy}"),
+        ),
+        Err(error) => checks.note("balance", subject, chain(&error), REPORT),
     }
 }

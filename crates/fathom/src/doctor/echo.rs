@@ -3,35 +3,30 @@
 use fathom_measure::rtt::{Engine, Report, Settings};
 use fathom_measure::{Error, Replay};
 
-use super::{Checks, Verdict};
+use super::Checks;
 
 /// The delay that is in the capture, in microseconds.
 const DELAY_US: u32 = 20_000;
 
 pub(super) fn examine(checks: &mut Checks) {
-    match measured_us() {
+    let found = match measured_us() {
         Ok(us) if us == [u64::from(DELAY_US)] => {
-            checks.can_measure = true;
-            checks.add(
+            checks.ok(
                 "rtt",
                 "capture files",
-                Verdict::Ok,
                 "an echo and its reply were measured; this needs no privileges",
             );
+            return;
         }
-        Ok(other) => {
-            let found = format!("an echo that took {DELAY_US} us gave {other:?}");
-            checks
-                .add("rtt", "capture files", Verdict::No, found)
-                .remedy("report this as an error of fathom");
-        }
-        Err(error) => {
-            let found = format!("{:#}", anyhow::Error::new(error));
-            checks
-                .add("rtt", "capture files", Verdict::No, found)
-                .remedy("report this as an error of fathom");
-        }
-    }
+        Ok(other) => format!("an echo that took {DELAY_US} us gave {other:?}"),
+        Err(error) => format!("{:#}", anyhow::Error::new(error)),
+    };
+    checks.no(
+        "rtt",
+        "capture files",
+        found,
+        "report this as an error of fathom",
+    );
 }
 
 fn measured_us() -> Result<Vec<u64>, Error> {

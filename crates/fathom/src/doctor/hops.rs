@@ -6,32 +6,32 @@ use fathom_measure::hops::{Options, Owner, Prober, Rate, Settings, UserPrograms}
 use fathom_measure::{Error, Selection};
 use fathom_record::Network;
 
-use super::{Checks, Verdict, refused};
+use super::{Checks, Verdict};
 
 /// Nobody is there (RFC 5737).
 const NOWHERE: &str = "192.0.2.0/24";
 
 pub(super) fn examine(checks: &mut Checks) {
-    match start(Owner::default()) {
-        Ok(way) => {
-            checks.can_measure = true;
-            checks.add("hops", "probing", Verdict::Ok, way);
-        }
-        Err(error) => {
-            refused(checks, "hops", "probing", &error);
-            return;
-        }
-    }
     let owner = Owner {
         name: Some("nobody".to_owned()),
         ancestor: None,
     };
-    match start(owner) {
-        Ok(_) => {
+    let refused = match start(owner) {
+        Ok(way) => {
+            checks.ok("hops", "probing", way);
             let found = "flows of a process can be told apart";
-            checks.add("hops", "selecting processes", Verdict::Ok, found);
+            checks.ok("hops", "selecting processes", found);
+            return;
         }
-        Err(error) => refused(checks, "hops", "selecting processes", &error),
+        Err(error) => error,
+    };
+    // Without processes less is needed.
+    match start(Owner::default()) {
+        Ok(way) => {
+            checks.ok("hops", "probing", way);
+            checks.refused("hops", "selecting processes", Verdict::Note, &refused);
+        }
+        Err(error) => checks.refused("hops", "probing", Verdict::No, &error),
     }
 }
 

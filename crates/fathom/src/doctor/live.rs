@@ -1,92 +1,81 @@
-//! Are interfaces measured? The programs are loaded, and attached to the loopback interface for a moment.
+//! Are interfaces measured? A program is loaded, and attached to the loopback interface for a moment: that of one hook stands for those of the others,
+//! which do the same.
 
+use fathom_measure::Error;
 use fathom_measure::live::{self, Live, Options};
-use fathom_measure::response;
-use fathom_measure::rtt::Settings;
+use fathom_measure::{response, rtt};
 
-use super::{Checks, Verdict, refused};
+use super::{Checks, Verdict};
 
 const LOOPBACK: &str = "lo";
+/// Room for flows: this measurement is over at once.
+const FLOWS: u32 = 1024;
 
-pub(super) fn examine(checks: &mut Checks) {
-    // The default measurement, but for the room: this one is over at once.
-    let settings = Settings {
-        flows: 1024,
-        ..Settings::live()
+pub(super) fn round_trips(checks: &mut Checks) {
+    let settings = rtt::Settings {
+        flows: FLOWS,
+        ..rtt::Settings::live()
     };
-    if let Err(error) = live::probe(&settings) {
-        refused(checks, "rtt", "interfaces", &error);
-        return;
-    }
-    checks.add(
-        "rtt",
-        "interfaces",
-        Verdict::Ok,
-        "the kernel takes the programs",
-    );
-    attaching(checks, &settings);
+    let started = Live::start(&on_loopback(settings, false));
+    attached(checks, "rtt", started.map(|live| live.describe().collect()));
     interfaces(checks);
-    responses(checks);
 }
 
-fn responses(checks: &mut Checks) {
-    let settings = response::Settings {
-        flows: 1024,
-        ..response::Settings::live()
-    };
-    match response::probe(&settings) {
-        Ok(()) => {
-            let text = "the kernel takes the programs; they are attached as those of rtt are";
-            checks.add("response", "interfaces", Verdict::Ok, text);
-        }
-        Err(error) => refused(checks, "response", "interfaces", &error),
-    }
-}
-
-fn attaching(checks: &mut Checks, settings: &Settings) {
+pub(super) fn responses(checks: &mut Checks) {
     let start = |has_xdp| {
-        let interfaces = vec![LOOPBACK.to_owned()];
-        let options = Options {
-            interfaces,
-            has_xdp,
-            settings: settings.clone(),
+        let settings = response::Settings {
+            flows: FLOWS,
+            ..response::Settings::live()
         };
-        Live::start(&options).map(|live| live.describe().collect::<String>())
+        let live = response::Live::start(&on_loopback(settings, has_xdp))?;
+        Ok::<String, Error>(live.describe().collect())
     };
-    match start(false) {
-        Ok(way) if way.contains("tcx") => {
-            checks.can_measure = true;
-            checks.add("rtt", "attaching", Verdict::Ok, way);
-        }
-        Ok(way) => {
-            checks.can_measure = true;
-            checks
-                .add("rtt", "attaching", Verdict::Note, way)
-                .remedy("nothing must be done; from Linux 6.6 on tcx links are used, which go with the process that made them");
-        }
-        Err(error) => refused(checks, "rtt", "attaching", &error),
-    }
+    attached(checks, "response", start(false));
     match start(true) {
-        Ok(way) => {
-            checks.add("rtt", "attaching with --xdp", Verdict::Ok, way);
-        }
-        Err(error) => refused(checks, "rtt", "attaching with --xdp", &error),
+        Ok(way) => checks.ok("response", "interfaces with --xdp", way),
+        Err(error) => checks.refused("response", "interfaces with --xdp", Verdict::Note, &error),
+    }
+}
+
+fn on_loopback<S>(settings: S, has_xdp: bool) -> Options<S> {
+    Options {
+        interfaces: vec![LOOPBACK.to_owned()],
+        has_xdp,
+        settings,
+    }
+}
+
+fn attached(checks: &mut Checks, about: &'static str, way: Result<String, Error>) {
+    match way {
+        Ok(way) if way.contains("tcx") => checks.ok(about, "interfaces", way),
+        Ok(way) => checks.note(
+            about,
+            "interfaces",
+            way,
+            "nothing must be done; from Linux 6.6 on tcx links are used, which go with the process that made them",
+        ),
+        Err(error) => checks.refused(about, "interfaces", Verdict::No, &error),
     }
 }
 
 fn interfaces(checks: &mut Checks) {
+    let mut measurable = Vec::new();
     for name in live::interface_names() {
-        let subject = format!("interface {name}");
         match live::examine(&name) {
-            Ok(()) => {
-                checks.add(
-                    "rtt",
-                    &subject,
-                    Verdict::Ok,
-                    format!("fathom rtt -i {name}"),
-                );
+            Ok(()) => measurable.push(name),
+            Err(error) => {
+                checks.refused("rtt", &format!("interface {name}"), Verdict::Note, &error);
             }
-            Err(error) => refused(checks, "rtt", &subject, &error),
         }
     }
+    checks.ok("rtt", "interfaces here", measurable.join(", "));
+}
+
+/// One that is worth a look: the loopback interface only if there is no other.
+pub(super) fn first_interface() -> String {
+    let others = live::any_interfaces().into_iter();
+    others
+        .chain([LOOPBACK.to_owned()])
+        .next()
+        .unwrap_or_default()
 }

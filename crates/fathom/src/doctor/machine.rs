@@ -1,10 +1,11 @@
 //! What the machine is: kernel, type information, privileges, clock.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
-use super::{Checks, Verdict};
+use super::Checks;
 
 /// The type information that the programs are fitted to the kernel by.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
@@ -36,16 +37,18 @@ fn read(path: &str) -> String {
 
 fn kernel(checks: &mut Checks) {
     let release = read("/proc/sys/kernel/osrelease");
-    match version_of(&release) {
-        Some(version) if version < OLDEST => checks
-            .add("machine", "kernel", Verdict::Note, release)
-            .remedy(format!(
-                "{}.{} is the oldest that is tested; live measuring may be refused",
-                OLDEST.0, OLDEST.1
-            )),
-        _ => {
-            checks.add("machine", "kernel", Verdict::Ok, release);
-        }
+    if release.is_empty() {
+        checks.note("machine", "kernel", "/proc does not tell", "mount /proc");
+        return;
+    }
+    if version_of(&release).is_some_and(|version| version < OLDEST) {
+        let remedy = format!(
+            "{}.{} is the oldest that is tested: use a newer one if live measuring is refused",
+            OLDEST.0, OLDEST.1
+        );
+        checks.note("machine", "kernel", release, remedy);
+    } else {
+        checks.ok("machine", "kernel", release);
     }
 }
 
@@ -57,38 +60,53 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 
 fn types(checks: &mut Checks) {
     if Path::new(TYPES).exists() {
-        checks.add("machine", "type information", Verdict::Ok, TYPES);
+        checks.ok("machine", "type information", TYPES);
     } else {
-        checks
-            .add("machine", "type information", Verdict::No, format!("there is no {TYPES}"))
-            .remedy("use a kernel built with CONFIG_DEBUG_INFO_BTF, as those of the distributions are; live measuring needs it");
+        checks.no(
+            "machine",
+            "type information",
+            format!("there is no {TYPES}"),
+            "use a kernel built with CONFIG_DEBUG_INFO_BTF, as those of the distributions are; live measuring needs it",
+        );
     }
 }
 
 fn privileges(checks: &mut Checks) {
     let status = read("/proc/self/status");
     let Some(effective) = effective_capabilities(&status) else {
-        checks.add(
-            "machine",
-            "privileges",
-            Verdict::Note,
-            "/proc/self/status does not tell them",
-        );
+        let found = "/proc/self/status does not tell them";
+        checks.note("machine", "privileges", found, "mount /proc");
         return;
     };
     let missing = missing_of(effective);
-    if missing.is_empty() {
-        let names = CAPABILITIES.map(|(_, name)| name).join(", ");
-        checks.add("machine", "privileges", Verdict::Ok, names);
-    } else {
+    let names = CAPABILITIES.map(|(_, name)| name).join(", ");
+    if !missing.is_empty() {
         let program = std::env::current_exe()
             .map_or_else(|_| "fathom".to_owned(), |path| path.display().to_string());
-        checks
-            .add("machine", "privileges", Verdict::No, format!("{} missing", missing.join(", ")))
-            .remedy(format!(
+        checks.no(
+            "machine",
+            "privileges",
+            format!("{} missing", missing.join(", ")),
+            format!(
                 "run as root, or: setcap cap_bpf,cap_net_admin,cap_perfmon+ep {program}; capture files need none"
-            ));
+            ),
+        );
+    } else if in_user_namespace() {
+        checks.no(
+            "machine",
+            "privileges",
+            format!("{names}, but only in a user namespace, where the kernel does not count them"),
+            "run it outside, as root of the machine: a container must not be rootless",
+        );
+    } else {
+        checks.ok("machine", "privileges", names);
     }
+}
+
+/// The first one, which all others descend from, has this number on every machine (`PROC_USER_INIT_INO` of `linux/proc_ns.h`).
+fn in_user_namespace() -> bool {
+    const FIRST: u64 = 0xefff_fffd;
+    fs::metadata("/proc/self/ns/user").is_ok_and(|namespace| namespace.ino() != FIRST)
 }
 
 fn effective_capabilities(status: &str) -> Option<u64> {
@@ -122,11 +140,14 @@ fn clock(checks: &mut Checks) {
     };
     let found = format!("{source}, {reading_ns} ns a reading");
     if reading_ns > u128::from(SLOW_CLOCK_NS) {
-        checks
-            .add("machine", "clock", Verdict::Note, found)
-            .remedy("live measuring reads it for every packet that counts: see whether the machine offers a faster source, as tsc");
+        checks.note(
+            "machine",
+            "clock",
+            found,
+            "live measuring reads it for every packet that counts: see whether the machine offers a faster source, as tsc",
+        );
     } else {
-        checks.add("machine", "clock", Verdict::Ok, found);
+        checks.ok("machine", "clock", found);
     }
 }
 

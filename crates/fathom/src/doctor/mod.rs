@@ -1,5 +1,6 @@
 //! `fathom doctor`: what this kernel, these privileges and this machine allow, and what to do about the rest.
 
+mod advice;
 #[cfg(feature = "live")]
 mod balance;
 mod echo;
@@ -33,7 +34,7 @@ record! {
         /// What was looked at.
         #[field(bare)]
         pub subject: String,
-        /// `ok`; `note` when it works, but not as well as it could; `no` when it does not.
+        /// `ok`; `note` when it works, but not as well as it could, or when not every use needs it; `no` when it does not work.
         #[field(bare)]
         pub verdict: &'static str,
         /// What was found.
@@ -67,39 +68,102 @@ impl Verdict {
 struct Checks {
     time: Time,
     list: Vec<Check>,
-    /// Is there a measurement that can run?
-    can_measure: bool,
 }
 
 impl Checks {
+    fn new(time: Time) -> Self {
+        Self {
+            time,
+            list: Vec::new(),
+        }
+    }
+
+    /// It works.
+    fn ok(&mut self, about: &'static str, subject: &str, found: impl Into<String>) {
+        self.add(about, subject, Verdict::Ok, found.into(), None);
+    }
+
+    /// It works, but not as well as it could, or not every use needs it.
+    fn note(
+        &mut self,
+        about: &'static str,
+        subject: &str,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.add(
+            about,
+            subject,
+            Verdict::Note,
+            found.into(),
+            Some(remedy.into()),
+        );
+    }
+
+    /// It does not work.
+    fn no(
+        &mut self,
+        about: &'static str,
+        subject: &str,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.add(
+            about,
+            subject,
+            Verdict::No,
+            found.into(),
+            Some(remedy.into()),
+        );
+    }
+
     fn add(
         &mut self,
         about: &'static str,
         subject: &str,
         verdict: Verdict,
-        found: impl Into<String>,
-    ) -> &mut Check {
+        found: String,
+        remedy: Option<String>,
+    ) {
         self.list.push(Check {
             time: self.time,
             about,
             subject: subject.to_owned(),
             verdict: verdict.name(),
-            found: found.into(),
-            remedy: None,
+            found,
+            remedy,
         });
-        // There is one: it was just added.
-        let last = self.list.len() - 1;
-        &mut self.list[last]
+    }
+
+    /// What cannot be measured, and what to do about it.
+    #[cfg(feature = "live")]
+    fn refused(
+        &mut self,
+        about: &'static str,
+        subject: &str,
+        verdict: Verdict,
+        error: &fathom_measure::Error,
+    ) {
+        use fathom_measure::Error;
+
+        let (found, remedy) = match error {
+            Error::Unsupported {
+                needs,
+                found,
+                remedy,
+            } => (format!("{needs}, but {found}"), remedy.clone()),
+            error => (chain(error), REPORT.to_owned()),
+        };
+        self.add(about, subject, verdict, found, Some(remedy));
     }
 }
 
-impl Check {
-    fn remedy(&mut self, remedy: impl Into<String>) {
-        self.remedy = Some(remedy.into());
-    }
-}
+/// Where the kernel says something that nobody expected.
+#[cfg(feature = "live")]
+const REPORT: &str =
+    "see what the machine lacks, above; if it lacks nothing, report this with the kernel's version";
 
-/// Looks, and tells; the status is 1 when nothing can be measured.
+/// Looks, and tells; the status is 1 when a measurement does not work as it is.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -108,66 +172,72 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let format = OutputFormat::from(arguments.format);
     let mut output = Output::open(None, format, Backlog::Short, &Signals::default())?;
     if format.is_for_programs() {
-        checks.list.iter().for_each(|check| output.put(check));
+        for check in &checks {
+            output.put(check);
+        }
     } else {
-        output.put_text(&report::report(&checks.list));
+        output.put_text(&report::report(&checks));
+        output.put_text(&advice::next(&checks, &first_command()));
     }
     output.finish()?;
-    Ok(if checks.can_measure {
-        ExitCode::SUCCESS
-    } else {
+    let is_no = |check: &Check| check.verdict == Verdict::No.name();
+    Ok(if checks.iter().any(is_no) {
         ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
-fn examine() -> Checks {
-    let mut checks = Checks {
-        time: Time::now(),
-        list: Vec::new(),
-        can_measure: false,
-    };
+fn examine() -> Vec<Check> {
+    let mut checks = Checks::new(Time::now());
     machine::examine(&mut checks);
     echo::examine(&mut checks);
     #[cfg(feature = "live")]
-    {
-        live::examine(&mut checks);
-        hops::examine(&mut checks);
-        profile::examine(&mut checks);
-        balance::examine(&mut checks);
-    }
+    examine_live(&mut checks);
     #[cfg(not(feature = "live"))]
-    checks
-        .add(
-            "rtt",
-            "interfaces",
-            Verdict::No,
-            "this fathom was built for capture files only",
-        )
-        .remedy("build it with the feature `live`");
-    checks
+    checks.no(
+        "rtt",
+        "interfaces",
+        "this fathom was built for capture files only",
+        "build it with the feature `live`",
+    );
+    checks.list
 }
 
-/// What cannot be measured, and what to do about it.
-#[cfg(feature = "live")]
-fn refused(checks: &mut Checks, about: &'static str, subject: &str, error: &fathom_measure::Error) {
-    use fathom_measure::Error;
+/// One to begin with here.
+fn first_command() -> String {
+    #[cfg(feature = "live")]
+    return format!("fathom rtt -i {}", live::first_interface());
+    #[cfg(not(feature = "live"))]
+    "fathom rtt FILE".to_owned()
+}
 
-    match error {
-        Error::Unsupported {
-            needs,
-            found,
-            remedy,
-        } => {
-            checks
-                .add(about, subject, Verdict::No, format!("{needs}, but {found}"))
-                .remedy(remedy);
-        }
-        error => {
-            checks
-                .add(about, subject, Verdict::No, chain(error))
-                .remedy("see what the machine lacks, above");
-        }
-    }
+/// Several at a time: nearly all of the time is that which the kernel takes to verify programs.
+#[cfg(feature = "live")]
+fn examine_live(checks: &mut Checks) {
+    let time = checks.time;
+    let sections: [&[fn(&mut Checks)]; 3] = [
+        &[live::round_trips],
+        &[live::responses, hops::examine],
+        &[profile::examine, balance::examine],
+    ];
+    let lists = std::thread::scope(|scope| {
+        let threads = sections.map(|section| {
+            scope.spawn(move || {
+                let mut checks = Checks::new(time);
+                for examine in section {
+                    examine(&mut checks);
+                }
+                checks.list
+            })
+        });
+        threads.map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    });
+    checks.list.extend(lists.into_iter().flatten());
 }
 
 #[cfg(feature = "live")]
@@ -184,14 +254,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn captures_can_always_be_measured() {
+    fn what_is_not_ok_has_a_remedy() {
         let checks = examine();
-        assert!(checks.can_measure);
-        let files = checks
-            .list
-            .iter()
-            .find(|check| check.subject == "capture files")
-            .unwrap();
-        assert_eq!(files.verdict, "ok");
+        for check in &checks {
+            assert_eq!(check.remedy.is_none(), check.verdict == "ok", "{check:?}");
+        }
+        let files = checks.iter().find(|check| check.subject == "capture files");
+        assert_eq!(files.map(|check| check.verdict), Some("ok"));
     }
 }

@@ -2,42 +2,35 @@
 
 use fathom_measure::profile::{Probes, available};
 
-use super::{Checks, Verdict, refused};
+use super::{Checks, Verdict};
 
 pub(super) fn examine(checks: &mut Checks) {
     match available() {
-        Ok(sets) => {
-            for set in &sets {
-                tell(checks, set);
-            }
-        }
-        Err(error) => refused(checks, "profile", "probes", &error),
+        Ok(sets) => sets.iter().for_each(|set| tell(checks, set)),
+        Err(error) => checks.refused("profile", "probes", Verdict::No, &error),
     }
 }
 
 fn tell(checks: &mut Checks, set: &Probes) {
     let subject = format!("{} probes", set.set);
-    if let Some(why) = &set.refusal {
-        // One set is enough.
-        checks.add("profile", &subject, Verdict::Note, why.as_str());
-        return;
-    }
-    checks.can_measure = true;
-    if set.missing.is_empty() {
-        checks.add("profile", &subject, Verdict::Ok, "all numbers");
-        return;
-    }
     let missing: Vec<_> = set
         .missing
         .iter()
         .map(|(indicator, _)| indicator.about())
         .collect();
-    checks
-        .add(
+    match &set.refusal {
+        Some(why) => checks.note(
             "profile",
             &subject,
-            Verdict::Note,
+            why,
+            "nothing must be done: the other set is enough",
+        ),
+        None if missing.is_empty() => checks.ok("profile", &subject, "all numbers"),
+        None => checks.note(
+            "profile",
+            &subject,
             format!("without {}", missing.join("; ")),
-        )
-        .remedy("`fathom profile --probes` says why");
+            "`fathom profile --probes` says why",
+        ),
+    }
 }

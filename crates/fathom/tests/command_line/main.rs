@@ -7,6 +7,8 @@
 
 mod capture;
 mod configuration;
+#[cfg(feature = "live")]
+mod doctor;
 mod files;
 #[cfg(feature = "live")]
 mod live;

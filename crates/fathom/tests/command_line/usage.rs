@@ -165,23 +165,3 @@ fn manual_and_completions_are_generated() {
     let script = outcome(&mut run::command(&["completions", "bash"]));
     assert!(script.stdout.contains("--sample-interval"));
 }
-
-#[test]
-fn the_doctor_says_that_captures_can_be_measured() {
-    let outcome = fathom(&["doctor", "--format", "json"]);
-    assert_eq!(outcome.status, 0);
-    let checks: Vec<serde_json::Value> = outcome
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let files = checks
-        .iter()
-        .find(|check| check["subject"] == "capture files")
-        .unwrap();
-    assert_eq!(
-        (files["kind"].as_str(), files["verdict"].as_str()),
-        (Some("check"), Some("ok"))
-    );
-    assert!(fathom(&["doctor"]).stdout.contains("ok    capture files"));
-}
