@@ -93,6 +93,13 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied => {
             Some("Check the permissions, or run as a user who has them.")
         }
+        io::ErrorKind::IsADirectory => Some("Give a file, not a directory."),
+        io::ErrorKind::AddrInUse => {
+            Some("Another program listens there: end it, or choose another port.")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            Some("Choose an address of this machine: `ip address` lists them.")
+        }
         io::ErrorKind::StorageFull => {
             Some("Free some space, or choose another place with --output.")
         }

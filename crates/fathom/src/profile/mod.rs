@@ -28,11 +28,12 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
         return probes::print();
     }
     let signals = Signals::listen(arguments.output.output.is_some())?;
+    let profiler = Profiler::start(&options(arguments))?;
+    // To load the programs takes its time, in which nothing is measured.
     let begin = Instant::now();
     let end = arguments
         .duration
         .and_then(|duration| begin.checked_add(duration));
-    let profiler = Profiler::start(&options(arguments))?;
     say_probes(&profiler, arguments.verbose);
     let mut session = Session {
         profiler,

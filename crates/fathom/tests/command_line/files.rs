@@ -4,7 +4,8 @@ use std::io::Read;
 use std::process::{Child, ChildStdout, Stdio};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 
 use crate::capture::{Capture, PERIOD_NS, bytes};
@@ -275,4 +276,27 @@ fn events_are_records_of_their_own() {
     ]));
     assert_eq!(outcome.status, 0);
     assert!(outcome.stdout.contains(" rtt  icmp"));
+}
+
+#[test]
+fn a_pipe_is_written_once_somebody_reads_it() {
+    let capture = Capture::new(1);
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let start = || {
+        let mut running = Running::start(command(&["rtt", capture.path(), "--output"]).arg(&pipe));
+        let told = "fathom: waiting for a reader of the pipe ";
+        assert!(running.line().starts_with(told));
+        running
+    };
+    let running = start();
+    running.signal(Signal::SIGTERM);
+    let (status, said) = running.end();
+    assert_eq!(status, 1, "{said}");
+    assert!(said.contains("it is a pipe that nobody reads"), "{said}");
+    let running = start();
+    let read = std::fs::read_to_string(&pipe).unwrap();
+    assert!(read.contains("echo  rtt 20.00 ms"), "{read}");
+    assert_eq!(running.end().0, 0);
 }

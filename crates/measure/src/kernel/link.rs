@@ -55,7 +55,11 @@ pub(crate) fn check_function(file: &Path, name: &str) -> Result<(), Error> {
     quiet_libbpf();
     let attempt = || format!("take {} as a program", file.display());
     let lacks = |what: String| Error::kernel(attempt(), IoError::other(what));
-    File::open(file).map_err(|error| Error::kernel(attempt(), error))?;
+    File::open(file).map_err(|error| Error::Unsupported {
+        needs: format!("{} must be a BPF object", file.display()),
+        found: format!("it cannot be read ({error})"),
+        remedy: "check the name and the permissions".to_owned(),
+    })?;
     let types = Btf::from_path(file).map_err(|_| {
         take_messages();
         lacks("it is no BPF object with types: compile it with clang -O2 -g -target bpf".to_owned())

@@ -1,7 +1,7 @@
 //! BPF objects: opened, prepared, loaded; what is in them by name.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::sync::Mutex;
 
 use libbpf_rs::{
     Map, MapCore, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel, ProgramMut,
@@ -9,8 +9,10 @@ use libbpf_rs::{
 
 use crate::Error;
 
-/// What libbpf had to say since the last look; the verifier's verdict is among it.
-static MESSAGES: Mutex<String> = Mutex::new(String::new());
+thread_local! {
+    /// What libbpf had to say to this thread since its last look; the verifier's verdict is among it.
+    static MESSAGES: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// Opens an object, has it prepared, and loads it.
 ///
@@ -86,19 +88,13 @@ fn missing(name: &str) -> Error {
 /// Keeps what libbpf has to say, to be told if it matters.
 pub(super) fn quiet_libbpf() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-        if let Ok(mut messages) = MESSAGES.lock() {
-            messages.push_str(&message);
-        }
+        MESSAGES.with_borrow_mut(|messages| messages.push_str(&message));
     })));
 }
 
-/// What libbpf had to say since the last call.
+/// What libbpf had to say to this thread since the last call.
 pub(super) fn take_messages() -> String {
-    let messages = MESSAGES.lock();
-    messages.map_or_else(
-        |_| String::new(),
-        |mut messages| std::mem::take(&mut *messages),
-    )
+    MESSAGES.take()
 }
 
 /// The kernel refused the programs: say what can be done.
@@ -108,7 +104,15 @@ fn refused(error: &libbpf_rs::Error) -> Error {
         return Error::Unsupported {
             needs: "loading BPF programs needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON".to_owned(),
             found: "the kernel refused".to_owned(),
-            remedy: "run as root, or give the program these capabilities with setcap".to_owned(),
+            remedy: "run as root outside of any user namespace, or give the program these capabilities with setcap".to_owned(),
+        };
+    }
+    if error.kind() == libbpf_rs::ErrorKind::OutOfMemory {
+        return Error::Unsupported {
+            needs: "the tables of the measurement must fit into the kernel's memory".to_owned(),
+            found: "there is not enough".to_owned(),
+            remedy: "ask for fewer flows (--flows), or give its control group more memory"
+                .to_owned(),
         };
     }
     let last: Vec<_> = messages.lines().rev().take(12).collect();
