@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fathom_lab::traffic::tools;
-use fathom_lab::{Topology, obstacle, wait_until};
+use fathom_lab::{Namespace, Topology, obstacle, wait_until};
 use fathom_tests::{EVERY_PACKET, Fathom, attached_programs, has_tcx};
 use nix::sys::signal::Signal;
 
@@ -66,23 +67,64 @@ fn a_gone_interface_is_told_and_the_rest_goes_on() {
     println!("{}", finished.errors);
 }
 
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 76, 0, 2));
+
+/// Joins two namespaces by a link that is `w0` at the near end.
+fn join(near: &Namespace, far: &Namespace) {
+    near.connect("w0", far, "e0").unwrap();
+    near.add_address("w0", "10.76.0.1/24").unwrap();
+    far.add_address("e0", &format!("{FAR}/24")).unwrap();
+}
+
+fn wait_for_message(fathom: &Fathom, message: &str) {
+    let waited = wait_until(PATIENCE, message, || fathom.errors().contains(message));
+    assert!(waited.is_ok(), "{message}: {}", fathom.errors());
+}
+
 #[fathom_lab::real_time]
 #[test]
-fn the_last_interface_ends_the_measurement() {
-    let Some((lab, _turn)) = lab() else { return };
-    let fathom = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
-    ping(&lab, 5);
-    wait_for_samples(&fathom, "wan0", 5);
-    let said = fathom.errors().len();
-    lab.router.run("ip link delete wan0").unwrap();
-    let finished = fathom.join().unwrap();
-    assert!(finished.status.success(), "{}", finished.errors);
-    assert!(
-        finished.errors[said..].contains("wan0"),
-        "{}",
-        finished.errors
-    );
-    assert_eq!(finished.samples().len(), 5);
+fn an_interface_that_comes_back_is_measured_again() {
+    let Some((_lab, _turn)) = lab() else { return };
+    let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
+    join(&near, &far);
+    let mut fathom = Fathom::start(&near, &["w0"], &EVERY_PACKET).unwrap();
+    tools::ping(&near, FAR, 5, INTERVAL).unwrap();
+    wait_for_samples(&fathom, "w0", 5);
+    near.run("ip link delete w0").unwrap();
+    wait_for_message(&fathom, "w0 has disappeared: it is waited for");
+    let status = fathom.process().status().unwrap();
+    assert!(status.is_none(), "it ended: {}", fathom.errors());
+    join(&near, &far);
+    wait_for_message(&fathom, "w0 is back");
+    tools::ping(&near, FAR, 5, INTERVAL).unwrap();
+    wait_for_samples(&fathom, "w0", 10);
+    let finished = fathom.finish().unwrap();
+    assert_eq!(finished.samples().len(), 10, "{}", finished.errors);
+}
+
+#[fathom_lab::real_time]
+#[test]
+fn patterns_and_any_measure_interfaces_that_come() {
+    let Some((_lab, _turn)) = lab() else { return };
+    for wanted in ["w*", "any"] {
+        let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
+        let mut options = EVERY_PACKET.to_vec();
+        options.extend(["-i", wanted]);
+        let fathom = Fathom::start(&near, &[], &options).unwrap();
+        let message = "there is no interface like w* yet";
+        wait_until(PATIENCE, "the start", || {
+            fathom.errors().contains(message) || attached_programs(&near, "lo").unwrap() == 1
+        })
+        .unwrap();
+        join(&near, &far);
+        wait_for_message(&fathom, "w0 has come");
+        tools::ping(&near, FAR, 5, INTERVAL).unwrap();
+        wait_for_samples(&fathom, "w0", 5);
+        near.run("ip link delete w0").unwrap();
+        wait_for_message(&fathom, "w0 has disappeared");
+        let finished = fathom.finish().unwrap();
+        assert_eq!(finished.samples().len(), 5, "{}", finished.errors);
+    }
 }
 
 #[fathom_lab::real_time]

@@ -4,8 +4,8 @@
 # shellcheck source=checks
 . /usr/lib/checks
 
-every_program_taken() {
-	[ "$(grep -cE '^  ok +interfaces ' /doctor)" -eq 2 ]
+both_measure() {
+	[ "$(grep -cE '^  (ok|note) +interfaces  ' /doctor)" -eq 2 ]
 }
 
 both_sets_taken() {
@@ -14,9 +14,15 @@ both_sets_taken() {
 
 fathom doctor >/doctor
 cat /doctor
-check "the kernel takes every program of rtt and response" every_program_taken
-check "programs attach to traffic control" grep -qE '^  (ok|note) +attaching  ' /doctor
-check "a program attaches to XDP" grep -q '^  ok  *attaching with --xdp ' /doctor
+check "rtt and response attach to traffic control" both_measure
+check "a program attaches to XDP" grep -q '^  ok  *interfaces with --xdp ' /doctor
+# A pattern has the programs for interfaces with and without Ethernet loaded.
+for command in rtt response hops; do
+	check "the kernel takes every program of $command" fathom $command -i 'none*' --duration 1s
+done
+for command in rtt response; do
+	check "the kernel takes every program of $command with XDP" fathom $command -i 'none*' --xdp --duration 1s
+done
 for estimator in acknowledged split modes fixed; do
 	check "responses are measured by $estimator" fathom response -i lo --estimator "$estimator" --duration 1s
 done

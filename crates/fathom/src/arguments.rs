@@ -95,6 +95,9 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Ipfix(IpfixCommand),
     /// Say what can be measured with this kernel, these privileges and this machine, and what to do about the rest.
+    ///
+    /// A row is `ok`; `note` where something works, but not as well as it could, or is not needed by every use; `no` where a measurement does not
+    /// work. The exit status is 1 if any row says `no`.
     Doctor(DoctorArguments),
     /// Print the completions of a shell.
     #[command(hide = true)]
@@ -171,7 +174,10 @@ pub(crate) struct Source {
     /// Capture files: pcap or pcapng, also compressed by gzip or zstd; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<String>,
-    /// Measure on this interface; give it several times for several.
+    /// Measure on this interface: a name, a pattern as in 'veth*', or `any`; give it several times for several.
+    ///
+    /// Interfaces that go are waited for, and patterns take those that come. `any` takes all that carry Ethernet or IP, the loopback interface too,
+    /// but none whose packets others show anyway: of a bridge its ports, of a bond the whole, and no VLAN, MACVLAN or IFB.
     #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
     pub(crate) interface: Vec<String>,
     /// Take packets that arrive at XDP, before receive offload merges them; live only.

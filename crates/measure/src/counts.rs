@@ -9,6 +9,7 @@ pub struct Counts {
     pub(crate) verdicts: [u64; PACKET_VERDICT_COUNT as usize],
     pub(crate) counters: [u64; RTT_COUNTER_COUNT as usize],
     pub(crate) evicted: u64,
+    pub(crate) refused: u64,
 }
 
 impl Counts {
@@ -30,6 +31,7 @@ impl Counts {
             counters,
             native::RTT_COUNT_SAMPLES,
             self.evicted,
+            self.refused,
         )
     }
 
@@ -40,13 +42,17 @@ impl Counts {
     }
 }
 
-/// Counts that are not zero by name: packets by verdict without those that were measured, counters without the one that tells of what came out, and
-/// flows that were evicted.
+/// Interfaces that were asked for, by a pattern or as they came back, and are not measured; why is told as it happens.
+pub(crate) const REFUSED: &str = "interfaces left out";
+
+/// Counts that are not zero by name: packets by verdict without those that were measured, counters without the one that tells of what came out,
+/// flows that were evicted, and interfaces that were refused.
 pub(crate) fn named(
     verdicts: [u64; PACKET_VERDICT_COUNT as usize],
     counters: impl Iterator<Item = (&'static str, u64)>,
     came_out: u32,
     evicted: u64,
+    refused: u64,
 ) -> impl Iterator<Item = (&'static str, u64)> {
     let verdicts = native::verdict_names().iter().copied().zip(verdicts);
     let counters = (0..).zip(counters);
@@ -55,7 +61,7 @@ pub(crate) fn named(
     verdicts
         .skip(1)
         .chain(counters)
-        .chain([("flows evicted: table full", evicted)])
+        .chain([("flows evicted: table full", evicted), (REFUSED, refused)])
         .filter(|&(_, count)| count != 0)
 }
 
@@ -69,5 +75,6 @@ impl std::ops::AddAssign<&Counts> for Counts {
         add(&mut self.verdicts, &other.verdicts);
         add(&mut self.counters, &other.counters);
         self.evicted += other.evicted;
+        self.refused += other.refused;
     }
 }

@@ -334,7 +334,10 @@ impl Interfaces for Names {
     }
 }
 
-/// Names of interfaces and files live as long as the process: there are few, and every record carries one.
+/// Names that are kept: of interfaces that come and go with containers there may be more in the end.
+const MOST_NAMES: usize = 1 << 16;
+
+/// Names of interfaces and files live as long as the process: every record carries one.
 pub(crate) fn interned(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES
@@ -342,6 +345,9 @@ pub(crate) fn interned(name: &str) -> &'static str {
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(known) = names.get(name) {
         return known;
+    }
+    if names.len() >= MOST_NAMES {
+        return "(one of too many names)";
     }
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
     names.insert(name);

@@ -1,8 +1,11 @@
 //! Interfaces that go, signals, commands, silence: what was begun ends, and leaves nothing behind.
 
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 
-use fathom_lab::{Chain, Family, Process, Tap, wait_until};
+use fathom_lab::{Chain, Family, Namespace, Process, Tap, wait_until};
+use fathom_record::Time;
 use fathom_tests::{EVERY_PACKET, Fathom, attached_programs, binary};
 use nix::sys::signal::Signal;
 
@@ -44,17 +47,50 @@ fn signals_leave_nothing_behind_and_others_alone() {
     other.finish().unwrap();
 }
 
+/// Joins two namespaces by a link that is `w0` at the near end.
+fn join(near: &Namespace, far: &Namespace) {
+    near.connect("w0", far, "e0").unwrap();
+    near.add_address("w0", "10.76.0.1/24").unwrap();
+    far.add_address("e0", "10.76.0.2/24").unwrap();
+}
+
+/// The connection lives on, since its packets are sent again.
 #[fathom_lab::real_time]
 #[test]
-fn an_interface_that_goes_ends_the_measurement_with_a_message() {
+fn a_flow_is_probed_again_when_its_interface_is_back() {
     let Some(_turn) = turn() else { return };
-    let chain = chain(1, |_| MILLISECOND).build().unwrap();
-    let fathom = Fathom::hops(&chain.client, INTERFACE, &FAST).unwrap();
-    chain.client.run("ip link delete eth0").unwrap();
-    let finished = fathom.join().unwrap();
-    assert!(finished.status.success(), "{}", finished.errors);
-    let told = "eth0 has disappeared";
-    assert!(finished.errors.contains(told), "{}", finished.errors);
+    let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
+    join(&near, &far);
+    let fathom = Fathom::hops(&near, "w0", &["--rate", "20", "--timeout", "100ms"]).unwrap();
+    let listener = far
+        .enter(|| TcpListener::bind("10.76.0.2:7000"))
+        .unwrap()
+        .unwrap();
+    let stream = near.enter(|| TcpStream::connect("10.76.0.2:7000")).unwrap();
+    let mut stream = stream.unwrap();
+    let (_accepted, _) = listener.accept().unwrap();
+    let mut talk_until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let waited = wait_until(PATIENCE, what, || {
+            stream.write_all(b"x").unwrap();
+            is_so()
+        });
+        assert!(waited.is_ok(), "{what}: {}", fathom.errors());
+    };
+    talk_until("probes", &|| !fathom.probes().is_empty());
+    near.run("ip link delete w0").unwrap();
+    talk_until("a message", &|| {
+        fathom
+            .errors()
+            .contains("w0 has disappeared: it is waited for")
+    });
+    join(&near, &far);
+    talk_until("a message", &|| fathom.errors().contains("w0 is back"));
+    let back = Time::now().0;
+    talk_until("probes", &|| {
+        let probes = fathom.probes();
+        probes.iter().any(|probe| probe.time_ns > back)
+    });
+    fathom.finish().unwrap();
 }
 
 #[fathom_lab::real_time]

@@ -12,7 +12,10 @@ use super::{interval, positive_duration};
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
 pub(crate) struct HopsArguments {
-    /// Probe flows that leave by this interface; give it several times for several.
+    /// Probe flows that leave by this interface: a name, a pattern as in 'ppp*', or `any`; give it several times for several.
+    ///
+    /// Interfaces that go are waited for, and patterns take those that come. `any` takes all that carry Ethernet or IP but the loopback interface, and
+    /// none whose packets others show anyway: of a bridge its ports, of a bond the whole, and no VLAN, MACVLAN or IFB.
     #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
     pub(crate) interface: Vec<String>,
     /// Run this command, probe its flows, and stop when it ends; what it prints goes to standard error.

@@ -25,8 +25,6 @@ use view::View;
 
 /// Between looks into the ring.
 const POLL: Duration = Duration::from_millis(20);
-/// Between looks for interfaces that are gone.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long names are waited for at the end.
 const NAMES_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -38,11 +36,12 @@ pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
     let signals = Signals::listen(arguments.output.output.is_some())?;
     let child = Child::prepare(&arguments.command)?;
     let registry = Registry::open(arguments)?;
+    let prober = Prober::start(&options(arguments, child.as_ref()))?;
+    // To load the programs takes its time, in which nothing is measured.
     let begin = Instant::now();
     let end = arguments
         .duration
         .and_then(|duration| begin.checked_add(duration));
-    let prober = Prober::start(&options(arguments, child.as_ref()))?;
     if arguments.verbose {
         for line in prober.describe() {
             say!("{line}");
@@ -53,7 +52,6 @@ pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
         registry,
         view: View::open(arguments, &signals)?,
         child: child.map(Child::start).transpose()?,
-        looked: begin,
         end,
         linger: arguments.probing.timeout,
         lingers: false,
@@ -72,7 +70,6 @@ struct Session {
     registry: Registry,
     view: View,
     child: Option<Running>,
-    looked: Instant,
     end: Option<Instant>,
     /// How long answers are waited for once the command has ended, at most.
     linger: Duration,
@@ -82,10 +79,8 @@ struct Session {
 
 impl Session {
     fn measure(&mut self, signals: &Signals) -> anyhow::Result<()> {
-        while self.prober.has_interfaces()
-            && !signals.should_stop()
-            && self.end.is_none_or(|end| Instant::now() < end)
-        {
+        self.follow()?;
+        while !signals.should_stop() && self.end.is_none_or(|end| Instant::now() < end) {
             self.read()?;
             if self.child.as_mut().is_some_and(Running::has_ended) {
                 self.child = None;
@@ -110,13 +105,13 @@ impl Session {
             ..
         } = self;
         prober.poll(POLL, &mut |report| view.take(&registry.complete(report)))?;
-        if self.looked.elapsed() >= LOOK {
-            self.looked = Instant::now();
-            for name in self.prober.departed() {
-                self.view.say(format!(
-                    "{name} has disappeared: flows that left by it are no longer probed"
-                ));
-            }
+        self.follow()
+    }
+
+    /// Interfaces go and come.
+    fn follow(&mut self) -> anyhow::Result<()> {
+        for told in self.prober.follow()? {
+            self.view.say(told);
         }
         Ok(())
     }

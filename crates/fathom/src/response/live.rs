@@ -1,4 +1,4 @@
-//! Measuring on interfaces, until there is none left or the user has seen enough.
+//! Measuring on interfaces, until the user has seen enough.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,13 @@ const POLL: Duration = Duration::from_millis(50);
 /// # Errors
 /// When the kernel refuses, an interface does not exist, or the output cannot be written.
 pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<()> {
-    let begin = Instant::now();
     let mut live = Live::start(&Options {
         interfaces: arguments.source.interface.clone(),
         has_xdp: arguments.source.xdp,
         settings: arguments.settings_for_interfaces(),
     })?;
+    // To load the programs takes its time, in which nothing is measured.
+    let begin = Instant::now();
     if arguments.verbose {
         for line in live.describe() {
             say!("{line}");
@@ -53,7 +54,8 @@ fn measure(
     let mut sweep = Instant::now() + epoch;
     let mut look = Instant::now();
     let longest = waiting.map_or(POLL, |waiting| POLL.min(waiting / 4));
-    while live.has_interfaces() && !signals.should_stop() {
+    follow(live, view)?;
+    while !signals.should_stop() {
         let now = Instant::now();
         if end.is_some_and(|end| now >= end) {
             break;
@@ -71,13 +73,19 @@ fn measure(
         if Instant::now() >= sweep {
             live.sweep(&mut |epoch| view.take(&epoch))?;
             sweep = Instant::now() + epoch;
-            for name in live.departed() {
-                view.say(format!("{name} has disappeared: it is no longer measured"));
-            }
         }
+        follow(live, view)?;
         if !view.refresh()? {
             break;
         }
+    }
+    Ok(())
+}
+
+/// Interfaces go and come.
+fn follow(live: &mut Live, view: &mut View) -> anyhow::Result<()> {
+    for told in live.follow()? {
+        view.say(told);
     }
     Ok(())
 }

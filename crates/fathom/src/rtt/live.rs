@@ -1,4 +1,4 @@
-//! Measuring on interfaces, until there is none left or the user has seen enough.
+//! Measuring on interfaces, until the user has seen enough.
 
 use std::time::{Duration, Instant};
 
@@ -17,20 +17,19 @@ use crate::signals::Signals;
 const POLL: Duration = Duration::from_millis(50);
 /// Between looks through the table of flows.
 const SWEEP: Duration = Duration::from_secs(5);
-/// Between looks for interfaces that are gone.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Measures on the interfaces that were named.
 ///
 /// # Errors
 /// When the kernel refuses, an interface does not exist, or the output cannot be written.
 pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
-    let begin = Instant::now();
     let live = Live::start(&Options {
         interfaces: arguments.source.interface.clone(),
         has_xdp: arguments.source.xdp,
         settings: arguments.settings_for_interfaces(),
     })?;
+    // To load the programs takes its time, in which nothing is measured.
+    let begin = Instant::now();
     if arguments.verbose {
         for line in live.describe() {
             say!("{line}");
@@ -41,7 +40,6 @@ pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result
         view: View::open(arguments, signals)?,
         intervals: arguments.aggregation().map(Intervals::new),
         sweep: Every::new(SWEEP),
-        look: Every::new(LOOK),
     };
     let end = arguments
         .source
@@ -60,12 +58,12 @@ struct Session {
     view: View,
     intervals: Option<Intervals>,
     sweep: Every,
-    look: Every,
 }
 
 impl Session {
     fn measure(&mut self, end: Option<Instant>, signals: &Signals) -> anyhow::Result<()> {
-        while self.live.has_interfaces() && !signals.should_stop() {
+        self.follow()?;
+        while !signals.should_stop() {
             let now = Instant::now();
             if end.is_some_and(|end| now >= end) {
                 break;
@@ -82,15 +80,18 @@ impl Session {
             if self.sweep.is_due(now) {
                 self.look_through()?;
             }
-            if self.look.is_due(now) {
-                for name in self.live.departed() {
-                    self.view
-                        .say(format!("{name} has disappeared: it is no longer measured"));
-                }
-            }
+            self.follow()?;
             if !self.view.refresh(&self.live)? {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Interfaces go and come.
+    fn follow(&mut self) -> anyhow::Result<()> {
+        for told in self.live.follow()? {
+            self.view.say(told);
         }
         Ok(())
     }

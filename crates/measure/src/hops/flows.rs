@@ -54,6 +54,20 @@ impl Flows {
         }
     }
 
+    /// Forgets the flows that left by an interface that is no more: the next packet of each, by another one, opens it anew.
+    #[expect(unsafe_code, reason = "writes what the kernel reads")]
+    pub(super) fn forget(&self, interface: u32) {
+        for place in 0..HOPS_FLOWS {
+            let flow = self.entry(place);
+            // SAFETY: the entry is within the table, and both sides write whole words.
+            unsafe {
+                if (&raw const (*flow).interface).read_volatile() == interface {
+                    (&raw mut (*flow).number).write_volatile(0);
+                }
+            }
+        }
+    }
+
     fn entry(&self, number: u32) -> *mut hops_flow {
         self.0.entry((number & (HOPS_FLOWS - 1)) as usize)
     }

@@ -14,8 +14,9 @@ use super::program::UserPrograms;
 use super::record::Report;
 use super::schedule::{EXPLORING, interval_us};
 use crate::bytes::{bytes_of, read_prefix};
+use crate::counts::REFUSED;
 use crate::kernel::{
-    Devices, Framing, Group, Interface, Programs, choose_programs, group_root, monotonic_ns,
+    Framing, Group, Interface, Places, Programs, choose_programs, group_root, monotonic_ns,
     set_constants, wall_clock_offset,
 };
 use crate::native::{self, hops_budget, hops_config};
@@ -53,7 +54,7 @@ impl Owner {
 /// What to probe, and how.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names of the interfaces that flows leave by.
+    /// The interfaces that flows leave by: names, patterns, or `any`.
     pub interfaces: Vec<String>,
     /// Which flows.
     pub selection: Selection,
@@ -78,7 +79,7 @@ pub struct Options {
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
 pub struct Prober {
     // Dropped in this order: first nothing runs any more, then the maps go.
-    devices: Devices,
+    places: Places,
     links: Vec<Link>,
     look: Option<Link>,
     flows: Flows,
@@ -96,15 +97,15 @@ impl Prober {
     /// [`Error::NoInterface`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it, [`Error::Kernel`] when the
     /// kernel refuses a step, or a program of the user's.
     pub fn start(options: &Options) -> Result<Self, Error> {
-        let interfaces = interfaces(&options.interfaces)?;
+        let places = Places::find(&options.interfaces, false, programs_of)?;
         let object = options.programs.link_into(OBJECT)?;
         let programs = Programs::load(&object, "hops_events", |object| {
-            prepare(object, options, &interfaces)
+            prepare(object, options, &places)
         })
         .map_err(|error| options.programs.explain(error))?;
         let now = monotonic_ns();
         let mut prober = Self {
-            devices: Devices::default(),
+            places,
             links: Vec::new(),
             look: None,
             flows: Flows::open(&programs)?,
@@ -117,16 +118,13 @@ impl Prober {
         if options.owner.is_named() {
             prober.watch_sockets()?;
         }
-        for interface in &interfaces {
-            let names = programs_of(interface);
-            prober.devices.attach(&prober.programs, &names, interface)?;
-        }
+        prober.places.attach(&prober.programs)?;
         Ok(prober)
     }
 
     /// One line an interface: how the programs are attached, for people.
     pub fn describe(&self) -> impl Iterator<Item = String> {
-        self.devices.describe()
+        self.places.describe()
     }
 
     /// Waits at most `timeout`, hands on the records that have come, and has silent flows probed.
@@ -166,7 +164,7 @@ impl Prober {
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn finish(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
         self.drain(report)?;
-        self.devices.clear();
+        self.places.clear();
         self.engine.finish(monotonic_ns(), report);
         Ok(())
     }
@@ -184,6 +182,7 @@ impl Prober {
             ("probes that found a router", purposes.explored),
             ("probes beyond the last known router", purposes.beyond),
             ("answers that came too late", self.engine.late),
+            (REFUSED, self.places.refused()),
             (
                 "flows left out of the comparison of paths: too many ended",
                 self.engine.forgotten(),
@@ -208,14 +207,16 @@ impl Prober {
         self.engine.len()
     }
 
-    /// Interfaces that have disappeared since the last call; they are not waited for.
-    pub fn departed(&mut self) -> Vec<&'static str> {
-        self.devices.departed()
-    }
-
-    /// Is there any interface left?
-    pub fn has_interfaces(&self) -> bool {
-        !self.devices.is_empty()
+    /// Lets go of interfaces that have gone, and takes those that have come. Does not wait. Returns what people are to be told.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the kernel does not tell of its interfaces any more.
+    pub fn follow(&mut self) -> Result<Vec<String>, Error> {
+        let gone = self.places.follow(&self.programs)?;
+        for interface in gone.into_iter().flatten() {
+            self.flows.forget(interface);
+        }
+        Ok(self.places.take_told())
     }
 
     fn drain(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
@@ -313,32 +314,16 @@ impl Prober {
     }
 }
 
-/// Those of these names, each once.
-fn interfaces(names: &[String]) -> Result<Vec<Interface>, Error> {
-    let mut found: Vec<Interface> = Vec::new();
-    for name in names {
-        let interface = Interface::find(name)?;
-        if found.iter().all(|other| other.index != interface.index) {
-            found.push(interface);
-        }
-    }
-    Ok(found)
-}
-
 /// The programs that an interface needs: what takes answers first, or the first ones would be missed.
-fn programs_of(interface: &Interface) -> [&'static str; 2] {
+fn programs_of(interface: &Interface) -> Vec<&'static str> {
     match interface.framing {
-        Framing::Ethernet => ["ethernet_ingress", "ethernet_egress"],
-        Framing::Ip => ["ip_ingress", "ip_egress"],
+        Framing::Ethernet => vec!["ethernet_ingress", "ethernet_egress"],
+        Framing::Ip => vec!["ip_ingress", "ip_egress"],
     }
 }
 
 /// Sets what must be known before the load.
-fn prepare(
-    object: &mut OpenObject,
-    options: &Options,
-    interfaces: &[Interface],
-) -> Result<(), Error> {
+fn prepare(object: &mut OpenObject, options: &Options, places: &Places) -> Result<(), Error> {
     let configuration = configuration(options)?;
     let selection = options.selection.to_native()?;
     set_constants(
@@ -351,9 +336,7 @@ fn prepare(
     choose_programs(object, |program| match program {
         "silent_flow" => true,
         "socket_made" | "open_socket" => options.owner.is_named(),
-        program => interfaces
-            .iter()
-            .any(|interface| programs_of(interface).contains(&program)),
+        program => places.need(program),
     });
     Ok(())
 }

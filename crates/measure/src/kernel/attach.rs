@@ -13,7 +13,7 @@ use crate::kernel::Programs;
 
 /// The interfaces that programs are attached to; dropped, they are gone from there.
 #[derive(Default)]
-pub(crate) struct Devices {
+pub(super) struct Devices {
     // Dropped in this order: the janitor need not remove what is gone.
     attached: Vec<Attached>,
     janitor: Option<Janitor>,
@@ -24,7 +24,7 @@ impl Devices {
     ///
     /// # Errors
     /// [`Error::Unsupported`] when the interface cannot have XDP, [`Error::Kernel`] when the kernel refuses.
-    pub(crate) fn attach(
+    pub(super) fn attach(
         &mut self,
         programs: &Programs,
         names: &[&str],
@@ -36,25 +36,48 @@ impl Devices {
     }
 
     /// One line an interface: how the programs are attached, for people.
-    pub(crate) fn describe(&self) -> impl Iterator<Item = String> {
+    pub(super) fn describe(&self) -> impl Iterator<Item = String> {
         self.attached.iter().map(Attached::describe)
     }
 
-    /// Interfaces that have disappeared since the last call.
-    pub(crate) fn departed(&mut self) -> Vec<&'static str> {
-        let exists = |attached: &mut Attached| !attached.interface.exists();
-        let gone = self.attached.extract_if(.., exists);
-        gone.map(|attached| attached.interface.name).collect()
+    /// Detaches from all interfaces but those that stay, and returns the others.
+    pub(super) fn release(&mut self, stays: impl Fn(&Interface) -> bool) -> Vec<Interface> {
+        let goes = |attached: &mut Attached| !stays(&attached.interface);
+        let mut gone = Vec::new();
+        for attached in self.attached.extract_if(.., goes) {
+            gone.push(attached.interface);
+            let filters = attached.filters();
+            drop(attached);
+            for place in filters {
+                // If it is gone there is nobody to tell.
+                let _ = self.janitor.as_mut().map(|janitor| janitor.watch(&place));
+            }
+        }
+        gone
     }
 
-    /// Is there none, or none any more?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.attached.is_empty()
+    /// Gets ready for interfaces that come later: where there are no links, the process that cleans up must be made while this one has but one thread.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it cannot be made.
+    pub(super) fn prepare(&mut self) -> Result<(), Error> {
+        if self.janitor.is_none() && !has_tcx() {
+            let started = Janitor::start();
+            let attempt = "start a process that removes filters";
+            self.janitor = Some(started.map_err(|error| Error::kernel(attempt, error))?);
+        }
+        Ok(())
     }
 
-    /// Detaches all.
-    pub(crate) fn clear(&mut self) {
-        self.attached.clear();
+    /// Are programs attached to the interface of this number?
+    pub(super) fn has(&self, index: u32) -> bool {
+        let mut attached = self.attached.iter();
+        attached.any(|attached| attached.interface.index == index)
+    }
+
+    /// How many interfaces there are.
+    pub(super) fn len(&self) -> usize {
+        self.attached.len()
     }
 }
 
@@ -64,10 +87,16 @@ struct Attached {
     hooks: Vec<Hook>,
 }
 
-#[expect(dead_code, reason = "held for what their drop does")]
 pub(super) enum Hook {
-    Link { way: &'static str, link: Link },
-    Filter { way: &'static str, filter: Filter },
+    Link {
+        way: &'static str,
+        #[expect(dead_code, reason = "held for what its drop does")]
+        link: Link,
+    },
+    Filter {
+        way: &'static str,
+        filter: Filter,
+    },
 }
 
 impl Attached {
@@ -92,6 +121,15 @@ impl Attached {
             interface: *interface,
             hooks,
         })
+    }
+
+    /// Filters that the janitor knows of.
+    fn filters(&self) -> Vec<FilterPlace> {
+        let places = self.hooks.iter().filter_map(|hook| match hook {
+            Hook::Filter { filter, .. } => Some(filter.place),
+            Hook::Link { .. } => None,
+        });
+        places.collect()
     }
 
     /// How its programs are attached, for people.
@@ -176,6 +214,18 @@ fn attach_tcx(program: &ProgramMut<'_>, interface: u32) -> Result<Link, std::io:
         let link = NonNull::new(link).ok_or_else(std::io::Error::last_os_error)?;
         Ok(Link::from_ptr(link))
     }
+}
+
+/// Has the kernel links for programs of traffic control (since 6.6)? It is asked which there are at the loopback interface, which always has number 1.
+#[expect(unsafe_code, reason = "libbpf-rs has no tcx")]
+fn has_tcx() -> bool {
+    let mut options = sys::bpf_prog_query_opts {
+        sz: size_of::<sys::bpf_prog_query_opts>() as _,
+        ..sys::bpf_prog_query_opts::default()
+    };
+    // SAFETY: the struct says its size and outlives the call; it has no room for answers, and says so.
+    let code = unsafe { sys::bpf_prog_query_opts(1, sys::BPF_TCX_INGRESS, &raw mut options) };
+    code != -libc::EINVAL
 }
 
 /// A filter of a clsact qdisc; dropped, it is gone.

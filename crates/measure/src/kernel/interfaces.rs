@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::links::Link;
+use super::places::ProgramsOf;
 use crate::Error;
 use crate::replay::{Interfaces, interned};
 
@@ -32,24 +34,23 @@ impl Interface {
         })?;
         let hardware = hardware_type(name)
             .map_err(|source| Error::kernel(format!("ask for the type of {name}"), source))?;
-        let framing = match hardware {
-            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Framing::Ethernet,
-            libc::ARPHRD_NONE
-            | libc::ARPHRD_PPP
-            | ARPHRD_RAWIP
-            | libc::ARPHRD_TUNNEL
-            | libc::ARPHRD_TUNNEL6
-            | libc::ARPHRD_SIT
-            | libc::ARPHRD_IPGRE
-            | ARPHRD_IP6GRE => Framing::Ip,
-            other => {
-                return Err(Error::Unsupported {
-                    needs: "an interface must carry Ethernet or IP".to_owned(),
-                    found: format!("{name} has the hardware type {other}"),
-                    remedy: "choose another interface".to_owned(),
-                });
-            }
-        };
+        Self::new(name, index, hardware)
+    }
+
+    /// A link, by this name of it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when it carries neither Ethernet nor IP.
+    pub(super) fn of(link: &Link, name: &str) -> Result<Self, Error> {
+        Self::new(name, link.index, link.hardware)
+    }
+
+    fn new(name: &str, index: u32, hardware: u16) -> Result<Self, Error> {
+        let framing = framing_of(hardware).ok_or_else(|| Error::Unsupported {
+            needs: "an interface must carry Ethernet or IP".to_owned(),
+            found: format!("{name} has the hardware type {hardware}"),
+            remedy: "choose another interface".to_owned(),
+        })?;
         Ok(Self {
             name: interned(name),
             index,
@@ -58,9 +59,35 @@ impl Interface {
         })
     }
 
-    /// Is it still there, under its name?
-    pub(crate) fn exists(&self) -> bool {
-        index_of(self.name) == Some(self.index)
+    /// Is it measured by this name?
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name == interned(name)
+    }
+
+    /// What may come, for which programs must be loaded.
+    pub(super) fn of_each_framing() -> [Self; 2] {
+        [Framing::Ethernet, Framing::Ip].map(|framing| Self {
+            name: "",
+            index: 0,
+            framing,
+            is_loopback: false,
+        })
+    }
+}
+
+/// How frames start on hardware of this type; `None` if there is neither Ethernet nor IP.
+pub(super) fn framing_of(hardware: u16) -> Option<Framing> {
+    match hardware {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Framing::Ethernet),
+        libc::ARPHRD_NONE
+        | libc::ARPHRD_PPP
+        | ARPHRD_RAWIP
+        | libc::ARPHRD_TUNNEL
+        | libc::ARPHRD_TUNNEL6
+        | libc::ARPHRD_SIT
+        | libc::ARPHRD_IPGRE
+        | ARPHRD_IP6GRE => Some(Framing::Ip),
+        _ => None,
     }
 }
 
@@ -178,9 +205,17 @@ unsafe fn to_address(address: &libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
+/// The programs that see the packets of both ways, each once.
+pub(crate) fn passing(has_xdp: bool) -> ProgramsOf {
+    if has_xdp {
+        |interface: &Interface| interface.programs(true)
+    } else {
+        |interface: &Interface| interface.programs(false)
+    }
+}
+
 impl Interface {
-    /// The programs that see the packets of both ways, each once.
-    pub(crate) fn programs(&self, has_xdp: bool) -> Vec<&'static str> {
+    fn programs(&self, has_xdp: bool) -> Vec<&'static str> {
         let (ingress, egress) = match self.framing {
             Framing::Ethernet => ("ethernet_ingress", "ethernet_egress"),
             Framing::Ip => ("ip_ingress", "ip_egress"),
@@ -200,8 +235,16 @@ pub(crate) struct InterfaceNames(HashMap<u32, &'static str>);
 
 impl InterfaceNames {
     /// One more.
-    pub(crate) fn add(&mut self, interface: &Interface) {
+    pub(super) fn add(&mut self, interface: &Interface) {
         self.0.insert(interface.index, interface.name);
+    }
+
+    /// Forgets those that are not there any more, if there are many: flows that were seen there may end later.
+    pub(super) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
+        const MANY: usize = 8192;
+        if self.0.len() > MANY {
+            self.0.retain(|index, _| is_there(*index));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! the end of this one, whatever ends it, and then removes the filters.
 
 use std::fs::File;
-use std::io::{Error, Read, Write};
+use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::attach::FilterPlace;
@@ -20,8 +20,8 @@ impl Janitor {
     pub(super) fn start() -> Result<Self, Error> {
         let mut ends = [0; 2];
         #[expect(unsafe_code, reason = "std can neither make a bare pipe nor fork")]
-        // SAFETY: the array has room for two descriptors, which are owned once each. The child only reads, detaches and exits; it runs before
-        // this process has a second thread that could hold a lock.
+        // SAFETY: the array has room for two descriptors, which are owned once each. The child only reads, detaches and exits. Where this
+        // process has other threads (`fathom doctor`), the only lock that the child takes is that of the allocator, which the C library frees in it.
         unsafe {
             if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
                 return Err(Error::last_os_error());
@@ -40,7 +40,7 @@ impl Janitor {
         }
     }
 
-    /// Entrusts a filter to it.
+    /// Entrusts a filter to it; told of it again, it is rid of it.
     pub(super) fn watch(&mut self, place: &FilterPlace) -> Result<(), Error> {
         self.lifeline.write_all(&place.to_bytes())
     }
@@ -74,14 +74,65 @@ fn wait(mut lifeline: File) {
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
     }
     std::mem::forget(std::mem::replace(&mut lifeline, standard_input()));
-    let mut told = Vec::new();
-    if lifeline.read_to_end(&mut told).is_err() {
-        return;
-    }
-    let (places, rest) = told.as_chunks::<{ FilterPlace::SIZE }>();
-    if rest != [ALL_CLEAN] {
-        for place in places {
-            FilterPlace::from_bytes(place).remove();
+    let mut kept = Kept::default();
+    let mut buffer = [0; 64 * FilterPlace::SIZE];
+    loop {
+        match lifeline.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => kept.take(&buffer[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return,
         }
+    }
+    if kept.rest != [ALL_CLEAN] {
+        kept.places.into_iter().for_each(FilterPlace::remove);
+    }
+}
+
+/// What the process was told.
+#[derive(Default)]
+struct Kept {
+    /// Filters that are there.
+    places: Vec<FilterPlace>,
+    /// What came last, and is no whole place.
+    rest: Vec<u8>,
+}
+
+impl Kept {
+    fn take(&mut self, told: &[u8]) {
+        self.rest.extend_from_slice(told);
+        let (places, rest) = self.rest.as_chunks::<{ FilterPlace::SIZE }>();
+        for place in places {
+            let place = FilterPlace::from_bytes(place);
+            let known = self.places.iter().position(|known| *known == place);
+            match known {
+                Some(known) => drop(self.places.swap_remove(known)),
+                None => self.places.push(place),
+            }
+        }
+        self.rest = rest.to_vec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_is_told_of_again_is_forgotten() {
+        let place = |interface: u32| {
+            let mut bytes = [0; FilterPlace::SIZE];
+            bytes[..4].copy_from_slice(&interface.to_ne_bytes());
+            bytes
+        };
+        let told = [place(1), place(2), place(1)].concat();
+        let mut kept = Kept::default();
+        for bytes in told.chunks(7) {
+            kept.take(bytes);
+        }
+        assert!(kept.places == [FilterPlace::from_bytes(&place(2))]);
+        assert!(kept.rest.is_empty());
+        kept.take(&[ALL_CLEAN]);
+        assert_eq!(kept.rest, [ALL_CLEAN]);
     }
 }

@@ -9,20 +9,23 @@ mod groups;
 mod interfaces;
 mod janitor;
 mod link;
+mod links;
 mod load;
 mod places;
 mod programs;
 mod ring;
 mod table;
+mod wanted;
 
 use fathom_record::Time;
 
-pub(crate) use attach::{Devices, choose_programs};
+pub(crate) use attach::choose_programs;
 pub use counters::{add_counters, of_each_cpu};
 pub use egress::Egress;
 pub(crate) use entries::for_each_flow;
 pub(crate) use entries::size_flows;
 pub(crate) use groups::{Group, group_root};
+pub(crate) use interfaces::passing;
 pub(crate) use interfaces::{Framing, Interface, InterfaceNames, local_addresses};
 pub use interfaces::{examine, interface_names};
 pub(crate) use link::{check_function, link};
@@ -32,6 +35,7 @@ pub(crate) use places::Places;
 pub(crate) use programs::Programs;
 pub use ring::Ring;
 pub(crate) use table::Table;
+pub use wanted::any_interfaces;
 
 /// The clock that the kernel stamps events with.
 pub fn monotonic_ns() -> u64 {

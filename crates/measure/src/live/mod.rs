@@ -7,10 +7,8 @@ use std::time::Duration;
 use libbpf_rs::MapCore;
 
 use crate::bytes::{bytes_of, read_prefix};
-use crate::kernel::{
-    Devices, InterfaceNames, Places, for_each_flow, monotonic_ns, wall_clock_offset,
-};
-pub use crate::kernel::{Options, examine, interface_names};
+pub use crate::kernel::{Options, any_interfaces, examine, interface_names};
+use crate::kernel::{Places, for_each_flow, monotonic_ns, passing, wall_clock_offset};
 use crate::native::{self, rtt_event, rtt_flow, rtt_flow_event};
 use crate::rtt::{Aggregator, Report, Settings, Transition, decode};
 use crate::{Counts, Error};
@@ -25,9 +23,8 @@ const CLOSED: Duration = Duration::from_secs(10);
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
 pub struct Live {
     // Dropped in this order: first nothing runs any more, then what ran goes.
-    devices: Devices,
+    places: Places,
     path: PacketPath,
-    names: InterfaceNames,
     has_events: bool,
 }
 
@@ -38,21 +35,20 @@ impl Live {
     /// [`Error::NoInterface`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it, [`Error::Kernel`] when the
     /// kernel refuses a step.
     pub fn start(options: &Options<Settings>) -> Result<Self, Error> {
-        let places = Places::find(options)?;
+        let mut places = Places::find(&options.interfaces, true, passing(options.has_xdp))?;
         let path = PacketPath::load(&options.settings, |program| places.need(program))?;
         path.learn_addresses()?;
-        let (devices, names) = places.attach(&path.programs)?;
+        places.attach(&path.programs)?;
         Ok(Self {
-            devices,
+            places,
             path,
-            names,
             has_events: options.settings.has_events,
         })
     }
 
     /// One line an interface: how the programs are attached, for people.
     pub fn describe(&self) -> impl Iterator<Item = String> {
-        self.devices.describe()
+        self.places.describe()
     }
 
     /// Waits at most `timeout` and hands on what has come.
@@ -82,7 +78,7 @@ impl Live {
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn drain(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
         let offset = wall_clock_offset();
-        let names = &self.names;
+        let names = &self.places.names;
         self.path.programs.ring.read(|mut rest| {
             while let Some((event, behind)) = read_prefix::<rtt_event>(rest) {
                 if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
@@ -116,7 +112,7 @@ impl Live {
                 return;
             };
             if let Some(aggregator) = aggregator.as_deref_mut() {
-                aggregator.on_flow(key, &flow, &self.names);
+                aggregator.on_flow(key, &flow, &self.places.names);
             }
             let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
             let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
@@ -131,7 +127,7 @@ impl Live {
             self.path.deleted += 1;
             if self.has_events && !is_closed {
                 let closing = Transition::close(native::RTT_REASON_TIMEOUT, now);
-                report(closing.report(&key, &flow, &self.names, offset));
+                report(closing.report(&key, &flow, &self.places.names, offset));
             }
         }
         self.path.learn_addresses()
@@ -142,7 +138,7 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the ring or the table cannot be read.
     pub fn finish(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
-        self.devices.clear();
+        self.places.clear();
         self.drain(report)?;
         if !self.has_events {
             return Ok(());
@@ -153,7 +149,7 @@ impl Live {
             let flow = read_prefix::<rtt_flow>(value).map(|(flow, _)| flow);
             let is_open = |flow: &rtt_flow| u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0;
             if let Some(flow) = flow.filter(is_open) {
-                report(closing.report(key, &flow, &self.names, offset));
+                report(closing.report(key, &flow, &self.places.names, offset));
             }
         })
     }
@@ -163,16 +159,19 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn counts(&self) -> Result<Counts, Error> {
-        self.path.counts()
+        let mut counts = self.path.counts()?;
+        counts.refused = self.places.refused();
+        Ok(counts)
     }
 
-    /// Interfaces that have disappeared since the last call; they are not waited for.
-    pub fn departed(&mut self) -> Vec<&'static str> {
-        self.devices.departed()
-    }
-
-    /// Is there any interface left?
-    pub fn has_interfaces(&self) -> bool {
-        !self.devices.is_empty()
+    /// Lets go of interfaces that have gone, and takes those that have come. Does not wait. Returns what people are to be told.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the kernel does not tell of its interfaces any more.
+    pub fn follow(&mut self) -> Result<Vec<String>, Error> {
+        if self.places.follow(&self.path.programs)?.is_some() {
+            self.path.learn_addresses()?;
+        }
+        Ok(self.places.take_told())
     }
 }

@@ -11,6 +11,7 @@ pub struct ResponseCounts {
     pub(crate) verdicts: [u64; PACKET_VERDICT_COUNT as usize],
     pub(crate) counters: [u64; RESPONSE_COUNTER_COUNT as usize],
     pub(crate) evicted: u64,
+    pub(crate) refused: u64,
 }
 
 impl ResponseCounts {
@@ -33,6 +34,7 @@ impl ResponseCounts {
             counters,
             native::RESPONSE_COUNT_EPOCHS,
             self.evicted,
+            self.refused,
         )
     }
 

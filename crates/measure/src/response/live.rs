@@ -11,8 +11,8 @@ use super::{Estimator, ResponseCounts, ResponseEpoch, ResponseWait, Settings};
 use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Devices, InterfaceNames, Options, Places, Programs, choose_programs, for_each_flow,
-    monotonic_ns, set_constants, size_flows, wall_clock_offset,
+    Options, Places, Programs, choose_programs, for_each_flow, monotonic_ns, passing,
+    set_constants, size_flows, wall_clock_offset,
 };
 use crate::native::{
     self, Requests, flow_key, response_batches, response_bins, response_config, response_epoch,
@@ -26,9 +26,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
 pub struct Live {
     // Dropped in this order: first nothing runs any more, then what ran goes.
-    devices: Devices,
+    places: Places,
     programs: Programs,
-    names: InterfaceNames,
     config: response_config,
     estimator: Estimator,
     /// Epochs that were ended by a sweep, by when they began: the kernel tells of them again at the next packet.
@@ -47,13 +46,12 @@ impl Live {
     /// [`Error::NoInterface`], [`Error::TooMany`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it,
     /// [`Error::Kernel`] when the kernel refuses a step.
     pub fn start(options: &Options<Settings>) -> Result<Self, Error> {
-        let places = Places::find(options)?;
+        let mut places = Places::find(&options.interfaces, true, passing(options.has_xdp))?;
         let (programs, config) = load(&options.settings, |program| places.need(program))?;
-        let (devices, names) = places.attach(&programs)?;
+        places.attach(&programs)?;
         Ok(Self {
-            devices,
+            places,
             programs,
-            names,
             config,
             estimator: options.settings.estimator,
             swept: HashMap::new(),
@@ -65,7 +63,7 @@ impl Live {
 
     /// One line an interface: how the programs are attached, for people.
     pub fn describe(&self) -> impl Iterator<Item = String> {
-        self.devices.describe()
+        self.places.describe()
     }
 
     /// Waits at most `timeout` and hands on what has come.
@@ -84,8 +82,8 @@ impl Live {
     fn drain(&mut self, report: &mut impl FnMut(ResponseEpoch)) -> Result<(), Error> {
         let offset = wall_clock_offset();
         let Self {
+            places: Places { names, .. },
             programs,
-            names,
             swept,
             swept_count,
             estimator,
@@ -126,7 +124,7 @@ impl Live {
         let mut look = self.waits.look(limit, now, offset);
         for_each_flow(&flows, |key, value| {
             if let Some((flow, _)) = read_prefix::<response_flow>(value) {
-                look.at(key, &flow, &self.names, report);
+                look.at(key, &flow, &self.places.names, report);
             }
         })
     }
@@ -136,7 +134,7 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the ring or the table cannot be read.
     pub fn finish(&mut self, report: &mut impl FnMut(ResponseEpoch)) -> Result<(), Error> {
-        self.devices.clear();
+        self.places.clear();
         self.end_epochs(true, report)
     }
 
@@ -171,7 +169,7 @@ impl Live {
             };
             self.swept.insert(*key, ended.begin);
             self.swept_count += 1;
-            let mut epoch = record(&ended, None, self.estimator, &self.names, offset);
+            let mut epoch = record(&ended, None, self.estimator, &self.places.names, offset);
             epoch.waiting_ns = waiting(key, &last, now);
             report(epoch);
         })?;
@@ -197,17 +195,17 @@ impl Live {
         counts.evicted = self
             .programs
             .evicted("response_flows", opened, self.deleted)?;
+        counts.refused = self.places.refused();
         Ok(counts)
     }
 
-    /// Interfaces that have disappeared since the last call; they are not waited for.
-    pub fn departed(&mut self) -> Vec<&'static str> {
-        self.devices.departed()
-    }
-
-    /// Is there any interface left?
-    pub fn has_interfaces(&self) -> bool {
-        !self.devices.is_empty()
+    /// Lets go of interfaces that have gone, and takes those that have come. Does not wait. Returns what people are to be told.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the kernel does not tell of its interfaces any more.
+    pub fn follow(&mut self) -> Result<Vec<String>, Error> {
+        self.places.follow(&self.programs)?;
+        Ok(self.places.take_told())
     }
 }
 
@@ -265,12 +263,4 @@ fn prepare(
     )?;
     choose_programs(object, is_needed);
     Ok(())
-}
-
-/// Loads the programs without attaching them, to see whether this kernel takes them.
-///
-/// # Errors
-/// As [`Live::start`].
-pub fn probe(settings: &Settings) -> Result<(), Error> {
-    load(settings, |_| true).map(drop)
 }
