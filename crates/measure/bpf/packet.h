@@ -37,7 +37,9 @@
 	X(MALFORMED, "malformed header")                                                                               \
 	X(TOO_DEEP, "too many headers")                                                                                \
 	X(OWN_PROBE, "probe of fathom hops on this host")                                                              \
-	X(COPY, "copies of packets that had been seen")
+	X(COPY, "copies of packets that had been seen")                                                                \
+	X(OVERLONG, "datagram longer than its packet")                                                                 \
+	X(DAMAGED, "echo with a wrong checksum")
 
 #define X(name, text) PACKET_##name,
 enum packet_verdict { PACKET_VERDICTS(X) PACKET_VERDICT_COUNT };
@@ -101,7 +103,8 @@ struct packet {
 	__u8 direction; /* 0: key.low to key.high */
 	__u8 ecn; /* RFC 3168: 3 is CE */
 	__u8 content; /* enum response_content, where that is asked for */
-	__u8 padding[2];
+	__u8 ttl; /* or hop limit, of the innermost IP header */
+	__u8 padding;
 };
 FATHOM_ASSERT_SIZE(struct packet, 48 + 8 * 4 + 4 + 8 + 4);
 
@@ -113,6 +116,7 @@ struct packet_cursor {
 	__u32 ether_type;
 	__u32 protocol;
 	__u32 source_port, destination_port;
+	__u32 is_incomplete; /* a first fragment, or extension headers: lengths and checksums are of something else */
 };
 
 static __always_inline const void *packet_at(const struct packet_bytes *bytes, __u32 offset, __u32 size)
@@ -143,6 +147,29 @@ static __always_inline __u32 packet_skip(__u32 offset, __u32 size)
 static __always_inline enum packet_verdict packet_missing(__u32 offset)
 {
 	return offset > PACKET_HEADERS_MAX ? PACKET_TOO_DEEP : PACKET_TRUNCATED;
+}
+
+/*
+ * What is sent to be answered by a router on the way, not by the receiver, has this TTL or less when it leaves: that of
+ * `hops`, traceroute and the like. No path is longer, and no stack starts this low.
+ */
+#define PACKET_TTL_OF_PROBES 32
+/* …and so much less than the packets of its flow, which start at 64 or more. A change of routes makes no such difference. */
+#define PACKET_TTL_FAR_BELOW 24
+
+/* Will this packet, of a flow whose packets have `flow_ttl` here, die on its way? */
+static __always_inline int packet_dies_early(const struct packet *packet, __u8 flow_ttl)
+{
+	return packet->ttl <= PACKET_TTL_OF_PROBES && packet->ttl + PACKET_TTL_FAR_BELOW <= flow_ttl;
+}
+
+/*
+ * ns from `earlier` to `now`. Packets of a flow that two processors handle come with times that go back by up to 100 us, as
+ * each reads the clock before it has the flow: 0 then, not the 584 years that an unsigned difference would be.
+ */
+static __always_inline __u64 packet_elapsed(__u64 now, __u64 earlier)
+{
+	return now > earlier ? now - earlier : 0;
 }
 
 enum packet_step {

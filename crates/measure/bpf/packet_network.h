@@ -184,10 +184,12 @@ static __always_inline enum packet_verdict packet_read_ipv4(const struct packet_
 	at->source = flow_address_v4(ip->source);
 	at->destination = flow_address_v4(ip->destination);
 	at->protocol = ip->protocol;
+	at->is_incomplete = !!(ip->fragment & __builtin_bswap16(0x2000));
 	at->end = at->offset + total;
 	at->offset = packet_skip(at->offset, header);
 	packet->length = total;
 	packet->ecn = ip->service & 3;
+	packet->ttl = ip->ttl;
 	return PACKET_MEASURABLE;
 }
 
@@ -246,7 +248,9 @@ static __always_inline enum packet_verdict packet_read_ipv6(const struct packet_
 	at->end = at->offset + payload;
 	packet->length = payload + sizeof(*ip);
 	packet->ecn = wire32(ip->version_class_flow) >> 20 & 3;
-	if (packet_is_extension(at->protocol))
+	packet->ttl = ip->hop_limit;
+	at->is_incomplete = packet_is_extension(at->protocol);
+	if (at->is_incomplete)
 		return packet_read_extensions(bytes, at);
 	return PACKET_MEASURABLE;
 }

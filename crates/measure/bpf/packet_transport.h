@@ -165,6 +165,9 @@ static __always_inline enum packet_verdict packet_read_udp(const struct packet_b
 		return packet_missing(at->offset);
 	if (at->end < at->offset + sizeof(*udp))
 		return PACKET_MALFORMED;
+	/* Its receiver drops it. Trains of segmentation offload have the length of all, if 16 bits hold it. */
+	if (wire16(udp->length) > at->end - at->offset && !at->is_incomplete)
+		return PACKET_OVERLONG;
 	at->source_port = wire16(udp->source);
 	at->destination_port = wire16(udp->destination);
 	at->offset = packet_skip(at->offset, sizeof(*udp));
@@ -182,6 +185,63 @@ static __always_inline enum packet_verdict packet_read_datagram(const struct pac
 	return packet->kind == PACKET_KIND_NONE ? PACKET_OTHER_PROTOCOL : PACKET_MEASURABLE;
 }
 
+/* Of longer messages the checksum is not verified: a packet must not cost more than a microsecond. */
+#define PACKET_CHECKSUM_MAX 1536
+
+/*
+ * The sum of the words of a message (RFC 1071), to be folded; ~0 if it is too long or not all at hand. Not inline, for the
+ * verifier's sake: see packet_read_extensions.
+ */
+static __u64 packet_sum(const struct packet_bytes *bytes, __u32 offset, __u32 length)
+{
+	const __u8 *at = packet_at(bytes, offset, 8);
+	__u64 sum = 0;
+	__u32 i;
+
+	if (!at || length < 8 || length > PACKET_CHECKSUM_MAX)
+		return ~0ULL;
+	for (i = 0; i < PACKET_CHECKSUM_MAX / 8 && length >= 8; i++) {
+		const struct wire_field32 *words = (const void *)at;
+
+		if (at + 8 > bytes->end)
+			return ~0ULL;
+		sum += (__u64)words[0].value + words[1].value;
+		at += 8;
+		length -= 8;
+	}
+	for (i = 0; i < 7 && i < length; i++) {
+		if (at + i + 1 > bytes->end)
+			return ~0ULL;
+		sum += (__u64)at[i] << (i & 3) * 8;
+	}
+	return sum;
+}
+
+/* Is the checksum of an ICMP message wrong, as far as can be told? */
+static __always_inline int packet_is_damaged(const struct packet_bytes *bytes, const struct packet_cursor *at)
+{
+	__u32 length = at->end - at->offset;
+	__u64 sum;
+
+	if (at->is_incomplete)
+		return 0;
+	sum = packet_sum(bytes, at->offset, length);
+	if (sum == ~0ULL)
+		return 0;
+	if (at->protocol == IP_PROTOCOL_ICMPV6) { /* RFC 8200, section 8.1 */
+		sum += (at->source.words[0] & 0xffffffff) + (at->source.words[0] >> 32);
+		sum += (at->source.words[1] & 0xffffffff) + (at->source.words[1] >> 32);
+		sum += (at->destination.words[0] & 0xffffffff) + (at->destination.words[0] >> 32);
+		sum += (at->destination.words[1] & 0xffffffff) + (at->destination.words[1] >> 32);
+		sum += wire32(length) + wire32(IP_PROTOCOL_ICMPV6);
+	}
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum != 0xffff;
+}
+
 static __always_inline enum packet_verdict packet_read_icmp(const struct packet_bytes *bytes, struct packet *packet,
 							    struct packet_cursor *at)
 {
@@ -193,6 +253,8 @@ static __always_inline enum packet_verdict packet_read_icmp(const struct packet_
 		return packet_missing(at->offset);
 	if (icmp->code || (icmp->type != request && icmp->type != reply))
 		return PACKET_OTHER_PROTOCOL;
+	if (packet_is_damaged(bytes, at))
+		return PACKET_DAMAGED;
 	packet->kind = icmp->type == request ? PACKET_KIND_ECHO_REQUEST : PACKET_KIND_ECHO_REPLY;
 	packet->id = wire16(icmp->sequence);
 	at->source_port = wire16(icmp->id);

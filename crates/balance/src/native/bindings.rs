@@ -345,7 +345,8 @@ pub struct packet {
     pub direction: __u8,
     pub ecn: __u8,
     pub content: __u8,
-    pub padding: [__u8; 2usize],
+    pub ttl: __u8,
+    pub padding: __u8,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -384,9 +385,10 @@ const _: () = {
     [
         "Offset of field: packet::content",
     ][::core::mem::offset_of!(packet, content) - 89usize];
+    ["Offset of field: packet::ttl"][::core::mem::offset_of!(packet, ttl) - 90usize];
     [
         "Offset of field: packet::padding",
-    ][::core::mem::offset_of!(packet, padding) - 90usize];
+    ][::core::mem::offset_of!(packet, padding) - 91usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]

@@ -169,6 +169,7 @@ pub(crate) fn tagged(
 #[derive(Default)]
 struct Modifiers {
     ecn: u8,
+    ttl: Option<u8>,
     options: Vec<u8>,
     /// In units of 8 bytes, and whether more follow.
     fragment: Option<(u16, bool)>,
@@ -184,6 +185,10 @@ fn modifiers(words: &mut Words<'_>) -> Result<Modifiers, Problem> {
             Some("ecn") => {
                 words.next();
                 modifiers.ecn = words.value("number below 4")?;
+            }
+            Some("ttl") => {
+                words.next();
+                modifiers.ttl = Some(words.value("TTL")?);
             }
             Some("options") => {
                 words.next();
@@ -230,7 +235,7 @@ pub(crate) fn network(
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let mut header = Ipv4Header::new(
                 0,
-                64,
+                modifiers.ttl.unwrap_or(64),
                 IpNumber(protocol),
                 source.octets(),
                 destination.octets(),
@@ -259,7 +264,7 @@ pub(crate) fn network(
                 flow_label: Ipv6FlowLabel::default(),
                 payload_length: modifiers.total.unwrap_or(payload.len() as u16),
                 next_header: IpNumber(next),
-                hop_limit: 64,
+                hop_limit: modifiers.ttl.unwrap_or(64),
                 source: source.octets(),
                 destination: destination.octets(),
             };

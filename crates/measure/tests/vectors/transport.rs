@@ -1,5 +1,7 @@
 //! From words to what an IP packet carries: TCP, UDP, DNS, QUIC, ICMP echo.
 
+use std::net::IpAddr;
+
 use etherparse::{TcpHeader, UdpHeader};
 
 use crate::hosts::Ends;
@@ -148,7 +150,7 @@ fn quic(words: &mut Words<'_>) -> Result<Vec<u8>, Problem> {
     Ok(packet)
 }
 
-/// `request ID SEQUENCE`, `reply ID SEQUENCE`, or `error`, which is no echo.
+/// `request ID SEQUENCE`, `reply ID SEQUENCE`, or `error`, which is no echo; `bytes N` of data.
 fn echo(words: &mut Words<'_>, ends: Ends) -> Result<(u8, Vec<u8>), Problem> {
     let is_v4 = ends.source.is_ipv4();
     let kind: u8 = match (words.expect("request or reply")?, is_v4) {
@@ -162,9 +164,36 @@ fn echo(words: &mut Words<'_>, ends: Ends) -> Result<(u8, Vec<u8>), Problem> {
     };
     let id: u16 = words.value("echo identifier")?;
     let sequence: u16 = words.value("echo sequence number")?;
+    let bytes: usize = if words.take("bytes") {
+        words.value("length")?
+    } else {
+        48
+    };
     let fields = [u16::from(kind) << 8, 0, id, sequence].map(u16::to_be_bytes);
-    Ok((
-        if is_v4 { 1 } else { 58 },
-        [fields.as_flattened(), &[0x55; 48]].concat(),
-    ))
+    let mut message = [fields.as_flattened(), &vec![0x55; bytes][..]].concat();
+    let checksum = echo_checksum(ends, &message);
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    Ok((if is_v4 { 1 } else { 58 }, message))
+}
+
+/// Of an ICMP message, and over IPv6 of its pseudo-header, too (RFC 1071, RFC 8200).
+fn echo_checksum(ends: Ends, message: &[u8]) -> u16 {
+    let mut summed = message.to_vec();
+    if let (IpAddr::V6(source), IpAddr::V6(destination)) = (ends.source.ip(), ends.destination.ip())
+    {
+        summed.extend(source.octets());
+        summed.extend(destination.octets());
+        summed.extend((message.len() as u32).to_be_bytes());
+        summed.extend(58_u32.to_be_bytes());
+    }
+    let (words, rest) = summed.as_chunks::<2>();
+    let mut sum: u32 = words
+        .iter()
+        .map(|word| u32::from(u16::from_be_bytes(*word)))
+        .sum();
+    sum += rest.first().map_or(0, |last| u32::from(*last) << 8);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
 }
