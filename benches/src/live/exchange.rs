@@ -115,7 +115,7 @@ impl Exchanges {
     }
 
     /// Sends `rounds` exchanges of every flow in turn, `exchanges_per_second` of them together, or later if the machine is too slow; says
-    /// how long it took. The first exchange of a flow gives no sample: it is picked up in mid-stream, where no timestamp is known to be new.
+    /// how long it took. Every exchange gives its samples, the first too.
     ///
     /// # Errors
     /// When the interface refuses packets.

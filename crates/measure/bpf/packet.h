@@ -63,6 +63,7 @@ enum packet_flag {
 	PACKET_HAS_DNS = 1 << 2, /* TCP whose payload starts a DNS message: id is valid */
 	PACKET_IS_RESPONSE = 1 << 3, /* with PACKET_HAS_DNS */
 	PACKET_SPIN = 1 << 4, /* value of the spin bit */
+	PACKET_HAS_OPTIONS_CUT = 1 << 5, /* TCP options beyond the captured bytes: what they say is not known */
 };
 
 /* How the first byte is to be read; named after the link-layer types of pcap. */

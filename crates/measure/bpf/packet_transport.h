@@ -24,7 +24,11 @@ static void packet_read_tcp_options(const struct packet_bytes *bytes, __u32 offs
 		const __u8 *option = packet_at(bytes, offset, 1);
 		__u32 size = 1;
 
-		if (!option || *option == TCP_OPTION_END)
+		if (!option) {
+			packet->flags |= PACKET_HAS_OPTIONS_CUT;
+			return;
+		}
+		if (*option == TCP_OPTION_END)
 			return;
 		if (*option != TCP_OPTION_NO_OPERATION) {
 			const __u8 *length = packet_at(bytes, offset + 1, 1);
@@ -38,6 +42,8 @@ static void packet_read_tcp_options(const struct packet_bytes *bytes, __u32 offs
 
 			if (values)
 				packet_set_timestamp(packet, values[0].value, values[1].value);
+			else
+				packet->flags |= PACKET_HAS_OPTIONS_CUT;
 		} else if (*option == TCP_OPTION_SACK && size >= 10) {
 			const struct wire_field32 *edges = packet_at(bytes, offset + 2, 8);
 
@@ -188,31 +194,44 @@ static __always_inline enum packet_verdict packet_read_datagram(const struct pac
 /* Of longer messages the checksum is not verified: a packet must not cost more than a microsecond. */
 #define PACKET_CHECKSUM_MAX 1536
 
+/* As packet_at, for what is behind the headers. */
+static __always_inline const void *packet_body(const struct packet_bytes *bytes, __u32 offset, __u32 size)
+{
+#ifdef __bpf__
+	/* Or clang 14 turns the comparison around, and adds to the end of the packet, which the verifier forbids. */
+	asm volatile("" : "+r"(offset));
+#endif
+	if (offset > PACKET_HEADERS_MAX + PACKET_CHECKSUM_MAX || bytes->data + offset + size > bytes->end)
+		return 0;
+	return bytes->data + offset;
+}
+
 /*
- * The sum of the words of a message (RFC 1071), to be folded; ~0 if it is too long or not all at hand. Not inline, for the
- * verifier's sake: see packet_read_extensions.
+ * The sum of a message's words (RFC 1071), to be folded; 0 if it is too long or not all at hand. Not inline, for the verifier's
+ * sake: see packet_read_extensions.
  */
 static __u64 packet_sum(const struct packet_bytes *bytes, __u32 offset, __u32 length)
 {
-	const __u8 *at = packet_at(bytes, offset, 8);
+	const struct wire_field32 *words;
+	const __u8 *byte;
 	__u64 sum = 0;
 	__u32 i;
 
-	if (!at || length < 8 || length > PACKET_CHECKSUM_MAX)
-		return ~0ULL;
+	if (length > PACKET_CHECKSUM_MAX)
+		return 0;
 	for (i = 0; i < PACKET_CHECKSUM_MAX / 8 && length >= 8; i++) {
-		const struct wire_field32 *words = (const void *)at;
-
-		if (at + 8 > bytes->end)
-			return ~0ULL;
+		words = packet_body(bytes, offset, 8);
+		if (!words)
+			return 0;
 		sum += (__u64)words[0].value + words[1].value;
-		at += 8;
+		offset += 8;
 		length -= 8;
 	}
 	for (i = 0; i < 7 && i < length; i++) {
-		if (at + i + 1 > bytes->end)
-			return ~0ULL;
-		sum += (__u64)at[i] << (i & 3) * 8;
+		byte = packet_body(bytes, offset + i, 1);
+		if (!byte)
+			return 0;
+		sum += (__u64)*byte << (i & 3) * 8;
 	}
 	return sum;
 }
@@ -226,7 +245,7 @@ static __always_inline int packet_is_damaged(const struct packet_bytes *bytes, c
 	if (at->is_incomplete)
 		return 0;
 	sum = packet_sum(bytes, at->offset, length);
-	if (sum == ~0ULL)
+	if (!sum)
 		return 0;
 	if (at->protocol == IP_PROTOCOL_ICMPV6) { /* RFC 8200, section 8.1 */
 		sum += (at->source.words[0] & 0xffffffff) + (at->source.words[0] >> 32);

@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod analysis;
+mod beside;
 mod harm;
 mod lifecycle;
 mod matching;

@@ -1675,6 +1675,7 @@ pub const PACKET_HAS_SACK: packet_flag = 2;
 pub const PACKET_HAS_DNS: packet_flag = 4;
 pub const PACKET_IS_RESPONSE: packet_flag = 8;
 pub const PACKET_SPIN: packet_flag = 16;
+pub const PACKET_HAS_OPTIONS_CUT: packet_flag = 32;
 pub type packet_flag = ::core::ffi::c_uint;
 pub const PACKET_LINK_ETHERNET: packet_link = 0;
 pub const PACKET_LINK_IP: packet_link = 1;
@@ -2431,6 +2432,7 @@ pub const RTT_HALF_FIN: rtt_half_flag = 4;
 pub const RTT_HALF_IS_NEAR: rtt_half_flag = 8;
 pub const RTT_HALF_SPIN: rtt_half_flag = 16;
 pub const RTT_HALF_HAS_SPIN: rtt_half_flag = 32;
+pub const RTT_HALF_IS_FIRST: rtt_half_flag = 64;
 pub type rtt_half_flag = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2626,10 +2628,14 @@ pub struct rtt_flow {
     pub spin_rejected: __u8,
     pub client_direction: __u8,
     pub flags: __u8,
+    pub opener: __u8,
+    pub ttl: [__u8; 2usize],
+    pub early_deaths: [__u8; 2usize],
+    pub padding: [__u8; 3usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_flow"][::core::mem::size_of::<rtt_flow>() - 192usize];
+    ["Size of rtt_flow"][::core::mem::size_of::<rtt_flow>() - 200usize];
     ["Alignment of rtt_flow"][::core::mem::align_of::<rtt_flow>() - 8usize];
     [
         "Offset of field: rtt_flow::half",
@@ -2661,6 +2667,18 @@ const _: () = {
     [
         "Offset of field: rtt_flow::flags",
     ][::core::mem::offset_of!(rtt_flow, flags) - 191usize];
+    [
+        "Offset of field: rtt_flow::opener",
+    ][::core::mem::offset_of!(rtt_flow, opener) - 192usize];
+    [
+        "Offset of field: rtt_flow::ttl",
+    ][::core::mem::offset_of!(rtt_flow, ttl) - 193usize];
+    [
+        "Offset of field: rtt_flow::early_deaths",
+    ][::core::mem::offset_of!(rtt_flow, early_deaths) - 195usize];
+    [
+        "Offset of field: rtt_flow::padding",
+    ][::core::mem::offset_of!(rtt_flow, padding) - 197usize];
 };
 #[repr(C)]
 #[repr(align(8))]
@@ -2693,7 +2711,9 @@ pub const RTT_COUNT_FLOWS_DELETED: rtt_counter = 5;
 pub const RTT_COUNT_FLOWS_REFUSED: rtt_counter = 6;
 pub const RTT_COUNT_PENDING_EXPIRED: rtt_counter = 7;
 pub const RTT_COUNT_REQUESTS_DISPLACED: rtt_counter = 8;
-pub const RTT_COUNTER_COUNT: rtt_counter = 9;
+pub const RTT_COUNT_WITHOUT_TIMESTAMPS: rtt_counter = 9;
+pub const RTT_COUNT_DYING_EARLY: rtt_counter = 10;
+pub const RTT_COUNTER_COUNT: rtt_counter = 11;
 pub type rtt_counter = ::core::ffi::c_uint;
 pub const RTT_SAMPLE_RETRANSMITTED: rtt_sample_flag = 1;
 pub const RTT_SAMPLE_IS_LOOP: rtt_sample_flag = 2;
@@ -2744,13 +2764,16 @@ pub struct rtt_output {
     pub reason: __u32,
     pub expired: __u32,
     pub displaced: __u32,
+    pub left_out: __u32,
+    pub left_out_as: __u32,
     pub tsval: __u32,
     pub has_tsval: __u8,
-    pub padding: [__u8; 7usize],
+    pub opener: __u8,
+    pub padding: [__u8; 6usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_output"][::core::mem::size_of::<rtt_output>() - 80usize];
+    ["Size of rtt_output"][::core::mem::size_of::<rtt_output>() - 88usize];
     ["Alignment of rtt_output"][::core::mem::align_of::<rtt_output>() - 8usize];
     [
         "Offset of field: rtt_output::samples",
@@ -2771,14 +2794,23 @@ const _: () = {
         "Offset of field: rtt_output::displaced",
     ][::core::mem::offset_of!(rtt_output, displaced) - 64usize];
     [
+        "Offset of field: rtt_output::left_out",
+    ][::core::mem::offset_of!(rtt_output, left_out) - 68usize];
+    [
+        "Offset of field: rtt_output::left_out_as",
+    ][::core::mem::offset_of!(rtt_output, left_out_as) - 72usize];
+    [
         "Offset of field: rtt_output::tsval",
-    ][::core::mem::offset_of!(rtt_output, tsval) - 68usize];
+    ][::core::mem::offset_of!(rtt_output, tsval) - 76usize];
     [
         "Offset of field: rtt_output::has_tsval",
-    ][::core::mem::offset_of!(rtt_output, has_tsval) - 72usize];
+    ][::core::mem::offset_of!(rtt_output, has_tsval) - 80usize];
+    [
+        "Offset of field: rtt_output::opener",
+    ][::core::mem::offset_of!(rtt_output, opener) - 81usize];
     [
         "Offset of field: rtt_output::padding",
-    ][::core::mem::offset_of!(rtt_output, padding) - 73usize];
+    ][::core::mem::offset_of!(rtt_output, padding) - 82usize];
 };
 pub const RTT_EVENT_SAMPLE: rtt_event_type = 0;
 pub const RTT_EVENT_OPEN: rtt_event_type = 1;
@@ -3074,7 +3106,7 @@ unsafe extern "C" {
     pub static fathom_rtt_reason_names: [*const ::core::ffi::c_char; 8usize];
 }
 unsafe extern "C" {
-    pub static fathom_rtt_counter_names: [*const ::core::ffi::c_char; 9usize];
+    pub static fathom_rtt_counter_names: [*const ::core::ffi::c_char; 11usize];
 }
 unsafe extern "C" {
     pub static fathom_rtt_hook_names: [*const ::core::ffi::c_char; 4usize];

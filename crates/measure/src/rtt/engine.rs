@@ -128,6 +128,9 @@ impl Engine {
             report(decode(&event, None, interfaces, 0));
         }
         self.count(native::RTT_COUNT_SAMPLES, count as u64);
+        if self.output.left_out != 0 {
+            self.count(self.output.left_out_as, self.output.left_out.into());
+        }
         self.count(
             native::RTT_COUNT_PENDING_EXPIRED,
             self.output.expired.into(),
@@ -138,7 +141,7 @@ impl Engine {
         );
         if self.has_events() && self.output.actions & native::RTT_ACTION_CLOSED != 0 {
             let place = self.table.locate(&reading.packet.key, reading.hash);
-            let closing = self.transition(native::RTT_EVENT_CLOSE, reading);
+            let closing = Transition::close(self.output.reason, self.now);
             if let Some(entry) = place.map(|place| self.table.entry(place)) {
                 report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));
             }
@@ -147,16 +150,6 @@ impl Engine {
 
     fn has_events(&self) -> bool {
         self.config.has_events != 0
-    }
-
-    /// What the present packet makes of its flow.
-    fn transition(&self, event_type: u32, reading: &fathom_reading) -> Transition {
-        Transition {
-            event_type,
-            reason: self.output.reason,
-            direction: reading.packet.direction,
-            time: self.now,
-        }
     }
 
     /// Another connection was on these addresses and ports before.
@@ -172,10 +165,7 @@ impl Engine {
         let has_events = self.has_events();
         let entry = self.table.entry(place);
         if has_events && !entry.state.is_closed() {
-            let closing = Transition {
-                direction: reading.packet.direction,
-                ..Transition::close(native::RTT_REASON_REPLACED, self.now)
-            };
+            let closing = Transition::close(native::RTT_REASON_REPLACED, self.now);
             report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));
         }
         let flow = self.table.remove(place);
@@ -189,7 +179,11 @@ impl Engine {
         interfaces: &impl Interfaces,
         report: &mut impl FnMut(Report),
     ) {
-        let opening = self.transition(native::RTT_EVENT_OPEN, reading);
+        let opening = Transition {
+            event_type: native::RTT_EVENT_OPEN,
+            reason: self.output.reason,
+            time: self.now,
+        };
         let (has_events, now) = (self.has_events(), self.now);
         let (mut over, mut evicted) = (0, 0);
         let (key, hash) = (reading.packet.key, reading.hash);

@@ -134,19 +134,16 @@ pub(crate) struct Transition {
     pub(crate) event_type: u32,
     /// `RTT_REASON_*`.
     pub(crate) reason: u32,
-    /// Of the packet that made it; 0 if none did.
-    pub(crate) direction: u8,
     /// In nanoseconds.
     pub(crate) time: u64,
 }
 
 impl Transition {
-    /// A closing that no packet made.
+    /// A closing.
     pub(crate) fn close(reason: u32, time: u64) -> Self {
         Self {
             event_type: native::RTT_EVENT_CLOSE,
             reason,
-            direction: 0,
             time,
         }
     }
@@ -166,7 +163,7 @@ impl Transition {
             reason: self.reason as u8,
             ..native::rtt_event::default()
         };
-        event.sample.direction = self.direction;
+        event.sample.direction = flow.opener;
         let traffic = [traffic_of(&flow.half[0]), traffic_of(&flow.half[1])];
         decode(&event, Some(&traffic), interfaces, time_offset)
     }

@@ -34,7 +34,7 @@ static __always_inline int rtt_has_room(struct rtt_half *half, struct rtt_ring r
 {
 	if (rtt_waiting(half) < ring.size)
 		return 1;
-	if (now - rtt_slot(ring, direction, half->oldest)->time < config->expiry)
+	if (packet_elapsed(now, rtt_slot(ring, direction, half->oldest)->time) < config->expiry)
 		return 0;
 	half->oldest++;
 	output->expired++;
@@ -61,7 +61,7 @@ static __always_inline void rtt_offer(struct rtt_half *half, struct rtt_ring rin
 	if (!half->burst_left) {
 		__u64 pause = rtt_pause(half, config);
 
-		half->next_sample = now + pause;
+		half->next_sample = pause ? now + pause : 0;
 		half->burst++;
 		half->burst_left = pause ? RTT_BURST : 1;
 	}

@@ -65,10 +65,12 @@ static __always_inline void rtt_on_flow(struct rtt_flow *flow, struct rtt_ring r
 {
 	struct rtt_half *own = &flow->half[packet->direction & 1];
 
+	if (packet->kind == PACKET_KIND_TCP && rtt_is_left_out(flow, packet, output))
+		return;
 	own->packets += packet->segments;
 	own->bytes += packet->length;
 	own->congestion_experienced += packet->ecn == 3 ? packet->segments : 0;
-	if (now)
+	if (now > flow->last_seen)
 		flow->last_seen = now;
 	if (packet->kind == PACKET_KIND_TCP)
 		rtt_on_tcp(flow, ring, packet, now, config, output);
@@ -81,6 +83,7 @@ static __always_inline void rtt_open(struct rtt_flow *flow, struct rtt_ring ring
 				     __u64 now, const struct rtt_config *config, struct rtt_output *output)
 {
 	flow->opened = now;
+	flow->opener = output->opener;
 	if (packet->kind == PACKET_KIND_TCP)
 		rtt_open_tcp(flow, packet, output);
 	else
@@ -97,6 +100,7 @@ static __always_inline void rtt_without_flow(struct rtt_bucket *bucket, __u64 ha
 			return;
 		output->actions |= RTT_ACTION_OPEN;
 		output->reason = RTT_REASON_FIRST_PACKET;
+		output->opener = packet->direction;
 	} else if (bucket && packet->kind == PACKET_KIND_TCP) {
 		rtt_on_first_segment(bucket, hash, packet, now, config, output);
 	} else if (bucket) {

@@ -74,7 +74,7 @@ record! {
         /// When it opened or closed.
         #[field(ipfix = 325)]
         pub time: Time,
-        /// The flow, in the direction of the packet that opened or closed it.
+        /// The flow, in the direction of who opened it: who sent the SYN or the first Initial, else the first packet seen.
         pub flow: FlowKey,
         /// `open` or `close`.
         #[field(bare)]

@@ -90,7 +90,7 @@ static __always_inline struct rtt_request *rtt_answer(struct rtt_bucket *bucket,
 }
 
 /* A segment of a handshake: once sent again it is ambiguous for good, also when an answer has been seen. */
-static __always_inline void rtt_put_segment(struct rtt_bucket *bucket, __u32 fingerprint, __u32 tsval, __u64 now,
+static __always_inline void rtt_put_segment(struct rtt_bucket *bucket, __u32 fingerprint, __u32 detail, __u64 now,
 					    const struct rtt_config *config, struct rtt_output *output)
 {
 	struct rtt_request *request = rtt_find_request(bucket, fingerprint);
@@ -98,7 +98,7 @@ static __always_inline void rtt_put_segment(struct rtt_bucket *bucket, __u32 fin
 	if (request)
 		request->is_spent = 1;
 	else
-		rtt_put_request(bucket, fingerprint, tsval, now, config, output);
+		rtt_put_request(bucket, fingerprint, detail, now, config, output);
 }
 
 /* SYN, or SYN-ACK: which answers a SYN, and waits for the ACK. */
@@ -109,8 +109,8 @@ static __always_inline void rtt_on_syn(struct rtt_bucket *bucket, __u64 hash, co
 	struct rtt_request *syn;
 
 	if (!(packet->tcp_flags & TCP_ACK)) {
-		rtt_put_segment(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN, packet->seq, packet->direction), 0, now,
-				config, output);
+		rtt_put_segment(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN, packet->seq, packet->direction),
+				packet->ttl, now, config, output);
 		return;
 	}
 	syn = rtt_answer(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN, packet->ack - 1, back), now, config);
@@ -119,6 +119,20 @@ static __always_inline void rtt_on_syn(struct rtt_bucket *bucket, __u64 hash, co
 	rtt_put_segment(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN_ACK, packet->seq, packet->direction),
 			packet->tsval, now, config, output);
 	output->actions |= RTT_ACTION_FORGET;
+}
+
+/*
+ * Is this bare acknowledgement, the first segment of a connection without state, a probe? Where the SYN was seen, that tells
+ * the TTL of the sender. Where it was not, the next segment will open the connection as well.
+ */
+static __always_inline int rtt_is_early_probe(struct rtt_bucket *bucket, __u64 hash, const struct packet *packet)
+{
+	struct rtt_request *syn;
+
+	if (packet->ttl > PACKET_TTL_OF_PROBES || packet->payload || packet->tcp_flags & TCP_FIN)
+		return 0;
+	syn = rtt_find_request(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN, packet->seq - 1, packet->direction));
+	return packet_dies_early(packet, syn ? syn->detail : 255);
 }
 
 /* The first segment of a connection without state: does it end a handshake? */
@@ -131,8 +145,16 @@ static __always_inline void rtt_on_first_segment(struct rtt_bucket *bucket, __u6
 
 	if (packet->tcp_flags & TCP_RST)
 		return;
+	if (rtt_is_early_probe(bucket, hash, packet)) {
+		rtt_leave_out(output, RTT_COUNT_DYING_EARLY, packet->segments);
+		return;
+	}
 	output->actions |= RTT_ACTION_OPEN;
 	output->reason = RTT_REASON_FIRST_PACKET;
+	output->opener = packet->direction;
+	/* A server that speaks before its SYN-ACK is acknowledged. */
+	if (rtt_find_request(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN_ACK, packet->seq - 1, packet->direction)))
+		output->opener = back;
 	fingerprint = rtt_fingerprint(hash, RTT_REQUEST_SYN_ACK, packet->ack - 1, back);
 	syn_ack = rtt_find_request(bucket, fingerprint);
 	if (!syn_ack)
@@ -153,10 +175,11 @@ static __always_inline void rtt_on_first_quic(struct rtt_bucket *bucket, __u64 h
 	__u8 back = !packet->direction;
 	struct rtt_request *request = rtt_find_request(bucket, rtt_fingerprint(hash, RTT_REQUEST_QUIC, 0, back));
 
-	if (request && now - request->time < config->expiry) {
+	if (request && packet_elapsed(now, request->time) < config->expiry) {
 		output->actions |= RTT_ACTION_OPEN;
 		output->reason = RTT_REASON_HANDSHAKE;
-		if (!request->is_spent && rtt_has_method(config, RTT_HANDSHAKE))
+		output->opener = back;
+		if (!request->is_spent && now >= request->time && rtt_has_method(config, RTT_HANDSHAKE))
 			rtt_put_sample(output, RTT_HANDSHAKE, back, 0, now - request->time, 0);
 		request->is_spent = 1;
 		return;
@@ -166,9 +189,9 @@ static __always_inline void rtt_on_first_quic(struct rtt_bucket *bucket, __u64 h
 	request = rtt_find_request(bucket, own);
 	if (!request)
 		rtt_put_request(bucket, own, 0, now, config, output);
-	else if (now - request->time > config->expiry)
+	else if (packet_elapsed(now, request->time) > config->expiry)
 		rtt_put_request(bucket, own, 0, now, config, output);
-	else if (now - request->time > RTT_QUIC_FLIGHT)
+	else if (packet_elapsed(now, request->time) > RTT_QUIC_FLIGHT)
 		request->is_spent = 1;
 }
 
@@ -178,7 +201,7 @@ static __always_inline void rtt_on_query(struct rtt_bucket *bucket, __u32 finger
 {
 	struct rtt_request *request = rtt_find_request(bucket, fingerprint);
 
-	int is_recent = request && now - request->time < config->expiry;
+	int is_recent = request && packet_elapsed(now, request->time) < config->expiry;
 
 	if (is_recent && !request->is_spent) {
 		request->detail++;

@@ -166,7 +166,7 @@ static __noinline int rtt_emit_flow(struct rtt_pass *pass, const struct rtt_flow
 	event->event = (struct rtt_event){
 		.key = pass->packet->key, .time = pass->now, .type = type, .reason = reason, .hook = pass->hook
 	};
-	event->event.sample.direction = pass->packet->direction;
+	event->event.sample.direction = flow->opener;
 	rtt_copy_traffic(&event->traffic[0], &flow->half[0]);
 	rtt_copy_traffic(&event->traffic[1], &flow->half[1]);
 	rtt_submit(event);
@@ -242,6 +242,8 @@ static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow
 		rtt_emit_sample(pass, &output->samples[1]);
 	if (flow && output->actions & RTT_ACTION_CLOSED)
 		rtt_tell_flow(pass, flow, RTT_EVENT_CLOSE, output->reason);
+	if (output->left_out && output->left_out_as < RTT_COUNTER_COUNT)
+		counters[output->left_out_as] += output->left_out;
 	counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;
 	counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
 }

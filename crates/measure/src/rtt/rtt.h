@@ -70,6 +70,7 @@ enum rtt_half_flag {
 	RTT_HALF_IS_NEAR = 1 << 3, /* its packets go to this machine: not measured */
 	RTT_HALF_SPIN = 1 << 4, /* value of the spin bit */
 	RTT_HALF_HAS_SPIN = 1 << 5,
+	RTT_HALF_IS_FIRST = 1 << 6, /* timestamps, met in mid-stream: one segment with data so far */
 };
 
 /*
@@ -120,15 +121,19 @@ struct rtt_flow {
 	__u8 spin_rejected; /* edges too close to the one before, in a row */
 	__u8 client_direction; /* QUIC: of the client's packets */
 	__u8 flags; /* enum rtt_flow_flag */
+	__u8 opener; /* direction of who opened it: who sent the SYN or the first Initial, else the first packet seen */
+	__u8 ttl[2]; /* TCP, by direction: of its last packet */
+	__u8 early_deaths[2]; /* TCP, by direction: packets in a row that die early */
+	__u8 padding[3];
 };
-FATHOM_ASSERT_SIZE(struct rtt_flow, 2 * 80 + 3 * 8 + 8);
+FATHOM_ASSERT_SIZE(struct rtt_flow, 2 * 80 + 3 * 8 + 8 + 8);
 
 /* A request whose flow has no state of its own: a SYN, a query, an echo request, a QUIC Initial. */
 struct rtt_request {
 	__u64 time : 63; /* ns */
 	__u64 is_spent : 1; /* answered, or ambiguous since it was retransmitted: never a sample */
 	__u32 fingerprint; /* 0: empty */
-	__u32 detail; /* SYN-ACK: its TSval; query: times it was retransmitted */
+	__u32 detail; /* SYN: its TTL; SYN-ACK: its TSval; query: times it was retransmitted */
 };
 
 #define RTT_BUCKET_REQUESTS 4
@@ -149,7 +154,9 @@ FATHOM_ASSERT_SIZE(struct rtt_bucket, 64);
 	X(FLOWS_DELETED, "flows deleted")                                                                              \
 	X(FLOWS_REFUSED, "flows refused: table full")                                                                  \
 	X(PENDING_EXPIRED, "packets given up: no answer in time")                                                      \
-	X(REQUESTS_DISPLACED, "requests displaced by newer ones")
+	X(REQUESTS_DISPLACED, "requests displaced by newer ones")                                                      \
+	X(WITHOUT_TIMESTAMPS, "segments without timestamps in a connection that has them")                             \
+	X(DYING_EARLY, "segments with a TTL far below their connection's")
 
 #define X(name, text) RTT_COUNT_##name,
 enum rtt_counter { RTT_COUNTERS(X) RTT_COUNTER_COUNT };
@@ -186,9 +193,12 @@ struct rtt_output {
 	__u32 reason; /* enum rtt_reason, of OPEN or CLOSED */
 	__u32 expired; /* pending given up */
 	__u32 displaced; /* requests displaced */
+	__u32 left_out; /* segments that are no part of the flow */
+	__u32 left_out_as; /* enum rtt_counter, why */
 	__u32 tsval; /* with OPEN after a handshake: the SYN-ACK's */
 	__u8 has_tsval;
-	__u8 padding[7];
+	__u8 opener; /* with OPEN: direction of who opened the flow */
+	__u8 padding[6];
 };
 
 enum rtt_event_type {
@@ -212,7 +222,7 @@ enum rtt_hook { RTT_HOOKS(X) RTT_HOOK_COUNT };
 struct rtt_event {
 	struct flow_key key;
 	__u64 time; /* ns */
-	struct rtt_sample sample; /* OPEN, CLOSE: only the direction, of the first packet */
+	struct rtt_sample sample; /* OPEN, CLOSE: only the direction, of who opened the flow */
 	__u8 type; /* enum rtt_event_type */
 	__u8 reason; /* enum rtt_reason, of OPEN and CLOSE */
 	__u8 hook; /* enum rtt_hook, of the packet that ended the measurement */
@@ -254,6 +264,7 @@ static __always_inline void rtt_reset(struct rtt_output *output)
 	output->reason = 0;
 	output->expired = 0;
 	output->displaced = 0;
+	output->left_out = 0;
 	output->has_tsval = 0;
 }
 
@@ -275,6 +286,14 @@ static __always_inline void rtt_put_sample(struct rtt_output *output, enum rtt_m
 	sample->direction = direction;
 	sample->flags = flags;
 	output->sample_count++;
+}
+
+/* Packets that are no part of their flow. Returns 1. */
+static __always_inline int rtt_leave_out(struct rtt_output *output, enum rtt_counter why, __u32 packets)
+{
+	output->left_out = packets;
+	output->left_out_as = why;
+	return 1;
 }
 
 /* ns from one measured packet of a direction to the next. */

@@ -35,7 +35,7 @@ static __always_inline int rtt_quic_needs_clock(const struct rtt_flow *flow, con
 /* A packet overtaken near an edge makes two more. Nothing true comes within a quarter of the usual time. */
 static __always_inline int rtt_rejects_edge(struct rtt_flow *flow, const struct rtt_half *own, __u64 now)
 {
-	if (!own->advanced || now - own->advanced >= flow->spin_loop / 4)
+	if (!own->advanced || packet_elapsed(now, own->advanced) >= flow->spin_loop / 4)
 		return 0;
 	if (++flow->spin_rejected < RTT_SPIN_REJECTED_MAX)
 		return 1;
@@ -71,7 +71,7 @@ static __always_inline void rtt_spin_sample(struct rtt_half *half, __u8 directio
 {
 	__u64 sent = half->advanced;
 
-	if (half->flags & RTT_HALF_IS_NEAR || !sent)
+	if (half->flags & RTT_HALF_IS_NEAR || !sent || now < sent)
 		return;
 	rtt_update(half, now - sent);
 	if (sent < half->next_sample)
@@ -98,7 +98,7 @@ static __always_inline void rtt_on_spin(struct rtt_flow *flow, const struct pack
 	if (is_first)
 		return;
 	if (own->advanced) {
-		__u64 loop = now - own->advanced;
+		__u64 loop = packet_elapsed(now, own->advanced);
 
 		flow->spin_loop = flow->spin_loop ? flow->spin_loop - flow->spin_loop / 8 + loop / 8 : loop;
 	}
@@ -119,13 +119,13 @@ static __always_inline void rtt_await_client(struct rtt_flow *flow, const struct
 	__u8 server = !flow->client_direction;
 
 	if (packet->direction == server) {
-		if (now - flow->opened > RTT_QUIC_FLIGHT)
+		if (packet_elapsed(now, flow->opened) > RTT_QUIC_FLIGHT)
 			flow->flags &= ~RTT_FLOW_AWAITS_CLIENT;
 		return;
 	}
 	flow->flags &= ~RTT_FLOW_AWAITS_CLIENT;
 	if (flow->half[server & 1].flags & RTT_HALF_IS_NEAR || !rtt_has_method(config, RTT_HANDSHAKE) ||
-	    now - flow->opened > config->expiry)
+	    now < flow->opened || now - flow->opened > config->expiry)
 		return;
 	rtt_update(&flow->half[server & 1], now - flow->opened);
 	rtt_put_sample(output, RTT_HANDSHAKE, server, 0, now - flow->opened, flow->half[server & 1].minimum);

@@ -33,7 +33,7 @@ static __always_inline int rtt_tcp_needs_clock(const struct rtt_flow *flow, cons
 	const struct rtt_half *own = &flow->half[packet->direction & 1];
 	const struct rtt_half *peer = &flow->half[!packet->direction];
 
-	if (rtt_waiting(peer) || packet->tcp_flags & (TCP_FIN | TCP_RST))
+	if (rtt_waiting(peer) || peer->flags & RTT_HALF_IS_FIRST || packet->tcp_flags & (TCP_FIN | TCP_RST))
 		return 1;
 	if (rtt_uses_timestamps(flow, config) && packet->flags & PACKET_HAS_TIMESTAMP)
 		return rtt_is_new_tsval(own, packet);
@@ -51,16 +51,66 @@ static __always_inline void rtt_count_late(struct rtt_half *own, const struct pa
 	if (packet->flags & PACKET_HAS_TIMESTAMP)
 		is_overtaken = !rtt_after(packet->tsval, own->tsval);
 	else
-		is_overtaken = now - own->advanced < (reordering < RTT_REORDERING ? reordering : RTT_REORDERING);
+		is_overtaken = packet_elapsed(now, own->advanced) <
+			       (reordering < RTT_REORDERING ? reordering : RTT_REORDERING);
 	if (is_overtaken)
 		own->out_of_order += packet->segments;
 	else
 		own->retransmitted += packet->segments;
 }
 
+/* So many in a row, and the connection's own packets have this TTL now. Between two of these `hops` sends 8 at most. */
+#define RTT_EARLY_DEATHS_MAX 16
+
+/*
+ * The first segment with timestamps in its direction. A connection has them in all segments or in none: those that came before
+ * were no part of it, and what they left is forgotten.
+ */
+static __always_inline void rtt_begin_timestamps(struct rtt_flow *flow, struct rtt_half *own, struct rtt_output *output)
+{
+	if (!(flow->flags & RTT_FLOW_HAS_TIMESTAMPS)) {
+		flow->flags |= RTT_FLOW_HAS_TIMESTAMPS;
+		flow->half[0].oldest = flow->half[0].newest;
+		flow->half[1].oldest = flow->half[1].newest;
+	}
+	if (!own->packets)
+		return;
+	rtt_leave_out(output, RTT_COUNT_WITHOUT_TIMESTAMPS, own->packets);
+	own->packets = 0;
+	own->bytes = 0;
+	own->retransmitted = 0;
+	own->out_of_order = 0;
+	own->congestion_experienced = 0;
+	own->flags &= ~(RTT_HALF_HAS_SEQ | RTT_HALF_FIN);
+}
+
+/*
+ * What the receiver drops, or what never gets there, is no part of the flow: a segment without timestamps in a connection that
+ * has them (RFC 7323, section 3.2), and one that dies on its way. But a reset is heeded always.
+ */
+static __always_inline int rtt_is_left_out(struct rtt_flow *flow, const struct packet *packet,
+					   struct rtt_output *output)
+{
+	__u8 direction = packet->direction & 1;
+	struct rtt_half *own = &flow->half[direction];
+
+	if (packet->tcp_flags & TCP_RST)
+		return 0;
+	if (packet_dies_early(packet, flow->ttl[direction]) && ++flow->early_deaths[direction] < RTT_EARLY_DEATHS_MAX)
+		return rtt_leave_out(output, RTT_COUNT_DYING_EARLY, packet->segments);
+	if (packet->flags & PACKET_HAS_TIMESTAMP) {
+		if (!(own->flags & RTT_HALF_HAS_TSVAL))
+			rtt_begin_timestamps(flow, own, output);
+	} else if (own->flags & RTT_HALF_HAS_TSVAL && !(packet->flags & PACKET_HAS_OPTIONS_CUT)) {
+		return rtt_leave_out(output, RTT_COUNT_WITHOUT_TIMESTAMPS, packet->segments);
+	}
+	flow->ttl[direction] = packet->ttl;
+	flow->early_deaths[direction] = 0;
+	return 0;
+}
+
 enum rtt_order {
 	RTT_ORDER_NO_DATA,
-	RTT_ORDER_UNKNOWN, /* the first data seen: may be a retransmission */
 	RTT_ORDER_NEW,
 	RTT_ORDER_LATE,
 };
@@ -77,7 +127,6 @@ static __always_inline enum rtt_order rtt_advance(struct rtt_half *own, const st
 	if (!(own->flags & RTT_HALF_HAS_SEQ)) {
 		own->flags |= RTT_HALF_HAS_SEQ;
 		own->next_seq = end;
-		order = RTT_ORDER_UNKNOWN;
 	} else if (rtt_after(own->next_seq, packet->seq)) {
 		rtt_count_late(own, packet, span, now);
 		order = RTT_ORDER_LATE;
@@ -100,9 +149,21 @@ static __always_inline void rtt_tcp_sample(struct rtt_half *peer, enum rtt_metho
 }
 
 /*
+ * The first segment of a direction that was met in its middle: an earlier one may have had its TSval, so that alone could be off
+ * by a tick of the sender's clock. Not so an acknowledgement of exactly this segment that echoes its TSval.
+ */
+static __always_inline void rtt_on_first_answer(struct rtt_half *peer, const struct packet *packet, __u64 now,
+						struct rtt_output *output)
+{
+	if (packet->tcp_flags & TCP_ACK && packet->tsecr == peer->tsval && packet->ack == peer->next_seq &&
+	    packet->ack != peer->acked)
+		rtt_tcp_sample(peer, RTT_TIMESTAMP, !packet->direction, peer->advanced, now, output);
+}
+
+/*
  * Timestamps: the first packet with a new TSval against the first with that TSecr (RFC 7323; Strowes 2013). A pure
  * acknowledgement is not measured, since nothing answers it, but it uses its TSval up: measuring a later packet with the
- * same TSval could be off by a tick of the sender's clock. So is the first TSval of a flow picked up in mid-stream.
+ * same TSval could be off by a tick of the sender's clock.
  */
 static __always_inline void rtt_on_timestamp(struct rtt_flow *flow, struct rtt_ring ring, const struct packet *packet,
 					     __u64 now, const struct rtt_config *config, struct rtt_output *output)
@@ -110,18 +171,23 @@ static __always_inline void rtt_on_timestamp(struct rtt_flow *flow, struct rtt_r
 	__u8 direction = packet->direction & 1;
 	struct rtt_half *own = &flow->half[direction];
 	struct rtt_half *peer = &flow->half[!direction];
+	__u32 span = rtt_tcp_span(packet);
 
 	if (!(packet->flags & PACKET_HAS_TIMESTAMP))
 		return;
 	if (rtt_waiting(peer) && packet->tcp_flags & TCP_ACK)
 		rtt_tcp_sample(peer, RTT_TIMESTAMP, !direction, rtt_match(peer, ring, !direction, packet->tsecr), now,
 			       output);
-	if (!rtt_is_new_tsval(own, packet))
+	else if (peer->flags & RTT_HALF_IS_FIRST)
+		rtt_on_first_answer(peer, packet, now, output);
+	if (own->flags & RTT_HALF_IS_FIRST && (span || rtt_is_new_tsval(own, packet)))
+		own->flags &= ~RTT_HALF_IS_FIRST;
+	if (!span || !rtt_is_new_tsval(own, packet))
 		return;
-	if (own->flags & RTT_HALF_HAS_TSVAL && rtt_tcp_span(packet))
+	if (own->flags & RTT_HALF_HAS_TSVAL)
 		rtt_offer(own, ring, direction, packet->tsval, 0, now, config, output);
-	own->flags |= RTT_HALF_HAS_TSVAL;
-	own->tsval = packet->tsval;
+	else if (now && !(own->flags & RTT_HALF_IS_NEAR))
+		own->flags |= RTT_HALF_IS_FIRST;
 }
 
 /*
@@ -194,6 +260,10 @@ static __always_inline void rtt_on_tcp(struct rtt_flow *flow, struct rtt_ring ri
 		rtt_on_timestamp(flow, ring, packet, now, config, output);
 	else if (rtt_has_method(config, RTT_SEQUENCE))
 		rtt_on_sequence(flow, ring, packet, order, now, config, output);
+	if (rtt_is_new_tsval(own, packet)) {
+		own->flags |= RTT_HALF_HAS_TSVAL;
+		own->tsval = packet->tsval;
+	}
 	if (packet->tcp_flags & TCP_ACK) {
 		peer->acked = packet->ack;
 		peer->window = packet->window;
@@ -209,8 +279,6 @@ static __always_inline void rtt_open_tcp(struct rtt_flow *flow, const struct pac
 	struct rtt_half *own = &flow->half[packet->direction & 1];
 	struct rtt_half *peer = &flow->half[!packet->direction];
 
-	if (packet->flags & PACKET_HAS_TIMESTAMP)
-		flow->flags |= RTT_FLOW_HAS_TIMESTAMPS;
 	if (output->reason != RTT_REASON_HANDSHAKE)
 		return;
 	own->flags |= RTT_HALF_HAS_SEQ;

@@ -286,12 +286,16 @@ fn ended(key: &flow_key, flow: &rtt_flow) -> Option<Outcome> {
     if u32::from(flow.flags) & shared::RTT_FLOW_IS_CLOSED != 0 {
         return None;
     }
+    let mut traffic = [&flow.half[0], &flow.half[1]].map(traffic_of);
+    if flow.opener == 1 {
+        traffic.reverse();
+    }
     let ended = Change {
         time_ns: 0,
-        flow: flow_of(key, 0),
+        flow: flow_of(key, flow.opener),
         is_open: false,
         reason: "end of measurement",
-        traffic: Some([&flow.half[0], &flow.half[1]].map(traffic_of)),
+        traffic: Some(traffic),
         place: place_of(key),
     };
     Some(Outcome::Flow(ended.settled()))

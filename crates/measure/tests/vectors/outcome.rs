@@ -135,17 +135,10 @@ fn from_flow(flow: &RttFlow, start_ns: u64) -> Change {
 }
 
 impl Change {
-    /// A flow that is still there at the end is told once, in no direction and at no time that means anything: here the one from the lower
-    /// address, and none.
+    /// A flow that is still there at the end is told at no time that means anything: here at none.
     pub(crate) fn settled(mut self) -> Self {
         if self.reason == "end of measurement" {
             self.time_ns = 0;
-            if self.flow > self.flow.reversed() {
-                self.flow = self.flow.reversed();
-                if let Some(traffic) = &mut self.traffic {
-                    traffic.reverse();
-                }
-            }
         }
         self
     }

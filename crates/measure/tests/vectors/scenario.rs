@@ -11,6 +11,9 @@ use crate::hosts::{Ends, Hosts};
 use crate::outcome::{Change, Outcome, Place, Sample, Traffic};
 use crate::words::{Problem, Words};
 
+/// By how much times may go back, as they do between two processors.
+pub(crate) const BACK_NS: u64 = 100_000;
+
 /// A vector, read.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
@@ -77,7 +80,7 @@ impl Reader {
                 .scenario
                 .frames
                 .last()
-                .is_some_and(|(before, _)| *before > self.now_ns)
+                .is_some_and(|(before, _)| *before > self.now_ns + BACK_NS)
             {
                 return Err("the time runs backwards".to_owned());
             }
