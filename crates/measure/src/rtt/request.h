@@ -89,9 +89,9 @@ static __always_inline struct rtt_request *rtt_answer(struct rtt_bucket *bucket,
 	return now - request->time < config->expiry ? request : 0;
 }
 
-/* A segment of a handshake: once sent again it is ambiguous for good, also when an answer has been seen. */
-static __always_inline void rtt_put_segment(struct rtt_bucket *bucket, __u32 fingerprint, __u32 detail, __u64 now,
-					    const struct rtt_config *config, struct rtt_output *output)
+/* A segment of a handshake: once sent again it is ambiguous for good, also when an answer has been seen. Is it the first? */
+static __always_inline int rtt_put_segment(struct rtt_bucket *bucket, __u32 fingerprint, __u32 detail, __u64 now,
+					   const struct rtt_config *config, struct rtt_output *output)
 {
 	struct rtt_request *request = rtt_find_request(bucket, fingerprint);
 
@@ -99,6 +99,7 @@ static __always_inline void rtt_put_segment(struct rtt_bucket *bucket, __u32 fin
 		request->is_spent = 1;
 	else
 		rtt_put_request(bucket, fingerprint, detail, now, config, output);
+	return !request;
 }
 
 /* SYN, or SYN-ACK: which answers a SYN, and waits for the ACK. */
@@ -116,9 +117,10 @@ static __always_inline void rtt_on_syn(struct rtt_bucket *bucket, __u64 hash, co
 	syn = rtt_answer(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN, packet->ack - 1, back), now, config);
 	if (syn && rtt_has_method(config, RTT_HANDSHAKE))
 		rtt_put_sample(output, RTT_HANDSHAKE, back, 0, now - syn->time, 0);
-	rtt_put_segment(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN_ACK, packet->seq, packet->direction),
-			packet->tsval, now, config, output);
-	output->actions |= RTT_ACTION_FORGET;
+	/* A SYN-ACK that is sent again, since the ACK was lost, is of the connection that is there. */
+	if (rtt_put_segment(bucket, rtt_fingerprint(hash, RTT_REQUEST_SYN_ACK, packet->seq, packet->direction),
+			    packet->tsval, now, config, output))
+		output->actions |= RTT_ACTION_FORGET;
 }
 
 /*

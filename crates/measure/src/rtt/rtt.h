@@ -71,6 +71,7 @@ enum rtt_half_flag {
 	RTT_HALF_SPIN = 1 << 4, /* value of the spin bit */
 	RTT_HALF_HAS_SPIN = 1 << 5,
 	RTT_HALF_IS_FIRST = 1 << 6, /* timestamps, met in mid-stream: one segment with data so far */
+	RTT_HALF_HAS_TIMESTAMPS = 1 << 7, /* in its segments, not only in its SYN */
 };
 
 /*

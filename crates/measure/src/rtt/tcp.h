@@ -73,6 +73,7 @@ static __always_inline void rtt_begin_timestamps(struct rtt_flow *flow, struct r
 		flow->half[0].oldest = flow->half[0].newest;
 		flow->half[1].oldest = flow->half[1].newest;
 	}
+	own->flags |= RTT_HALF_HAS_TIMESTAMPS;
 	if (!own->packets)
 		return;
 	rtt_leave_out(output, RTT_COUNT_WITHOUT_TIMESTAMPS, own->packets);
@@ -99,9 +100,9 @@ static __always_inline int rtt_is_left_out(struct rtt_flow *flow, const struct p
 	if (packet_dies_early(packet, flow->ttl[direction]) && ++flow->early_deaths[direction] < RTT_EARLY_DEATHS_MAX)
 		return rtt_leave_out(output, RTT_COUNT_DYING_EARLY, packet->segments);
 	if (packet->flags & PACKET_HAS_TIMESTAMP) {
-		if (!(own->flags & RTT_HALF_HAS_TSVAL))
+		if (!(own->flags & RTT_HALF_HAS_TIMESTAMPS))
 			rtt_begin_timestamps(flow, own, output);
-	} else if (own->flags & RTT_HALF_HAS_TSVAL && !(packet->flags & PACKET_HAS_OPTIONS_CUT)) {
+	} else if (own->flags & RTT_HALF_HAS_TIMESTAMPS && !(packet->flags & PACKET_HAS_OPTIONS_CUT)) {
 		return rtt_leave_out(output, RTT_COUNT_WITHOUT_TIMESTAMPS, packet->segments);
 	}
 	flow->ttl[direction] = packet->ttl;
