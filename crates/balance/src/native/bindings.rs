@@ -529,6 +529,7 @@ pub const RESPONSE_IGNORES_SHORT: response_flow_flag = 1024;
 pub const RESPONSE_HAS_FLIGHT: response_flow_flag = 2048;
 pub const RESPONSE_HOLDS_BACK: response_flow_flag = 4096;
 pub const RESPONSE_HAS_TIMESTAMPS: response_flow_flag = 8192;
+pub const RESPONSE_ARRIVES: response_flow_flag = 16384;
 pub type response_flow_flag = ::core::ffi::c_uint;
 pub const RESPONSE_CONTENT_CLEAR: response_content = 0;
 pub const RESPONSE_CONTENT_GREETING: response_content = 1;

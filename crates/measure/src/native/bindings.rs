@@ -182,6 +182,8 @@ pub const PACKET_ROUNDS_MAX: u32 = 3;
 pub const PACKET_EXTENSIONS_MAX: u32 = 8;
 pub const PACKET_TCP_OPTIONS_MAX: u32 = 16;
 pub const PACKET_DNS_NAME_MAX: u32 = 64;
+pub const PACKET_TTL_OF_PROBES: u32 = 32;
+pub const PACKET_TTL_FAR_BELOW: u32 = 24;
 pub const SELECTION_NETWORKS_MAX: u32 = 16;
 pub const SELECTION_PORTS_MAX: u32 = 16;
 pub const SELECTION_PROTOCOLS_MAX: u32 = 8;
@@ -1658,7 +1660,9 @@ pub const PACKET_MALFORMED: packet_verdict = 12;
 pub const PACKET_TOO_DEEP: packet_verdict = 13;
 pub const PACKET_OWN_PROBE: packet_verdict = 14;
 pub const PACKET_COPY: packet_verdict = 15;
-pub const PACKET_VERDICT_COUNT: packet_verdict = 16;
+pub const PACKET_OVERLONG: packet_verdict = 16;
+pub const PACKET_DAMAGED: packet_verdict = 17;
+pub const PACKET_VERDICT_COUNT: packet_verdict = 18;
 pub type packet_verdict = ::core::ffi::c_uint;
 pub const PACKET_KIND_NONE: packet_kind = 0;
 pub const PACKET_KIND_TCP: packet_kind = 1;
@@ -1737,7 +1741,8 @@ pub struct packet {
     pub direction: __u8,
     pub ecn: __u8,
     pub content: __u8,
-    pub padding: [__u8; 2usize],
+    pub ttl: __u8,
+    pub padding: __u8,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1776,9 +1781,10 @@ const _: () = {
     [
         "Offset of field: packet::content",
     ][::core::mem::offset_of!(packet, content) - 89usize];
+    ["Offset of field: packet::ttl"][::core::mem::offset_of!(packet, ttl) - 90usize];
     [
         "Offset of field: packet::padding",
-    ][::core::mem::offset_of!(packet, padding) - 90usize];
+    ][::core::mem::offset_of!(packet, padding) - 91usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -1791,10 +1797,11 @@ pub struct packet_cursor {
     pub protocol: __u32,
     pub source_port: __u32,
     pub destination_port: __u32,
+    pub is_incomplete: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of packet_cursor"][::core::mem::size_of::<packet_cursor>() - 56usize];
+    ["Size of packet_cursor"][::core::mem::size_of::<packet_cursor>() - 64usize];
     ["Alignment of packet_cursor"][::core::mem::align_of::<packet_cursor>() - 8usize];
     [
         "Offset of field: packet_cursor::source",
@@ -1820,6 +1827,9 @@ const _: () = {
     [
         "Offset of field: packet_cursor::destination_port",
     ][::core::mem::offset_of!(packet_cursor, destination_port) - 52usize];
+    [
+        "Offset of field: packet_cursor::is_incomplete",
+    ][::core::mem::offset_of!(packet_cursor, is_incomplete) - 56usize];
 };
 pub const PACKET_STEP_STOP: packet_step = 0;
 pub const PACKET_STEP_NEXT_LAYER: packet_step = 1;
@@ -1963,6 +1973,7 @@ pub const RESPONSE_IGNORES_SHORT: response_flow_flag = 1024;
 pub const RESPONSE_HAS_FLIGHT: response_flow_flag = 2048;
 pub const RESPONSE_HOLDS_BACK: response_flow_flag = 4096;
 pub const RESPONSE_HAS_TIMESTAMPS: response_flow_flag = 8192;
+pub const RESPONSE_ARRIVES: response_flow_flag = 16384;
 pub type response_flow_flag = ::core::ffi::c_uint;
 pub const RESPONSE_CONTENT_CLEAR: response_content = 0;
 pub const RESPONSE_CONTENT_GREETING: response_content = 1;
@@ -2433,6 +2444,7 @@ pub const RTT_HALF_IS_NEAR: rtt_half_flag = 8;
 pub const RTT_HALF_SPIN: rtt_half_flag = 16;
 pub const RTT_HALF_HAS_SPIN: rtt_half_flag = 32;
 pub const RTT_HALF_IS_FIRST: rtt_half_flag = 64;
+pub const RTT_HALF_HAS_TIMESTAMPS: rtt_half_flag = 128;
 pub type rtt_half_flag = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2614,6 +2626,7 @@ pub const RTT_FLOW_IS_CLOSED: rtt_flow_flag = 2;
 pub const RTT_FLOW_KNOWS_CLIENT: rtt_flow_flag = 4;
 pub const RTT_FLOW_AWAITS_CLIENT: rtt_flow_flag = 8;
 pub const RTT_FLOW_DOES_NOT_SPIN: rtt_flow_flag = 16;
+pub const RTT_FLOW_ARRIVES: rtt_flow_flag = 32;
 pub type rtt_flow_flag = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2911,9 +2924,41 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct fathom_likeness {
+    pub print: __u64,
+    pub way: __u32,
+    pub number: __u16,
+    pub is_telling: __u8,
+    pub padding: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of fathom_likeness"][::core::mem::size_of::<fathom_likeness>() - 16usize];
+    [
+        "Alignment of fathom_likeness",
+    ][::core::mem::align_of::<fathom_likeness>() - 8usize];
+    [
+        "Offset of field: fathom_likeness::print",
+    ][::core::mem::offset_of!(fathom_likeness, print) - 0usize];
+    [
+        "Offset of field: fathom_likeness::way",
+    ][::core::mem::offset_of!(fathom_likeness, way) - 8usize];
+    [
+        "Offset of field: fathom_likeness::number",
+    ][::core::mem::offset_of!(fathom_likeness, number) - 12usize];
+    [
+        "Offset of field: fathom_likeness::is_telling",
+    ][::core::mem::offset_of!(fathom_likeness, is_telling) - 14usize];
+    [
+        "Offset of field: fathom_likeness::padding",
+    ][::core::mem::offset_of!(fathom_likeness, padding) - 15usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct fathom_reading {
     pub packet: packet,
     pub hash: __u64,
+    pub likeness: fathom_likeness,
     pub verdict: __u32,
     pub is_selected: __u8,
     pub uses_flow: __u8,
@@ -2922,7 +2967,7 @@ pub struct fathom_reading {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of fathom_reading"][::core::mem::size_of::<fathom_reading>() - 112usize];
+    ["Size of fathom_reading"][::core::mem::size_of::<fathom_reading>() - 128usize];
     ["Alignment of fathom_reading"][::core::mem::align_of::<fathom_reading>() - 8usize];
     [
         "Offset of field: fathom_reading::packet",
@@ -2931,20 +2976,23 @@ const _: () = {
         "Offset of field: fathom_reading::hash",
     ][::core::mem::offset_of!(fathom_reading, hash) - 96usize];
     [
+        "Offset of field: fathom_reading::likeness",
+    ][::core::mem::offset_of!(fathom_reading, likeness) - 104usize];
+    [
         "Offset of field: fathom_reading::verdict",
-    ][::core::mem::offset_of!(fathom_reading, verdict) - 104usize];
+    ][::core::mem::offset_of!(fathom_reading, verdict) - 120usize];
     [
         "Offset of field: fathom_reading::is_selected",
-    ][::core::mem::offset_of!(fathom_reading, is_selected) - 108usize];
+    ][::core::mem::offset_of!(fathom_reading, is_selected) - 124usize];
     [
         "Offset of field: fathom_reading::uses_flow",
-    ][::core::mem::offset_of!(fathom_reading, uses_flow) - 109usize];
+    ][::core::mem::offset_of!(fathom_reading, uses_flow) - 125usize];
     [
         "Offset of field: fathom_reading::direction",
-    ][::core::mem::offset_of!(fathom_reading, direction) - 110usize];
+    ][::core::mem::offset_of!(fathom_reading, direction) - 126usize];
     [
         "Offset of field: fathom_reading::padding",
-    ][::core::mem::offset_of!(fathom_reading, padding) - 111usize];
+    ][::core::mem::offset_of!(fathom_reading, padding) - 127usize];
 };
 unsafe extern "C" {
     pub fn fathom_read(
@@ -3097,7 +3145,7 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
-    pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 16usize];
+    pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 18usize];
 }
 unsafe extern "C" {
     pub static fathom_rtt_method_names: [*const ::core::ffi::c_char; 6usize];
