@@ -148,15 +148,15 @@ pub struct FlowEvent {
     /// Packets in this direction.
     pub packets: u64,
     /// Packets sent again in this direction.
-    pub retransmitted: u32,
+    pub packets_retransmitted: u32,
     /// Packets overtaken in this direction.
-    pub out_of_order: u32,
+    pub packets_out_of_order: u32,
     /// Packets in the other direction.
     pub reverse_packets: u64,
     /// Packets sent again in the other direction.
-    pub reverse_retransmitted: u32,
+    pub reverse_packets_retransmitted: u32,
     /// Packets overtaken in the other direction.
-    pub reverse_out_of_order: u32,
+    pub reverse_packets_out_of_order: u32,
 }
 
 /// A count as printed.
