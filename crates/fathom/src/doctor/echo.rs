@@ -69,6 +69,8 @@ fn capture() -> Vec<u8> {
 fn echo(kind: u8, source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
     const LENGTH: u8 = 28;
     let start = [0x45, 0, 0, LENGTH, 0, 0, 0, 0, 64, 1, 0, 0];
-    let icmp = [kind, 0, 0, 0, 0, 1, 0, 1];
+    // The checksum (RFC 1071) is of the type, the identifier 1 and the sequence number 1.
+    let [high, low] = (!(u16::from(kind) << 8 | 2)).to_be_bytes();
+    let icmp = [kind, 0, high, low, 0, 1, 0, 1];
     [&start[..], &source, &destination, &icmp].concat()
 }
