@@ -6,7 +6,7 @@ use std::io::Cursor;
 use etherparse::PacketBuilder;
 use fathom_capture::{LinkType, Writer};
 use fathom_measure::response;
-use fathom_measure::rtt::{Engine, Report, Settings};
+use fathom_measure::rtt::{Engine, Settings};
 use fathom_measure::{Measurement, Replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -191,7 +191,10 @@ fn frame(segment: &Segment, numbers: Numbers, number: u16) -> Vec<u8> {
         )
         .unwrap();
         header.identification = number;
-        link.ip(etherparse::IpHeaders::Ipv4(header, Default::default()))
+        link.ip(etherparse::IpHeaders::Ipv4(
+            header,
+            etherparse::Ipv4Extensions::default(),
+        ))
     };
     let mut tcp = network.tcp(ports.0, ports.1, segment.seq, 60_000);
     if segment.is_syn {
@@ -209,18 +212,18 @@ fn frame(segment: &Segment, numbers: Numbers, number: u16) -> Vec<u8> {
     bytes
 }
 
-/// What may differ between a packet and its copy.
+/// When and how a packet is seen again.
 #[derive(Debug, Clone, Copy)]
-struct Copy {
+struct Sighting {
     after_us: u64,
     is_routed: bool,
     has_other_mac: bool,
     has_no_checksum: bool,
 }
 
-fn copy() -> impl Strategy<Value = Copy> {
+fn sighting() -> impl Strategy<Value = Sighting> {
     (0..3000_u64, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(after_us, is_routed, has_other_mac, has_no_checksum)| Copy {
+        |(after_us, is_routed, has_other_mac, has_no_checksum)| Sighting {
             after_us,
             is_routed,
             has_other_mac,
@@ -229,7 +232,7 @@ fn copy() -> impl Strategy<Value = Copy> {
     )
 }
 
-impl Copy {
+impl Sighting {
     fn of(self, (time_ns, frame): &Captured) -> Captured {
         let mut frame = frame.clone();
         let is_ipv6 = frame[14] >> 4 == 6;
@@ -248,7 +251,7 @@ impl Copy {
 }
 
 /// Those and a copy of each, in order of time.
-fn doubled(frames: &[Captured], copies: &[Copy]) -> Vec<Captured> {
+fn doubled(frames: &[Captured], copies: &[Sighting]) -> Vec<Captured> {
     let copied = frames.iter().zip(copies.iter().cycle());
     let mut all: Vec<_> = frames.to_vec();
     all.extend(copied.map(|(frame, copy)| copy.of(frame)));
@@ -311,10 +314,10 @@ proptest! {
         numbers in prop::sample::select(&[Numbers::Counted, Numbers::Zero, Numbers::Constant, Numbers::Ipv6][..]),
         has_times in any::<bool>(),
         connections in vec((0..50_000_u64, vec(step(), 4..20)), 1..4),
-        copies in vec(copy(), 1..30),
+        copies in vec(sighting(), 1..30),
     ) {
         let mut segments: Vec<_> = (0..).zip(&connections).flat_map(|(number, (start_us, steps))| {
-            let steps = [&[EXCHANGE; 3], &steps[..]].concat();
+            let steps = [&[EXCHANGE; 3][..], steps].concat();
             connection(number, start_us * US, has_times, &steps)
         }).collect();
         segments.sort_by_key(|segment| segment.time_ns);
@@ -376,22 +379,22 @@ fn what_was_routed_in_between_is_a_copy_also_without_a_number() {
 }
 
 #[test]
-fn three_copies_are_two_too_many() {
+fn three_copies_are_three_too_many() {
     let once = frames(&exchanges(10), Numbers::Counted);
-    let copy = Copy {
+    let copy = Sighting {
         after_us: 300,
         is_routed: true,
         has_other_mac: true,
         has_no_checksum: false,
     };
-    let thrice = doubled(
+    let often = doubled(
         &doubled(&once, &[copy]),
-        &[Copy {
+        &[Sighting {
             after_us: 7000,
             ..copy
         }],
     );
-    assert_eq!(samples(&thrice), (samples(&once).0, 3 * once.len() as u64));
+    assert_eq!(samples(&often), (samples(&once).0, 3 * once.len() as u64));
 }
 
 #[test]
@@ -399,7 +402,7 @@ fn copies_that_come_much_later_are_packets() {
     let once = frames(&exchanges(10), Numbers::Counted);
     let late = doubled(
         &once,
-        &[Copy {
+        &[Sighting {
             after_us: 25_000,
             is_routed: false,
             has_other_mac: false,

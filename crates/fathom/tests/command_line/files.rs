@@ -76,6 +76,29 @@ fn a_capture_that_is_cut_off_gives_all_before_and_a_warning_with_the_offset() {
 }
 
 #[test]
+fn packets_that_come_twice_are_measured_once_and_told_of() {
+    let whole = bytes(10);
+    let (header, mut rest) = whole.split_at(24);
+    let mut twice = header.to_vec();
+    while !rest.is_empty() {
+        let captured = u32::from_le_bytes(rest[8..12].try_into().unwrap());
+        let (packet, behind) = rest.split_at(16 + captured as usize);
+        twice.extend([packet, packet].concat());
+        rest = behind;
+    }
+    let capture = Capture::holding(&twice);
+    let outcome = fathom(&["rtt", capture.path()]);
+    assert_eq!(outcome.stdout.lines().count(), 10);
+    for told in [
+        ": 20 packets are copies of others, and left out; capture on one interface",
+        "40 frames, 10 samples",
+        "copies of packets that had been seen  20",
+    ] {
+        assert!(outcome.stderr.contains(told), "{}", outcome.stderr);
+    }
+}
+
+#[test]
 fn what_is_no_capture_is_an_error() {
     let text = Capture::holding(b"no capture");
     let outcome = fathom(&["rtt", text.path()]);

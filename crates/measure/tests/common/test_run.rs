@@ -19,20 +19,9 @@ pub(crate) struct TestRun {
 }
 
 impl TestRun {
-    /// Loads `program` of a compiled object. `prepare` sets a map up, by its name, before. The clock is the map of that name, and what is told
-    /// goes through `ring`.
+    /// Loads programs of a compiled object, which share its maps; the first is the one that `run` means. `prepare` sets a map up, by its name,
+    /// before. The clock is the map of that name, and what is told goes through `ring`.
     pub(crate) fn load(
-        object: &[u8],
-        program: &'static str,
-        clock: &str,
-        ring: &str,
-        prepare: impl Fn(&str, &mut OpenMapMut<'_>),
-    ) -> Self {
-        Self::load_all(object, &[program], clock, ring, prepare)
-    }
-
-    /// As `load`, for several programs that share their maps; the first is the one that `run` means.
-    pub(crate) fn load_all(
         object: &[u8],
         programs: &[&'static str],
         clock: &str,

@@ -24,7 +24,7 @@ impl Kernel {
         let clock = ".data.test_now";
         let run = TestRun::load(
             &OBJECT,
-            program,
+            &[program],
             clock,
             "response_events",
             |name, map| match name {

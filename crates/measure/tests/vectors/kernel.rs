@@ -61,7 +61,7 @@ impl Kernel {
         let slots = settings.slots as usize * 2 * size_of::<rtt_pending>();
         let flow_size = (size_of::<rtt_flow>() + slots) as u32;
         let clock = ".data.vector_now";
-        let run = TestRun::load_all(
+        let run = TestRun::load(
             &OBJECT,
             programs,
             clock,
