@@ -2,19 +2,17 @@
 //! Pure: times and measurements are arguments, rings are what comes out.
 
 mod checked;
+mod told;
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathom_record::Time;
-
 use crate::config::{Config, Service};
-use crate::controller::{Candidate, Measurement, Policy, Verdict, Why, decide};
+use crate::controller::{Candidate, Measurement, Verdict, Why, decide};
 use crate::health::{Aim, Change, Standing};
 use crate::maglev::{Share, ring};
-use crate::record::BalanceWeight;
 use checked::Checked;
 
 /// What an operator has said of a server. It holds until it is taken back, or forwarding ends.
@@ -189,7 +187,7 @@ impl Fleet {
     }
 
     /// The state of a server as one of a service.
-    fn state_for(&self, service: usize, server: usize, now: Duration) -> &'static str {
+    pub fn state_for(&self, service: usize, server: usize, now: Duration) -> &'static str {
         if self.order_of(server).is_drained {
             return "drained";
         }
@@ -354,30 +352,6 @@ impl Fleet {
                 .map(|place| steered.members[usize::from(place)].server)
                 .collect(),
         )
-    }
-
-    /// What was measured and decided for the servers of a service.
-    pub fn records(&self, service: usize, time: Time, now: Duration) -> Vec<BalanceWeight> {
-        let Some((steered, configured)) = self
-            .services
-            .get(service)
-            .zip(self.config.services.get(service))
-        else {
-            return Vec::new();
-        };
-        let record = |member: &Member| {
-            let has_policy = configured.policy != Policy::Static;
-            BalanceWeight::new(
-                time,
-                (&steered.name, &member.name, member.address),
-                member.share,
-                has_policy.then_some(member.factor),
-                &member.measured,
-                self.state_for(service, member.server, now),
-                member.verdict.why,
-            )
-        };
-        steered.members.iter().map(record).collect()
     }
 }
 

@@ -17,6 +17,7 @@ pub mod controller;
 mod error;
 pub mod fleet;
 pub mod health;
+pub mod journal;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod maglev;

@@ -18,11 +18,11 @@ impl AsValue for Why {
 }
 
 record! {
-    /// What was measured of a server of a service in an interval, and the weight that it has from now on.
+    /// How a server of a service stands, and what was measured of it since its record before (in `status`: in the last interval of the controller).
     #[record = "balance"]
     #[derive(Debug, Clone, PartialEq)]
     pub struct BalanceWeight {
-        /// When the interval ended.
+        /// When that was.
         #[field(ipfix = 325)]
         pub time: Time,
         /// The service.
@@ -51,7 +51,7 @@ record! {
         /// How long these have waited up to now, on average.
         #[field(label = "waiting")]
         pub waiting_ns: Option<Nanoseconds>,
-        /// Flows that sent a request in the interval.
+        /// Flows that sent a request in the last interval of the controller.
         pub flows: u64,
         /// healthy, unhealthy, slow start, drained, or unknown.
         #[field(bare)]

@@ -173,14 +173,23 @@ fn connections_outlive_all_that_happens_to_the_process() {
 }
 
 fn orders_are_obeyed(stage: &Stage, balancer: &Balancer, open: &mut [Connection]) {
-    balancer.ask(&["weight", "s2", "3"]).unwrap();
+    let said = balancer.ask(&["weight", "s2", "3"]).unwrap();
+    assert_eq!(
+        said,
+        "server s2 has the weight 3 now: it gets 50.0 % of the new connections of web\n"
+    );
     let heavy = counts(&stage.connect(100).unwrap());
     assert!(
         (30..70).contains(&heavy[1]),
         "half of the new ones: {heavy:?}"
     );
     check_whole(open, "after a change of weights");
-    balancer.ask(&["drain", "s1"]).unwrap();
+    let done = balancer.ask(&["drain", "s1", "--format", "json"]).unwrap();
+    let done: serde_json::Value = serde_json::from_str(&done).unwrap();
+    assert_eq!(
+        (&done["kind"], &done["server"], &done["state"]),
+        (&"balance_server".into(), &"s1".into(), &"drained".into())
+    );
     assert_eq!(counts(&stage.connect(100).unwrap())[0], 0);
     check_whole(open, "with a server drained");
     let unknown = balancer.ask(&["drain", "s9"]).unwrap_err().to_string();
@@ -258,6 +267,19 @@ fn a_server_that_does_not_answer_is_left_and_returns() {
     let states: Vec<_> = health.map(|record| record["state"].clone()).collect();
     assert_eq!(states, ["unhealthy", "healthy"]);
     assert!(balancer.stop().unwrap());
+    let records = balancer.records().into_iter();
+    let weights: Vec<_> = records
+        .filter(|record| record["kind"] == "balance")
+        .map(|record| {
+            (
+                record["server"].clone(),
+                record["state"].clone(),
+                record["share"].clone(),
+            )
+        })
+        .collect();
+    // At the start, when they have been checked, and at the end; of the third also when it falls, and as it returns.
+    assert!((12..30).contains(&weights.len()), "{weights:?}");
 }
 
 /// A service of each family, a network and all ports beside; a server by IPv6 answers both.

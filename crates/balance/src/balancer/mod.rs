@@ -1,20 +1,22 @@
 //! The balancer as it runs: what is measured, checked and said goes to the fleet, and what comes of it into the tables.
 
 mod checks;
+mod orders;
 mod status;
+mod told;
 mod ways;
 
 use std::time::{Duration, Instant};
 
-use fathom_record::Time;
-
 use crate::Error;
 use crate::config::Config;
-use crate::fleet::{Fleet, Order};
+use crate::fleet::Fleet;
 use crate::health::Checker;
+use crate::journal::Journal;
 use crate::live::{Live, Obstacle, remove};
 use crate::record::{BalanceHealth, BalanceWeight};
 use checks::CheckDue;
+pub use orders::Obeyed;
 use ways::open_patiently;
 
 /// Ways to servers are asked for as often, and twice a second while one is missing.
@@ -26,7 +28,7 @@ const FIRST_RESOLVE: Duration = Duration::from_secs(2);
 /// Something to be told.
 #[derive(Debug, Clone)]
 pub enum News {
-    /// The end of an interval of a service.
+    /// How a server of a service stands: something has changed, or it is time.
     Weight(BalanceWeight),
     /// A server is there again, or is there no more.
     Health(BalanceHealth),
@@ -45,6 +47,7 @@ pub struct Balancer {
     /// When each service is decided next.
     due: Vec<Duration>,
     resolve_due: Duration,
+    journal: Journal,
     obstacles: Vec<Option<Obstacle>>,
     /// What is in the way of checks of each service.
     way_obstacles: Vec<Option<Obstacle>>,
@@ -52,13 +55,13 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Begins to forward, or goes on with what another process has left.
+    /// Begins to forward, or goes on with what another process has left. Each server is told of when something has changed, and every `interval`.
     ///
     /// # Errors
     /// [`Error`] when the system does not allow it; what was forwarded before still is.
-    pub fn start(config: &Config) -> Result<Self, Error> {
+    pub fn start(config: &Config, interval: Duration) -> Result<Self, Error> {
         let was_there = config.pins.is_dir();
-        let started = Self::open(config);
+        let started = Self::open(config, interval);
         if started.is_err() && !was_there {
             // Half of a beginning is of no use to anybody; that it cannot be removed is not what matters here.
             let _ = remove(&config.pins);
@@ -66,7 +69,7 @@ impl Balancer {
         started
     }
 
-    fn open(config: &Config) -> Result<Self, Error> {
+    fn open(config: &Config, interval: Duration) -> Result<Self, Error> {
         let mut live = Live::open(config)?;
         let mut fleet = Fleet::new(config.clone());
         for (server, order) in live.orders()?.into_iter().enumerate() {
@@ -89,6 +92,7 @@ impl Balancer {
                 .collect(),
             generation: 0,
             resolve_due: Duration::ZERO,
+            journal: Journal::new(interval, Duration::ZERO),
             obstacles: Vec::new(),
             way_obstacles,
             begun: Instant::now(),
@@ -132,6 +136,7 @@ impl Balancer {
             return Err(error);
         }
         self.fleet.reload(config.clone());
+        self.journal.forget();
         for (server, order) in self.live.orders()?.into_iter().enumerate() {
             self.fleet.order(server, order);
         }
@@ -203,10 +208,8 @@ impl Balancer {
             let measured = self.live.flows().take(service, &servers);
             self.fleet.decide(service, &measured, now);
             self.write_ring(service, now);
-            for record in self.fleet.records(service, Time::now(), now) {
-                report(News::Weight(record));
-            }
         }
+        self.tell(now, report);
         Ok(())
     }
 
@@ -269,34 +272,6 @@ impl Balancer {
         let services = 0..self.fleet.config().services.len();
         let ways = services.filter_map(|service| self.way_problem(service));
         servers.filter_map(problem).chain(ways).collect()
-    }
-
-    /// Takes new flows away from a server, or gives them back; what it has, it keeps. `false`: there is no such server.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when it cannot be kept for the next process.
-    pub fn drain(&mut self, server: &str, is_drained: bool) -> Result<bool, Error> {
-        self.give_order(server, |order| order.is_drained = is_drained)
-    }
-
-    /// Gives a server another weight, or with `None` that which is configured. `false`: there is no such server.
-    ///
-    /// # Errors
-    /// As [`Balancer::drain`].
-    pub fn set_weight(&mut self, server: &str, weight: Option<f32>) -> Result<bool, Error> {
-        self.give_order(server, |order| order.weight = weight)
-    }
-
-    fn give_order(&mut self, server: &str, change: impl FnOnce(&mut Order)) -> Result<bool, Error> {
-        let Some(server) = self.fleet.config().server(server) else {
-            return Ok(false);
-        };
-        let mut order = self.fleet.order_of(server);
-        change(&mut order);
-        self.live.write_order(server, order)?;
-        self.fleet.order(server, order);
-        self.write_rings();
-        Ok(true)
     }
 
     /// Ends forwarding, and takes everything away.

@@ -73,31 +73,33 @@ impl Balancer {
     /// # Errors
     /// [`Error::Kernel`] when the tables cannot be read.
     pub fn servers(&mut self) -> Result<Vec<BalanceServer>, Error> {
+        let servers = 0..self.fleet.config().servers.len();
+        servers.map(|server| self.server(server)).collect()
+    }
+
+    pub(super) fn server(&mut self, index: usize) -> Result<BalanceServer, Error> {
         let now = self.now();
-        let connections = self.live.flows().seen().connections.clone();
-        let mut records = Vec::new();
-        for index in 0..self.fleet.config().servers.len() {
-            let traffic = self.live.flows().traffic_of_server(index)?;
-            let number = self.live.number(index).unwrap_or_default();
-            let obstacle = self.obstacles.get(index).cloned().flatten();
-            let failure = self.failure_of(index);
-            let server = &self.fleet.config().servers[index];
-            let order = self.fleet.order_of(index);
-            records.push(BalanceServer {
-                time: Time::now(),
-                server: server.name.as_str().into(),
-                address: server.address,
-                encapsulation: server.encapsulation.name(),
-                state: self.fleet.state(index, now),
-                check: self.check_of(index),
-                weight: order.weight.map_or(server.weight, f64::from),
-                connections: connections.get(&number).copied().unwrap_or(0).into(),
-                packets: traffic.packets,
-                bytes: traffic.bytes,
-                problem: obstacle.map(|obstacle| obstacle.to_string()).or(failure),
-            });
-        }
-        Ok(records)
+        let traffic = self.live.flows().traffic_of_server(index)?;
+        let number = self.live.number(index).unwrap_or_default();
+        let connections = &self.live.flows().seen().connections;
+        let connections = connections.get(&number).copied().unwrap_or(0);
+        let obstacle = self.obstacles.get(index).cloned().flatten();
+        let failure = self.failure_of(index);
+        let server = &self.fleet.config().servers[index];
+        let order = self.fleet.order_of(index);
+        Ok(BalanceServer {
+            time: Time::now(),
+            server: server.name.as_str().into(),
+            address: server.address,
+            encapsulation: server.encapsulation.name(),
+            state: self.fleet.state(index, now),
+            check: self.check_of(index),
+            weight: order.weight.map_or(server.weight, f64::from),
+            connections: connections.into(),
+            packets: traffic.packets,
+            bytes: traffic.bytes,
+            problem: obstacle.map(|obstacle| obstacle.to_string()).or(failure),
+        })
     }
 
     /// The checks of a server, each with what came of the last.

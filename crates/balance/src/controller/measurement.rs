@@ -73,6 +73,17 @@ impl Collected {
         self.epochs += 1;
     }
 
+    /// Takes in what another has.
+    pub fn merge(&mut self, other: &Self) {
+        self.responses += other.responses;
+        self.sum += other.sum;
+        for (sum, own) in self.squares.iter_mut().zip(other.squares) {
+            *sum += own;
+        }
+        self.epochs += other.epochs;
+        self.left_out += other.left_out;
+    }
+
     /// Epochs without an estimate, or without a sure one.
     pub fn left_out(&self) -> u32 {
         self.left_out
@@ -112,6 +123,19 @@ mod tests {
         assert_eq!(latency.responses, 100);
         assert!(latency.error > 0.3);
         assert_eq!(Collected::default().latency(), None);
+    }
+
+    #[test]
+    fn intervals_together_are_as_one() {
+        let (mut whole, mut parts) = (Collected::default(), [Collected::default(); 2]);
+        for flow in 0..10_u32 {
+            let latency_ns = f64::from(flow + 1) * 1e6;
+            whole.add(latency_ns, flow);
+            parts[flow as usize % 2].add(latency_ns, flow);
+        }
+        let [mut both, second] = parts;
+        both.merge(&second);
+        assert_eq!(both, whole);
     }
 
     #[test]

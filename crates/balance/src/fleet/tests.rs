@@ -1,5 +1,7 @@
 //! Shares, orders and standings of a fleet.
 
+use fathom_record::Time;
+
 use super::*;
 use crate::controller::Latency;
 use crate::health::aims;

@@ -16,7 +16,7 @@ use super::sampling::Sampling;
 use super::setup::idle_units;
 use crate::Error;
 use crate::config::{Config, Transport};
-use crate::controller::{Collected, Measurement, Waiting};
+use crate::controller::{Collected, Latency, Measurement, Waiting};
 use crate::native::{
     BALANCE_BUCKET_PLACES, BALANCE_COUNT_MEASURED, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED,
     BALANCE_WAS_MEASURED, balance_bucket, balance_connection, balance_epoch, balance_measured,
@@ -39,6 +39,8 @@ pub struct Flows {
     server_traffic: MapHandle,
     /// Of epochs, by the index of the service and the number of the server.
     collected: HashMap<(u16, u16), Collected>,
+    /// The same since the server was last told of.
+    untold: HashMap<(u16, u16), Collected>,
     /// Epochs that were ended by a look at the table, by server and begin: the program tells of them again at the next packet.
     told: HashSet<(u16, u64)>,
     /// Of services of the configuration: their indexes; of servers: their numbers.
@@ -80,6 +82,7 @@ impl Flows {
             service_traffic: program.map("balance_service_traffic")?,
             server_traffic: program.map("balance_server_traffic")?,
             collected: HashMap::new(),
+            untold: HashMap::new(),
             told: HashSet::new(),
             indexes: Vec::new(),
             numbers: Vec::new(),
@@ -244,6 +247,7 @@ impl Flows {
             let number = self.numbers.get(*server).copied().unwrap_or_default();
             let key = (index, number);
             let collected = self.collected.remove(&key).unwrap_or_default();
+            self.untold.entry(key).or_default().merge(&collected);
             let waiting = self.seen.waiting.get(&key).copied();
             Measurement {
                 latency: collected.latency(),
@@ -256,6 +260,12 @@ impl Flows {
             }
         };
         servers.iter().map(measurement).collect()
+    }
+
+    /// What clients waited for a server of a service (indexes in the configuration) since the last call, up to the last [`Flows::take`].
+    pub fn take_untold(&mut self, service: usize, server: usize) -> Option<Latency> {
+        let key = (*self.indexes.get(service)?, *self.numbers.get(server)?);
+        self.untold.remove(&key)?.latency()
     }
 
     /// What was counted since forwarding began, by name; what is 0 too.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::{PrintFormat, positive_duration};
+use super::{PrintFormat, interval, positive_duration};
 
 /// Options of `fathom balance`.
 #[derive(Debug, Args)]
@@ -20,6 +20,9 @@ pub(crate) struct BalanceArguments {
     /// Serve figures for Prometheus at this address, as in 127.0.0.1:9464.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Print how each server stands so often, and what was measured of it; what changes is printed at once.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = interval)]
+    pub(crate) interval: Duration,
     /// Check the configuration file, and end.
     #[arg(long)]
     pub(crate) check: bool,
@@ -50,6 +53,9 @@ pub(crate) enum BalanceAction {
         /// Give it new connections again.
         #[arg(long)]
         undo: bool,
+        /// How to print what was done: a sentence, or how the server stands.
+        #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+        format: PrintFormat,
     },
     /// Give a server another weight than the configured one.
     Weight {
@@ -57,6 +63,9 @@ pub(crate) enum BalanceAction {
         server: String,
         /// The weight, from 0.001 to 1000, or `default` for that which is configured.
         weight: String,
+        /// How to print what was done: a sentence, or how the server stands.
+        #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+        format: PrintFormat,
     },
     /// End forwarding, and take away programs, tables and what they hold; connections break.
     Stop,

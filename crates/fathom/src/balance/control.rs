@@ -24,11 +24,13 @@ pub(super) enum Question {
     Drain {
         server: String,
         undo: bool,
+        rendering: Rendering,
     },
     /// `None`: as configured.
     Weight {
         server: String,
         weight: Option<f32>,
+        rendering: Rendering,
     },
     Stop,
 }
@@ -51,25 +53,45 @@ impl From<PrintFormat> for Rendering {
     }
 }
 
+impl Rendering {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Csv => "csv",
+        }
+    }
+
+    fn read(name: &str) -> Result<Self, String> {
+        match name {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            "csv" => Ok(Self::Csv),
+            _ => Err(format!("it knows no format \"{name}\"")),
+        }
+    }
+}
+
 impl Question {
     fn line(&self) -> String {
         match self {
-            Self::Status(Rendering::Text) => "status text".to_owned(),
-            Self::Status(Rendering::Json) => "status json".to_owned(),
-            Self::Status(Rendering::Csv) => "status csv".to_owned(),
+            Self::Status(rendering) => format!("status {}", rendering.name()),
             Self::Drain {
                 server,
-                undo: false,
-            } => format!("drain {server}"),
-            Self::Drain { server, undo: true } => format!("undrain {server}"),
+                undo,
+                rendering,
+            } => {
+                let verb = if *undo { "undrain" } else { "drain" };
+                format!("{verb} {server} {}", rendering.name())
+            }
             Self::Weight {
                 server,
-                weight: Some(weight),
-            } => format!("weight {server} {weight}"),
-            Self::Weight {
-                server,
-                weight: None,
-            } => format!("weight {server} default"),
+                weight,
+                rendering,
+            } => {
+                let weight = weight.map_or_else(|| "default".to_owned(), |it| it.to_string());
+                format!("weight {server} {weight} {}", rendering.name())
+            }
             Self::Stop => "stop".to_owned(),
         }
     }
@@ -78,20 +100,16 @@ impl Question {
     fn parse(line: &str) -> Result<Self, String> {
         let words: Vec<_> = line.split_whitespace().collect();
         match words.as_slice() {
-            ["status", "text"] => Ok(Self::Status(Rendering::Text)),
-            ["status", "json"] => Ok(Self::Status(Rendering::Json)),
-            ["status", "csv"] => Ok(Self::Status(Rendering::Csv)),
-            ["drain", server] => Ok(Self::Drain {
+            ["status", format] => Ok(Self::Status(Rendering::read(format)?)),
+            [verb @ ("drain" | "undrain"), server, format] => Ok(Self::Drain {
                 server: (*server).to_owned(),
-                undo: false,
+                undo: *verb == "undrain",
+                rendering: Rendering::read(format)?,
             }),
-            ["undrain", server] => Ok(Self::Drain {
-                server: (*server).to_owned(),
-                undo: true,
-            }),
-            ["weight", server, weight] => Ok(Self::Weight {
+            ["weight", server, weight, format] => Ok(Self::Weight {
                 server: (*server).to_owned(),
                 weight: read_weight(weight)?,
+                rendering: Rendering::read(format)?,
             }),
             ["stop"] => Ok(Self::Stop),
             _ => Err(format!("it does not understand \"{line}\"")),
@@ -230,18 +248,22 @@ mod tests {
             Question::Drain {
                 server: server(),
                 undo: false,
+                rendering: Rendering::Text,
             },
             Question::Drain {
                 server: server(),
                 undo: true,
+                rendering: Rendering::Csv,
             },
             Question::Weight {
                 server: server(),
                 weight: Some(0.25),
+                rendering: Rendering::Json,
             },
             Question::Weight {
                 server: server(),
                 weight: None,
+                rendering: Rendering::Text,
             },
             Question::Stop,
         ] {
@@ -250,8 +272,9 @@ mod tests {
         for nonsense in [
             "",
             "status",
-            "weight a nan",
-            "weight a 0",
+            "status xml",
+            "weight a nan text",
+            "weight a 0 text",
             "drain a b",
             "stop now",
         ] {
@@ -281,6 +304,7 @@ mod tests {
                     &Question::Drain {
                         server: "x".to_owned(),
                         undo: false,
+                        rendering: Rendering::Text,
                     },
                 );
                 (known, unknown)

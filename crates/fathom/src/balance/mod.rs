@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fathom_balance::balancer::{Balancer, News};
+use fathom_balance::balancer::{Balancer, News, Obeyed};
 use fathom_balance::config::{Config, EXAMPLE};
 use fathom_balance::live;
 use fathom_record::format::Format;
@@ -41,6 +41,7 @@ pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::
     };
     match &arguments.action {
         None if arguments.check => {
+            demand_whole(file, &config)?;
             say!(
                 "the configuration is sound: {} services, {} servers",
                 config.services.len(),
@@ -53,20 +54,30 @@ pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::
         Some(BalanceAction::Status { format }) => {
             print(&put(&config, &Question::Status((*format).into()))?)
         }
-        Some(BalanceAction::Drain { server, undo }) => {
+        Some(BalanceAction::Drain {
+            server,
+            undo,
+            format,
+        }) => {
             let question = Question::Drain {
                 server: server.clone(),
                 undo: *undo,
+                rendering: (*format).into(),
             };
-            put(&config, &question).map(drop)
+            print(&put(&config, &question)?)
         }
-        Some(BalanceAction::Weight { server, weight }) => {
+        Some(BalanceAction::Weight {
+            server,
+            weight,
+            format,
+        }) => {
             let weight = read_weight(weight).map_err(WrongUsage::error)?;
             let question = Question::Weight {
                 server: server.clone(),
                 weight,
+                rendering: (*format).into(),
             };
-            put(&config, &question).map(drop)
+            print(&put(&config, &question)?)
         }
     }
 }
@@ -93,6 +104,31 @@ fn read(file: &Path) -> anyhow::Result<Config> {
             file.display()
         ))
     })
+}
+
+/// A configuration that forwards nothing is none, though each of its tables may be in order.
+fn demand_whole(file: Option<&Path>, config: &Config) -> anyhow::Result<()> {
+    let mut lacks = Vec::new();
+    if config.interfaces.is_empty() {
+        lacks.push("`interfaces`, where packets of clients arrive, as in interfaces = [\"eth0\"]");
+    }
+    if config.services.is_empty() {
+        lacks.push("a [[service]] with a name and an address, which clients talk to");
+    }
+    if config.servers.is_empty() {
+        lacks.push("a [[server]] with a name and an address, which answers");
+    }
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let place = match file {
+        Some(file) => format!("add to {}", file.display()),
+        None => "name a file with --config that has".to_owned(),
+    };
+    Err(WrongUsage::error(format!(
+        "nothing to balance: {place} {}; `fathom balance --print-config` prints an example",
+        lacks.join(", and ")
+    )))
 }
 
 /// Asks the balancer that runs with this configuration.
@@ -124,14 +160,10 @@ fn balance(
     file: Option<&Path>,
     config: &Config,
 ) -> anyhow::Result<()> {
-    if config.interfaces.is_empty() || config.services.is_empty() {
-        return Err(WrongUsage::error(
-            "nothing to balance: name a file with --config that has `interfaces` and a [[service]]; `fathom balance --print-config` prints one".to_owned(),
-        ));
-    }
+    demand_whole(file, config)?;
     let signals = Signals::listen(arguments.output.is_some())?;
     signals.listen_to_reload()?;
-    let balancer = Balancer::start(config)?;
+    let balancer = Balancer::start(config, arguments.interval)?;
     let control = Control::open(&balancer.config().socket)?;
     let metrics = arguments.metrics.map(Metrics::serve).transpose()?;
     let output = Output::open(
@@ -210,7 +242,10 @@ impl Run {
 
     /// A configuration that is wrong changes nothing.
     fn reload(&mut self, file: &Path) {
-        let reloaded = read(file).and_then(|config| Ok(self.balancer.reload(&config)?));
+        let reloaded = read(file).and_then(|config| {
+            demand_whole(Some(file), &config)?;
+            Ok(self.balancer.reload(&config)?)
+        });
         match reloaded {
             Ok(()) => say!("fathom: {} has been read again", file.display()),
             Err(error) => say!("fathom: {error:#}; all stays as it was"),
@@ -221,7 +256,7 @@ impl Run {
         let mut asked = None;
         let balancer = &mut self.balancer;
         self.control.answer(|question| {
-            let done = match question {
+            let (done, server, rendering) = match question {
                 Question::Status(rendering) => {
                     return balancer
                         .status()
@@ -232,15 +267,21 @@ impl Run {
                     asked = Some(Asked::ToStop);
                     return Ok(Vec::new());
                 }
-                Question::Drain { server, undo } => (balancer.drain(&server, !undo), server),
-                Question::Weight { server, weight } => {
-                    (balancer.set_weight(&server, weight), server)
-                }
+                Question::Drain {
+                    server,
+                    undo,
+                    rendering,
+                } => (balancer.drain(&server, !undo), server, rendering),
+                Question::Weight {
+                    server,
+                    weight,
+                    rendering,
+                } => (balancer.set_weight(&server, weight), server, rendering),
             };
             match done {
-                (Ok(true), _) => Ok(Vec::new()),
-                (Ok(false), server) => Err(format!("there is no server \"{server}\"")),
-                (Err(error), _) => Err(error.to_string()),
+                Ok(Some(obeyed)) => Ok(confirm(obeyed, rendering)),
+                Ok(None) => Err(format!("there is no server \"{server}\"")),
+                Err(error) => Err(error.to_string()),
             }
         });
         asked
@@ -262,6 +303,9 @@ impl Run {
     }
 
     fn finish(mut self, asked: Asked, elapsed: Duration) -> anyhow::Result<()> {
+        for record in self.balancer.last_told() {
+            self.output.put(&record);
+        }
         let counts = self.balancer.counts()?;
         if self.output.format().is_for_programs() {
             for (name, count) in &counts {
@@ -287,6 +331,14 @@ impl Run {
             summary::text(&headline, counts.into_iter()).trim_end()
         );
         Ok(())
+    }
+}
+
+/// What was done: for people a sentence, for programs how the server stands.
+fn confirm(obeyed: Obeyed, rendering: Rendering) -> Vec<u8> {
+    match rendering {
+        Rendering::Text => format!("{}\n", obeyed.sentence).into_bytes(),
+        Rendering::Json | Rendering::Csv => render(&[Box::new(obeyed.server)], rendering),
     }
 }
 

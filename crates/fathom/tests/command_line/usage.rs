@@ -135,14 +135,21 @@ fn the_balancer_has_a_configuration_file_of_its_own() {
     let path = directory.path().join("lb.toml");
     std::fs::write(&path, outcome.stdout).unwrap();
     let path = path.to_str().unwrap();
+    for command in [&["balance", "--check"][..], &["balance"]] {
+        let idle = fathom(&[command, &["--config", path]].concat());
+        assert_eq!(idle.status, 2, "{command:?}");
+        for lacking in [
+            "nothing to balance",
+            "`interfaces`",
+            "[[service]]",
+            "[[server]]",
+        ] {
+            assert!(idle.stderr.contains(lacking), "{}", idle.stderr);
+        }
+    }
+    let whole = "interfaces = [\"lo\"]\n[[service]]\nname = \"s\"\naddress = \"192.0.2.1\"\nport = 80\n[[server]]\nname = \"a\"\naddress = \"10.0.0.1\"\n";
+    std::fs::write(path, whole).unwrap();
     assert_eq!(fathom(&["balance", "--check", "--config", path]).status, 0);
-    let idle = fathom(&["balance", "--config", path]);
-    assert_eq!(idle.status, 2);
-    assert!(
-        idle.stderr.contains("nothing to balance"),
-        "{}",
-        idle.stderr
-    );
     let wrong = fathom(&["balance", "--check", "--config", "Cargo.toml"]);
     assert_eq!(wrong.status, 2);
     assert!(wrong.stderr.contains("unknown field"), "{}", wrong.stderr);
