@@ -129,11 +129,11 @@ fn row(case: &Case, memory: &Memory, finished: &Finished, flows: u32) -> Row {
     };
     Row {
         what: format!("memory, {flows} active flows, {}", case.name),
-        target: format!("at most {:.0} MB", case.most_megabytes),
+        target: format!("at most {:.0} MB, none lost", case.most_megabytes),
         measured: format!(
             "{counted:.1} MB (kernel {kernel:.1}, process {process:.1} at most); {} samples lost",
             finished.lost()
         ),
-        is_reached: Some(counted <= case.most_megabytes),
+        is_reached: Some(counted <= case.most_megabytes && finished.lost() == 0),
     }
 }

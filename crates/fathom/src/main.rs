@@ -16,6 +16,7 @@ mod generate;
 #[cfg(feature = "live")]
 mod hops;
 mod ipfix;
+mod leaving;
 mod output;
 #[cfg(feature = "live")]
 mod profile;

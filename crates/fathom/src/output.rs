@@ -149,6 +149,11 @@ impl Output {
         self.buffer.len() >= FULL_BYTES
     }
 
+    /// Does so much wait to be written that more should wait too?
+    pub(crate) fn is_behind(&self) -> bool {
+        self.writer.waiting_bytes() >= FULL_BYTES * 4
+    }
+
     /// Has written what was put, in whole lines. Waits only while the backlog is full.
     ///
     /// # Errors

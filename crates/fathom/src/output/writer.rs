@@ -125,6 +125,11 @@ impl Writer {
         Ok(())
     }
 
+    /// Handed over, and not written yet.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.shared.lock().waiting_bytes
+    }
+
     /// What is handed over from now on goes into another file.
     pub(super) fn change(&self, file: File) {
         self.shared.hand_over(self.shared.lock(), Job::Change(file));

@@ -23,7 +23,12 @@ pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::R
     let output = arguments.open_output(Backlog::Short, signals)?;
     let mut run = Run {
         engine: Engine::new(&settings, secret(), arguments.estimation.compare)?,
-        lines: Lines::new(output, arguments.grouping(), arguments.groups.interval),
+        lines: Lines::new(
+            output,
+            arguments.grouping(),
+            arguments.groups.interval,
+            false,
+        ),
     };
     let last = read_all(&inputs, arguments.verbose, signals, &mut run)?;
     let Run { engine, lines } = &mut run;

@@ -31,7 +31,12 @@ impl View {
             return Ok(Self::Table(Box::new(Screen::open(table)?)));
         }
         let output = arguments.open_output(Backlog::Long, signals)?;
-        let lines = Lines::new(output, arguments.grouping(), arguments.groups.interval);
+        let lines = Lines::new(
+            output,
+            arguments.grouping(),
+            arguments.groups.interval,
+            true,
+        );
         Ok(Self::Lines(Box::new(lines)))
     }
 

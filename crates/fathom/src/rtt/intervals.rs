@@ -80,11 +80,12 @@ impl Intervals {
     }
 
     fn write(&mut self, end: Time, length_ns: u64, engine: &Engine, output: &mut Output) {
-        let records = self
-            .aggregator
-            .finish_interval(end, Nanoseconds(length_ns), |record| output.put(record));
-        if records == 0 {
+        let records = self.aggregator.end_interval(end, Nanoseconds(length_ns));
+        if records.len() == 0 {
             return;
+        }
+        for record in records {
+            output.put(&record);
         }
         for count in engine.counts().records(end) {
             output.put(&count);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fathom_measure::live::{Live, Options};
-use fathom_measure::rtt::{Aggregation, Report, RttAggregate};
+use fathom_measure::rtt::{Aggregation, Report, RttInterval};
 use fathom_measure::{Aggregator, Counts};
 use fathom_record::{Nanoseconds, Time};
 
@@ -11,10 +11,13 @@ use super::summary::say_summary;
 use super::view::View;
 use crate::arguments::RttArguments;
 use crate::failure::say;
+use crate::leaving::Leaving;
 use crate::signals::Signals;
 
 /// The longest wait for samples: as long may a line wait before it is written.
 const POLL: Duration = Duration::from_millis(50);
+/// The same while records of an interval that is over leave, some at a time.
+const POLL_LEAVING: Duration = Duration::from_millis(10);
 /// Between looks through the table of flows.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -77,6 +80,7 @@ impl Session {
             {
                 self.end_interval(now)?;
             }
+            self.let_leave(now);
             if self.sweep.is_due(now) {
                 self.look_through()?;
             }
@@ -98,7 +102,11 @@ impl Session {
 
     /// Until the next thing to do.
     fn wait(&self, now: Instant, end: Option<Instant>) -> Duration {
-        let next = self.intervals.as_ref().map(|intervals| intervals.end);
+        let intervals = self.intervals.as_ref();
+        if intervals.is_some_and(|intervals| intervals.leaving.is_some()) {
+            return POLL_LEAVING;
+        }
+        let next = intervals.map(|intervals| intervals.end);
         let next = next.into_iter().chain(end).min();
         next.map_or(POLL, |next| next.saturating_duration_since(now).min(POLL))
     }
@@ -130,31 +138,38 @@ impl Session {
         Ok(())
     }
 
+    /// The records of the interval leave from now on, and behind them the counts.
     fn end_interval(&mut self, now: Instant) -> anyhow::Result<()> {
         self.look_through()?;
-        let Self {
-            live,
-            view,
-            intervals,
-            ..
-        } = self;
-        if let Some(intervals) = intervals {
-            let time = Time::now();
-            // The records of very many flows are written as they come, and what the kernel has meanwhile is not left to overflow.
-            let mut outcome = Ok(());
-            intervals.finish(now, time, |record| {
-                if outcome.is_ok() {
-                    view.put(record);
-                    outcome = view.flush_if_full().and_then(|has_flushed| {
-                        if has_flushed {
-                            live.collect()?;
-                        }
-                        Ok(())
-                    });
-                }
-            });
-            outcome?;
-            view.put_counts(&live.counts()?, time);
+        let (time, counts) = (Time::now(), self.live.counts()?);
+        if let Some(intervals) = &mut self.intervals {
+            intervals.end(now, time, counts);
+        }
+        Ok(())
+    }
+
+    /// Puts out the records whose time it is.
+    fn let_leave(&mut self, now: Instant) {
+        if let Some(intervals) = &mut self.intervals
+            && let Some((leaving, time, counts)) = &mut intervals.leaving
+            && let View::Lines(output) = &mut self.view
+            && leaving.put_due(now, output)
+        {
+            for count in counts.records(*time) {
+                output.put(&count);
+            }
+            intervals.leaving = None;
+        }
+    }
+
+    /// The same for all that are left.
+    fn let_all_leave(&mut self) -> anyhow::Result<()> {
+        if let Some(intervals) = &mut self.intervals
+            && let Some((leaving, time, counts)) = intervals.leaving.take()
+            && let View::Lines(output) = &mut self.view
+        {
+            leaving.put_all(output)?;
+            self.view.put_counts(&counts, time);
         }
         Ok(())
     }
@@ -170,7 +185,9 @@ impl Session {
         live.finish(&mut |report| take(report, view, intervals.as_mut()))?;
         let counts = self.live.counts()?;
         if self.intervals.is_some() {
+            self.let_all_leave()?;
             self.end_interval(Instant::now())?;
+            self.let_all_leave()?;
         } else if self.view.is_for_programs() {
             self.view.put_counts(&counts, Time::now());
         }
@@ -195,6 +212,8 @@ struct Intervals {
     length: Duration,
     begin: Instant,
     end: Instant,
+    /// The interval before, on its way out, and the counts at its end.
+    leaving: Option<(Leaving<RttInterval>, Time, Counts)>,
 }
 
 impl Intervals {
@@ -205,22 +224,26 @@ impl Intervals {
             length: aggregation.interval,
             begin,
             end: begin + aggregation.interval,
+            leaving: None,
         }
     }
 
+    /// An interval is longer where whoever reads has not taken the one before: two of very many flows would take too much memory.
     fn is_over(&self, now: Instant) -> bool {
-        now >= self.end
+        now >= self.end && self.leaving.is_none()
     }
 
-    /// Hands the records of the time since the last end, with its true length, to `put`.
-    fn finish(&mut self, now: Instant, time: Time, put: impl FnMut(&RttAggregate)) {
+    /// Has the records of the time since the last end leave, with its true length.
+    fn end(&mut self, now: Instant, time: Time, counts: Counts) {
         let length = now.saturating_duration_since(self.begin);
         let length = Nanoseconds(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
         self.begin = now;
         while self.end <= now {
             self.end += self.length;
         }
-        self.aggregator.finish_interval(time, length, put);
+        let records = self.aggregator.end_interval(time, length);
+        let leaving = Leaving::new(records, now, self.length);
+        self.leaving = Some((leaving, time, counts));
     }
 }
 

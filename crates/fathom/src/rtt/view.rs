@@ -87,17 +87,6 @@ impl View {
         }
     }
 
-    /// Writes if much has come together. `true`: it has.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub(super) fn flush_if_full(&mut self) -> anyhow::Result<bool> {
-        match self {
-            Self::Lines(output) if output.is_full() => output.flush().map(|()| true),
-            _ => Ok(false),
-        }
-    }
-
     /// Writes the rest, and waits until all is written.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub(crate) fn size_flows(
 }
 
 /// Calls `visit` for every flow and the bytes that are kept of it, in no order that means anything. Flows that come or go meanwhile may or may not be
-/// among them.
+/// among them. After each batch comes `between`: for those who must not be away for long.
 ///
 /// (libbpf-rs has an iterator for this, but that of 0.27 takes a batch that is not full for the last one, while a hash map ends a batch where
 /// the next bucket does not fit.)
@@ -42,6 +42,7 @@ pub(crate) fn size_flows(
 pub(crate) fn for_each_flow(
     table: &MapHandle,
     mut visit: impl FnMut(&flow_key, &[u8]),
+    mut between: impl FnMut() -> Result<(), Error>,
 ) -> Result<(), Error> {
     let value_size = table.value_size() as usize;
     let mut keys = vec![0_u8; BATCH * size_of::<flow_key>()];
@@ -59,6 +60,7 @@ pub(crate) fn for_each_flow(
                 visit(&key, value);
             }
         }
+        between()?;
         if is_last {
             return Ok(());
         }

@@ -22,7 +22,6 @@ use fathom_record::Time;
 pub(crate) use attach::choose_programs;
 pub use counters::{add_counters, of_each_cpu};
 pub use egress::Egress;
-pub(crate) use entries::for_each_flow;
 pub(crate) use entries::size_flows;
 pub(crate) use groups::{Group, group_root};
 pub(crate) use interfaces::passing;

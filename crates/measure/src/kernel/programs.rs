@@ -8,6 +8,7 @@ use super::entries::for_each_flow;
 use super::load::{self, find_map};
 use super::ring::Ring;
 use crate::Error;
+use crate::native::flow_key;
 
 /// Loaded programs. What is attached of them is to be dropped before them.
 pub(crate) struct Programs {
@@ -76,8 +77,21 @@ impl Programs {
     pub(crate) fn evicted(&self, table: &str, opened: u64, deleted: u64) -> Result<u64, Error> {
         // Read after the counters: flows that are opened in between make the number too small, never too large.
         let mut present = 0;
-        for_each_flow(&self.map(table)?, |_, _| present += 1)?;
+        self.for_each_flow(table, |_, _| present += 1)?;
         Ok(opened.saturating_sub(deleted + present))
+    }
+
+    /// Calls `visit` for every flow of a table, and the bytes that are kept of it. What comes into the ring meanwhile is taken out of it, to be handed
+    /// on later: to look through very many flows takes longer than the ring takes to fill.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when there is no such table, or it or the ring cannot be read.
+    pub(crate) fn for_each_flow(
+        &self,
+        table: &str,
+        visit: impl FnMut(&flow_key, &[u8]),
+    ) -> Result<(), Error> {
+        for_each_flow(&self.map(table)?, visit, || self.ring.collect())
     }
 
     /// How often the kernel left a program out because an interrupt came while it ran on the same CPU: what it would have told of is not known.

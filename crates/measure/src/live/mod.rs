@@ -7,8 +7,8 @@ use std::time::Duration;
 use libbpf_rs::MapCore;
 
 use crate::bytes::{bytes_of, read_prefix};
+use crate::kernel::{Places, monotonic_ns, passing, wall_clock_offset};
 pub use crate::kernel::{Options, any_interfaces, examine, interface_names};
-use crate::kernel::{Places, for_each_flow, monotonic_ns, passing, wall_clock_offset};
 use crate::native::{self, rtt_event, rtt_flow, rtt_flow_event};
 use crate::rtt::{Aggregator, Report, Settings, Transition, decode};
 use crate::{Counts, Error};
@@ -106,20 +106,22 @@ impl Live {
         let now = monotonic_ns();
         let offset = wall_clock_offset();
         let mut over = Vec::new();
+        self.path
+            .programs
+            .for_each_flow("rtt_flows", |key, value| {
+                let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
+                    return;
+                };
+                if let Some(aggregator) = aggregator.as_deref_mut() {
+                    aggregator.on_flow(key, &flow, &self.places.names);
+                }
+                let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
+                let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
+                if idle > IDLE || (is_closed && idle > CLOSED) {
+                    over.push((*key, flow, is_closed));
+                }
+            })?;
         let flows = self.path.flows()?;
-        for_each_flow(&flows, |key, value| {
-            let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
-                return;
-            };
-            if let Some(aggregator) = aggregator.as_deref_mut() {
-                aggregator.on_flow(key, &flow, &self.places.names);
-            }
-            let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
-            let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
-            if idle > IDLE || (is_closed && idle > CLOSED) {
-                over.push((*key, flow, is_closed));
-            }
-        })?;
         for (key, flow, is_closed) in over {
             if flows.delete(bytes_of(&key)).is_err() {
                 continue; // the kernel was faster
@@ -145,7 +147,7 @@ impl Live {
         }
         let closing = Transition::close(native::RTT_REASON_END, monotonic_ns());
         let offset = wall_clock_offset();
-        for_each_flow(&self.path.flows()?, |key, value| {
+        self.path.programs.for_each_flow("rtt_flows", |key, value| {
             let flow = read_prefix::<rtt_flow>(value).map(|(flow, _)| flow);
             let is_open = |flow: &rtt_flow| u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0;
             if let Some(flow) = flow.filter(is_open) {

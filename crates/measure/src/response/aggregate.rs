@@ -186,43 +186,63 @@ impl ResponseAggregator {
         }
     }
 
-    /// Hands the records of the interval that ends at `time` on, the slowest first, and begins another.
-    pub fn finish_interval(
-        &mut self,
-        time: Time,
-        length: Nanoseconds,
-        mut put: impl FnMut(&ResponseAggregate),
-    ) {
+    /// Ends the interval of this `length` at `time`, and begins another.
+    pub fn end_interval(&mut self, time: Time, length: Nanoseconds) -> ResponseInterval {
         let mut groups: Vec<_> = self.groups.drain().collect();
         groups.sort_by_cached_key(|(_, group)| std::cmp::Reverse(group.waits.quantile(0.99)));
-        for (key, group) in groups {
-            let quantile = |part| group.waits.quantile(part).map(Nanoseconds);
-            let count = group.waits.count();
-            put(&ResponseAggregate {
-                time,
-                protocol: key.protocol,
-                destination: key.server,
-                destination_port: key.port.map(Port),
-                network: key.clients,
-                duration_ns: length,
-                flows: group.flows.len() as u64,
-                responses_per_second: count as f64 * 1e9 / length.0.max(1) as f64,
-                latency_min_ns: group.waits.min().map(Nanoseconds),
-                latency_mean_ns: group.waits.mean().map(Nanoseconds),
-                latency_p50_ns: quantile(0.5),
-                latency_p90_ns: quantile(0.9),
-                latency_p95_ns: quantile(0.95),
-                latency_p99_ns: quantile(0.99),
-                latency_max_ns: group.waits.max().map(Nanoseconds),
-                sure: group.sure as f64 / count.max(1) as f64,
-                epochs_without: group.without,
-                timeout_gaps: group.timeouts,
-                waiting_ns: (group.waiting > 0).then_some(Nanoseconds(group.waiting)),
-                interface: key.interface,
-            });
+        ResponseInterval {
+            groups: groups.into_iter(),
+            time,
+            length,
         }
     }
 }
+
+/// The records of an interval that is over, the slowest group first. There may be very many: each is made when it is asked for.
+#[derive(Debug)]
+pub struct ResponseInterval {
+    groups: std::vec::IntoIter<(Key, Group)>,
+    time: Time,
+    length: Nanoseconds,
+}
+
+impl Iterator for ResponseInterval {
+    type Item = ResponseAggregate;
+
+    fn next(&mut self) -> Option<ResponseAggregate> {
+        let (key, group) = self.groups.next()?;
+        let quantile = |part| group.waits.quantile(part).map(Nanoseconds);
+        let count = group.waits.count();
+        Some(ResponseAggregate {
+            time: self.time,
+            protocol: key.protocol,
+            destination: key.server,
+            destination_port: key.port.map(Port),
+            network: key.clients,
+            duration_ns: self.length,
+            flows: group.flows.len() as u64,
+            responses_per_second: count as f64 * 1e9 / self.length.0.max(1) as f64,
+            latency_min_ns: group.waits.min().map(Nanoseconds),
+            latency_mean_ns: group.waits.mean().map(Nanoseconds),
+            latency_p50_ns: quantile(0.5),
+            latency_p90_ns: quantile(0.9),
+            latency_p95_ns: quantile(0.95),
+            latency_p99_ns: quantile(0.99),
+            latency_max_ns: group.waits.max().map(Nanoseconds),
+            sure: group.sure as f64 / count.max(1) as f64,
+            epochs_without: group.without,
+            timeout_gaps: group.timeouts,
+            waiting_ns: (group.waiting > 0).then_some(Nanoseconds(group.waiting)),
+            interface: key.interface,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.groups.size_hint()
+    }
+}
+
+impl ExactSizeIterator for ResponseInterval {}
 
 #[cfg(test)]
 mod tests {
@@ -273,10 +293,10 @@ mod tests {
         for epoch in epochs {
             aggregator.take(epoch);
         }
-        let mut records = Vec::new();
         let second = Nanoseconds(1_000_000_000);
-        aggregator.finish_interval(Time(9), second, |record| records.push(*record));
-        aggregator.finish_interval(Time(10), second, |_| panic!("an interval without epochs"));
+        let records = aggregator.end_interval(Time(9), second).collect();
+        let next = aggregator.end_interval(Time(10), second);
+        assert_eq!(next.count(), 0, "an interval without epochs");
         records
     }
 

@@ -11,7 +11,7 @@ use super::{Estimator, ResponseCounts, ResponseEpoch, ResponseWait, Settings};
 use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Options, Places, Programs, choose_programs, for_each_flow, monotonic_ns, passing,
+    Options, Places, Programs, choose_programs, monotonic_ns, passing,
     set_constants, size_flows, wall_clock_offset,
 };
 use crate::native::{
@@ -120,9 +120,8 @@ impl Live {
         report: &mut impl FnMut(ResponseWait),
     ) -> Result<(), Error> {
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
-        let flows = self.programs.map("response_flows")?;
         let mut look = self.waits.look(limit, now, offset);
-        for_each_flow(&flows, |key, value| {
+        self.programs.for_each_flow("response_flows", |key, value| {
             if let Some((flow, _)) = read_prefix::<response_flow>(value) {
                 look.at(key, &flow, &self.places.names, report);
             }
@@ -145,34 +144,35 @@ impl Live {
     ) -> Result<(), Error> {
         self.drain(report)?;
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
-        let flows = self.programs.map("response_flows")?;
         let mut over = Vec::new();
         // Only what is in the table is remembered: the kernel evicts flows without a word.
         let before = std::mem::take(&mut self.swept);
-        for_each_flow(&flows, |key, value| {
-            let Some(mut requests) = requests_of(value, self.estimator) else {
-                return;
-            };
-            // The kernel may have written to it since.
-            let silence = now.saturating_sub(requests.flow.last);
-            if silence > IDLE_NS {
-                over.push(*key);
-            }
-            let last = requests.flow;
-            let told = before.get(key).copied();
-            if let Some(begin) = told {
-                self.swept.insert(*key, begin);
-            }
-            let ended = requests.end_epoch(key, now.max(last.last), at_once, &self.config);
-            let Some(ended) = ended.filter(|ended| told != Some(ended.begin)) else {
-                return;
-            };
-            self.swept.insert(*key, ended.begin);
-            self.swept_count += 1;
-            let mut epoch = record(&ended, None, self.estimator, &self.places.names, offset);
-            epoch.waiting_ns = waiting(key, &last, now);
-            report(epoch);
-        })?;
+        self.programs
+            .for_each_flow("response_flows", |key, value| {
+                let Some(mut requests) = requests_of(value, self.estimator) else {
+                    return;
+                };
+                // The kernel may have written to it since.
+                let silence = now.saturating_sub(requests.flow.last);
+                if silence > IDLE_NS {
+                    over.push(*key);
+                }
+                let last = requests.flow;
+                let told = before.get(key).copied();
+                if let Some(begin) = told {
+                    self.swept.insert(*key, begin);
+                }
+                let ended = requests.end_epoch(key, now.max(last.last), at_once, &self.config);
+                let Some(ended) = ended.filter(|ended| told != Some(ended.begin)) else {
+                    return;
+                };
+                self.swept.insert(*key, ended.begin);
+                self.swept_count += 1;
+                let mut epoch = record(&ended, None, self.estimator, &self.places.names, offset);
+                epoch.waiting_ns = waiting(key, &last, now);
+                report(epoch);
+            })?;
+        let flows = self.programs.map("response_flows")?;
         for key in over {
             self.swept.remove(&key);
             // Failing means that it is gone already.

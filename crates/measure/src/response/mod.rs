@@ -17,7 +17,7 @@ mod waits;
 
 #[cfg(feature = "live")]
 pub use crate::kernel::Options;
-pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator};
+pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator, ResponseInterval};
 pub use counts::ResponseCounts;
 pub use engine::Engine;
 pub use estimate::{Confidence, Reason};

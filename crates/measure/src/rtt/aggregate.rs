@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Time};
 
-use super::chunked::ChunkedMap;
+use super::chunked::{ChunkedMap, Entries};
 use super::event::{flow_of, tags, traffic_of};
 use super::{Report, RttAggregate, RttSample};
 use crate::native::{flow_key, rtt_flow, rtt_traffic};
@@ -173,26 +173,22 @@ impl Aggregator {
         }
     }
 
-    /// Ends the interval of this `length` at `time`: hands its records to `put`, busiest group first. Returns how many there were.
-    pub fn finish_interval(
-        &mut self,
-        time: Time,
-        length: Nanoseconds,
-        mut put: impl FnMut(&RttAggregate),
-    ) -> usize {
-        let mut order: Vec<u32> = (0..self.groups.len() as u32).collect();
+    /// Ends the interval of this `length` at `time`, and begins another.
+    pub fn end_interval(&mut self, time: Time, length: Nanoseconds) -> RttInterval {
+        let groups = self.groups.take();
+        let mut order: Vec<u32> = (0..groups.len() as u32).collect();
         order.sort_by_key(|&place| {
-            let figures = &self.groups.at(place).1;
+            let figures = &groups.at(place).1;
             std::cmp::Reverse((figures.rtt.count(), figures.packets))
         });
-        for place in &order {
-            let (group, figures) = self.groups.at(*place);
-            let interface = self.interfaces[usize::from(group.interface)];
-            put(&figures.to_record(group.key, interface, time, length));
-        }
-        drop(self.groups.drain());
         self.forget_flows();
-        order.len()
+        RttInterval {
+            groups,
+            order: order.into_iter(),
+            interfaces: self.interfaces.clone(),
+            time,
+            length,
+        }
     }
 
     /// Flows that are not there any more are dropped when they have become as many as those that are.
@@ -203,12 +199,40 @@ impl Aggregator {
         if self.flows.len() < 2 * present {
             return;
         }
-        let all = self.flows.drain();
-        for (key, counted) in all.filter(|(_, counted)| counted.interval == ended) {
+        let all = self.flows.take();
+        for (key, counted) in all
+            .into_iter()
+            .filter(|(_, counted)| counted.interval == ended)
+        {
             self.flows.get_or_insert_with(key, || counted);
         }
     }
 }
+
+/// The records of an interval that is over, busiest group first. There may be very many: each is made when it is asked for.
+pub struct RttInterval {
+    groups: Entries<Group, Figures>,
+    order: std::vec::IntoIter<u32>,
+    interfaces: Vec<&'static str>,
+    time: Time,
+    length: Nanoseconds,
+}
+
+impl Iterator for RttInterval {
+    type Item = RttAggregate;
+
+    fn next(&mut self) -> Option<RttAggregate> {
+        let (group, figures) = self.groups.at(self.order.next()?);
+        let interface = self.interfaces[usize::from(group.interface)];
+        Some(figures.to_record(group.key, interface, self.time, self.length))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.order.size_hint()
+    }
+}
+
+impl ExactSizeIterator for RttInterval {}
 
 impl Figures {
     fn add_traffic(&mut self, now: &rtt_traffic, then: &rtt_traffic) {

@@ -55,15 +55,30 @@ impl<K: Hash + Eq, V> ChunkedMap<K, V> {
         place
     }
 
-    /// The entry that was inserted as the `place`th.
-    pub(super) fn at(&self, place: u32) -> &(K, V) {
-        &self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    /// All entries, taken out.
+    pub(super) fn take(&mut self) -> Entries<K, V> {
+        self.index.clear();
+        Entries(std::mem::take(&mut self.chunks))
+    }
+}
+
+/// What was in a map.
+pub(super) struct Entries<K, V>(Vec<Vec<(K, V)>>);
+
+impl<K, V> Entries<K, V> {
+    pub(super) fn len(&self) -> usize {
+        let last = self.0.last().map_or(0, Vec::len);
+        self.0.len().saturating_sub(1) * CHUNK + last
     }
 
-    /// All entries, taken out in the order of their insertion.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (K, V)> + use<K, V> {
-        self.index.clear();
-        std::mem::take(&mut self.chunks).into_iter().flatten()
+    /// The entry that was inserted as the `place`th.
+    pub(super) fn at(&self, place: u32) -> &(K, V) {
+        &self.0[place as usize / CHUNK][place as usize % CHUNK]
+    }
+
+    /// All of them, in the order of their insertion.
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (K, V)> {
+        self.0.into_iter().flatten()
     }
 }
 
@@ -78,8 +93,9 @@ mod tests {
             *map.get_or_insert_with(number % 2500, || 0) += 1;
         }
         assert_eq!(map.len(), 2500);
-        assert_eq!(map.at(2499), &(2499, 2));
-        assert_eq!(map.drain().map(|(_, count)| count).sum::<u32>(), 5000);
+        let taken = map.take();
+        assert_eq!((taken.len(), taken.at(2499)), (2500, &(2499, 2)));
+        assert_eq!(taken.into_iter().map(|(_, count)| count).sum::<u32>(), 5000);
         assert_eq!(map.len(), 0);
         assert_eq!(*map.get_or_insert_with(7, || 1), 1);
     }

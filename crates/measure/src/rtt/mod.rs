@@ -8,7 +8,7 @@ mod flow;
 mod record;
 mod settings;
 
-pub use aggregate::{Aggregation, Aggregator, GroupBy};
+pub use aggregate::{Aggregation, Aggregator, GroupBy, RttInterval};
 pub use engine::Engine;
 pub use event::Report;
 #[cfg(feature = "live")]
