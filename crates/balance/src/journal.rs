@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_does_not_change_is_told_once_an_interval() {
         assert_eq!(told(|_| 0.25, |_| "healthy"), [0, 200, 400]);
-        let swings = |tenths: u64| if tenths % 2 == 0 { 0.2 } else { 0.35 };
+        let swings = |tenths: u64| if tenths.is_multiple_of(2) { 0.2 } else { 0.35 };
         assert_eq!(told(swings, |_| "healthy"), [0, 200, 400]);
     }
 
@@ -106,13 +106,13 @@ mod tests {
         let loses = |tenths: u64| if tenths < 33 { 0.25 } else { 0.0 };
         assert_eq!(told(loses, falls), [0, 33, 200, 400]);
         let swings = |tenths: u64| {
-            if !(33..53).contains(&tenths) || tenths % 2 == 0 {
+            if !(33..53).contains(&tenths) || tenths.is_multiple_of(2) {
                 0.1
             } else {
                 0.3
             }
         };
-        assert_eq!(told(swings, |_| "healthy"), [0, 33, 44, 55, 200, 400]);
+        assert_eq!(told(swings, |_| "healthy"), [0, 33, 44, 200, 400]);
         let gone = |tenths: u64| if tenths < 5 { 0.25 } else { 0.0 };
         assert_eq!(told(gone, |_| "healthy"), [0, 10, 200, 400]);
     }

@@ -33,9 +33,9 @@ impl<I: ExactSizeIterator<Item: Record>> Leaving<I> {
 
     /// How many are to leave now.
     fn due(&self, now: Instant) -> usize {
-        let passed = now.saturating_duration_since(self.begin).as_secs_f64();
-        let part = passed / self.within.as_secs_f64().max(1e-3);
-        let in_time = (self.count as f64 * part) as usize;
+        let passed = now.saturating_duration_since(self.begin).as_nanos();
+        let in_time = self.count as u128 * passed / self.within.as_nanos().max(1);
+        let in_time = usize::try_from(in_time).unwrap_or(usize::MAX);
         let gone = self.count - self.records.len();
         let wanted = in_time.max(AT_ONCE).saturating_sub(gone);
         wanted.min(AT_A_TIME).min(self.records.len())
@@ -115,7 +115,7 @@ mod tests {
             let now_left = leaving.records.len();
             assert!(before - now_left <= AT_A_TIME);
             before = now_left;
-            output.flush().unwrap();
+            output.finish().unwrap();
             if is_gone {
                 break;
             }

@@ -16,6 +16,10 @@ mod generate;
 #[cfg(feature = "live")]
 mod hops;
 mod ipfix;
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "files are read as fast as they are written")
+)]
 mod leaving;
 mod output;
 #[cfg(feature = "live")]

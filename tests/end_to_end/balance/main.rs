@@ -278,8 +278,8 @@ fn a_server_that_does_not_answer_is_left_and_returns() {
             )
         })
         .collect();
-    // At the start, when they have been checked, and at the end; of the third also when it falls, and as it returns.
-    assert!((12..30).contains(&weights.len()), "{weights:?}");
+    // At the start, if need be when they have been checked, and at the end; of the third also when it falls, and as it returns.
+    assert!((8..30).contains(&weights.len()), "{weights:?}");
 }
 
 /// A service of each family, a network and all ports beside; a server by IPv6 answers both.

@@ -24,6 +24,7 @@ mod fixtures;
 #[path = "../../../../crates/balance/tests/packets/frame.rs"]
 mod frame;
 mod memory;
+mod process;
 mod turns;
 #[allow(
     dead_code,
@@ -34,6 +35,7 @@ mod turns;
 mod world;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 use fathom_lab::summary::{Row, conclude};
@@ -56,9 +58,12 @@ struct Arguments {
     /// Measure each fixture of the balancer's tests too.
     #[arg(long)]
     fixtures: bool,
-    /// The fathom binary, built for release: with it, what ten services take of memory is measured too.
+    /// The fathom binary, built for release: with it, what ten services take of memory, and the process of a processor, is measured too.
     #[arg(long)]
     fathom: Option<PathBuf>,
+    /// How long the process is watched, without packets and with many, in seconds.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
+    seconds: u64,
     /// Append the rows of the summary table to this file.
     #[arg(long)]
     summary: Option<PathBuf>,
@@ -100,6 +105,10 @@ fn main() -> anyhow::Result<()> {
     rows.push(memory::of_a_connection());
     if let Some(fathom) = &arguments.fathom {
         rows.push(memory::of_services(fathom)?);
+        rows.extend(process::rows(
+            fathom,
+            Duration::from_secs(arguments.seconds),
+        )?);
     }
     Ok(conclude(&rows, arguments.summary.as_deref())?)
 }

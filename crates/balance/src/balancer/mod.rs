@@ -160,6 +160,14 @@ impl Balancer {
     /// [`Error::Kernel`] when the tables cannot be read.
     pub fn poll(&mut self, timeout: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
         self.live.flows().collect(timeout)?;
+        if let Some(one_in) = self.live.flows().adapt()? {
+            report(News::Message(match one_in {
+                1 => "all connections are measured again".to_owned(),
+                _ => format!(
+                    "one connection in {one_in} is measured now: as many as the load allows"
+                ),
+            }));
+        }
         let now = self.now();
         self.check(now, report);
         if now >= self.resolve_due {
@@ -189,17 +197,10 @@ impl Balancer {
         let Some(shortest) = over.iter().map(|service| self.interval(*service)).min() else {
             return Ok(());
         };
-        self.live.look(shortest);
-        if let Some(one_in) = self.live.flows().adapt()? {
-            report(News::Message(match one_in {
-                1 => "all connections are measured again".to_owned(),
-                _ => format!(
-                    "one connection in {one_in} is measured now: as many as `measured-packets` allows"
-                ),
-            }));
+        if self.live.look(shortest)? {
+            let used = self.live.flows().seen().held.clone();
+            self.live.retire(&used);
         }
-        let used = self.live.flows().seen().held.clone();
-        self.live.retire(&used);
         for service in over {
             let interval = self.interval(service);
             // Those that were missed are over too.

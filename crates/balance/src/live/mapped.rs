@@ -85,9 +85,9 @@ impl<T: Copy> Mapped<T> {
         unsafe { value.assume_init() }
     }
 
-    /// The first word of an element.
-    pub(super) fn first_word(&self, index: usize) -> u64 {
-        self.words(index)[0].load(Ordering::Relaxed)
+    /// A word of an element.
+    pub(super) fn word(&self, index: usize, place: usize) -> u64 {
+        self.words(index)[place].load(Ordering::Relaxed)
     }
 
     /// Writes an element word by word, in this order of words; those that stay as they are, are left alone.

@@ -2,6 +2,7 @@
 
 mod checks;
 mod flows;
+mod look;
 mod mapped;
 mod next_hop;
 mod object;
@@ -32,7 +33,8 @@ use crate::native::{
 };
 
 use checks::Checks;
-pub use flows::{Flows, Seen};
+pub use flows::Flows;
+pub use look::Seen;
 use mapped::Mapped;
 use next_hop::{NextHop, Resolver};
 use object::Program;

@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use fathom_measure::kernel::monotonic_ns;
+
 use super::Live;
 use super::mapped::Mapped;
 use super::plan::Slot;
+use crate::Error;
 use crate::native::{
     BALANCE_NO_SERVER, BALANCE_PLACE_IS_FRESH, BALANCE_PLACE_IS_SETTLED, BALANCE_PLACE_MARKS,
     BALANCE_RING_LANES, balance_ring_element, ring_place,
@@ -67,11 +70,25 @@ impl Live {
         if let Some(marked) = self.marked.get_mut(service) {
             *marked = None;
         }
+        self.flows.pace.need_whole();
     }
 
-    /// Looks through the table of connections, and marks the places of rings whose connections are all confirmed, and have the server that is there: the table
-    /// need not be asked for them.
-    pub fn look(&mut self, interval: Duration) {
+    /// Looks at what may have changed in the table of connections. Returns whether that was all of it: then the places of rings are marked whose connections
+    /// are all confirmed, and have the server that is there, so that the table need not be asked for them.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the counters cannot be read.
+    pub fn look(&mut self, interval: Duration) -> Result<bool, Error> {
+        self.flows.count()?;
+        self.flows.look_at_busy(interval);
+        let is_due = self.flows.pace.is_whole_due(monotonic_ns());
+        if is_due {
+            self.look_at_all();
+        }
+        Ok(is_due)
+    }
+
+    fn look_at_all(&mut self) {
         // First, so that what is opened while it looks is fresh after it.
         for service in 0..self.slots.len() {
             let index = self.slots[service].index;
@@ -86,7 +103,7 @@ impl Live {
             by_index[index] = Some(slot);
         }
         let rings = &self.rings;
-        self.flows.look(interval, |connection| {
+        self.flows.look_at_all(|connection| {
             let slot = (*by_index.get(usize::from(connection.service))?)?;
             let place = ring_place(connection, slot.ring_size);
             Some((place, place_of(rings, slot, place) & !MARKS))

@@ -6,7 +6,7 @@ use super::mapped::Mapped;
 use super::object::Program;
 use crate::Error;
 use crate::config::Config;
-use crate::sampling::sampled_buckets;
+use crate::sampling::{Counted, Limits, Sampler};
 
 /// What tells the program of how many buckets of its table the connections are measured.
 pub(super) struct Sampling {
@@ -15,10 +15,9 @@ pub(super) struct Sampling {
     all: u64,
     /// As many as are configured.
     most: u64,
-    /// Packets a second that may be measured; none: all.
-    limit: Option<u32>,
-    /// Packets that had been measured, and when that was, in nanoseconds.
-    last: Option<(u64, u64)>,
+    /// None: all are measured.
+    limits: Option<Limits>,
+    sampler: Sampler,
 }
 
 impl Sampling {
@@ -29,24 +28,21 @@ impl Sampling {
             buckets: Mapped::new(program.map("balance_sampling")?)?,
             all,
             most: (all / u64::from(config.measured_in)).max(1),
-            limit: config.measured_packets,
-            last: None,
+            limits: Limits::of(config),
+            sampler: Sampler::new(config.epoch),
         };
         let before = sampling.buckets.get(0);
-        let is_kept = sampling.limit.is_some() && (1..sampling.most).contains(&before);
+        let is_kept = sampling.limits.is_some() && (1..sampling.most).contains(&before);
         let buckets = if is_kept { before } else { sampling.most };
         sampling.buckets.set_word(0, &buckets);
         Ok(sampling)
     }
 
-    /// So many packets have been measured until now. Returns one in how many connections is measured from now on, if that changes.
-    pub(super) fn adapt(&mut self, measured: u64, now: u64) -> Option<u64> {
-        let (before, then) = self.last.replace((measured, now))?;
-        let limit = f64::from(self.limit?);
-        let seconds = now.saturating_sub(then) as f64 / 1e9;
-        let rate = measured.saturating_sub(before) as f64 / seconds.max(1e-3);
+    /// Returns one in how many connections is measured from now on, if that changes.
+    pub(super) fn adapt(&mut self, counted: Counted) -> Option<u64> {
+        let limits = self.limits?;
         let buckets = self.buckets.get(0);
-        let next = sampled_buckets(buckets, self.most, rate, limit);
+        let next = self.sampler.next(buckets, self.most, limits, counted);
         self.buckets.set_word(0, &next);
         (next != buckets).then(|| self.all / next)
     }

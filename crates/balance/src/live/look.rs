@@ -1,0 +1,342 @@
+//! Looks at the table of connections: which are active, wait, or have an epoch that is over; and, less often, where all of them are.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use fathom_measure::bytes::bytes_of;
+use fathom_measure::kernel::{monotonic_ns, wall_clock_offset};
+use fathom_measure::response::TabledFlow;
+
+use super::flows::Flows;
+use super::setup::idle_units;
+use crate::config::Transport;
+use crate::native::{
+    BALANCE_BUCKET_PLACES, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, BALANCE_TIME_SHIFT,
+    BALANCE_WAS_MEASURED, balance_connection,
+};
+
+/// A request that has been unanswered for longer says nothing of how fast the server is: the client has gone, or waits for something to happen.
+const GIVEN_UP_NS: u64 = 5_000_000_000;
+/// Of the time, the part that looks at the whole table may take, at most.
+const SHARE: u32 = 500;
+
+/// What a look at the whole table found.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Connections that are open, by the number of their server.
+    pub connections: HashMap<u16, u32>,
+    /// These, and those that are closing.
+    pub held: HashMap<u16, u32>,
+    /// Places of the connections in the table that are not confirmed, or whose server is not that of their place in the ring, by the index of the service.
+    pub(super) strays: HashMap<u16, HashSet<u32>>,
+    /// Services that have connections, by index.
+    pub(super) services: HashSet<u16>,
+}
+
+/// What the last look at measured connections found, by service and server.
+#[derive(Debug, Default)]
+pub(super) struct Busy {
+    /// Those that are active.
+    pub(super) active: HashMap<(u16, u16), u32>,
+    /// Those that wait, and for how long together.
+    pub(super) waiting: HashMap<(u16, u16), (u32, u64)>,
+}
+
+/// The time of the table, as packets tell it: its clock is the kernel's tick, which user space cannot read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TableTime {
+    /// The last time that a packet has left, in units of the table, and when that was first seen.
+    newest: u32,
+    at_ns: u64,
+}
+
+impl TableTime {
+    fn take(&mut self, used: u32, now_ns: u64) {
+        if used > self.newest {
+            (self.newest, self.at_ns) = (used, now_ns);
+        }
+    }
+
+    /// Not later than it is.
+    fn now(self, now_ns: u64) -> u32 {
+        let passed = now_ns.saturating_sub(self.at_ns) >> BALANCE_TIME_SHIFT;
+        self.newest.saturating_add(passed as u32)
+    }
+}
+
+/// Which looks are needed.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// What packets had counted at the last look.
+    counted: Vec<u64>,
+    /// When that was first found.
+    moved_ns: u64,
+    /// When the whole table may be looked at again.
+    whole_due_ns: u64,
+    /// So often it must be: rings have changed, or connections may have.
+    whole_needed: u32,
+}
+
+/// A change of the table may be counted before it is made: so many looks at the whole follow it.
+const LOOKS_AFTER: u32 = 2;
+
+impl Pace {
+    /// Packets have counted so much by now.
+    pub(super) fn take(&mut self, counted: Vec<u64>, now_ns: u64) {
+        if self.counted != counted || self.moved_ns == 0 {
+            (self.counted, self.moved_ns) = (counted, now_ns);
+            self.whole_needed = LOOKS_AFTER;
+        }
+    }
+
+    /// Rings have changed.
+    pub(super) fn need_whole(&mut self) {
+        self.whole_needed = self.whole_needed.max(1);
+    }
+
+    /// Is there any connection that is active, that waits, or whose epoch is not over?
+    pub(super) fn may_be_busy(&self, epoch: Duration, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.moved_ns) < recent_ns(epoch)
+    }
+
+    pub(super) fn is_whole_due(&self, now_ns: u64) -> bool {
+        self.whole_needed > 0 && now_ns >= self.whole_due_ns
+    }
+
+    /// The whole table was looked at, from then until now.
+    pub(super) fn has_seen_whole(&mut self, begun_ns: u64, now_ns: u64) {
+        self.whole_needed = self.whole_needed.saturating_sub(1);
+        self.whole_due_ns = now_ns + u64::from(SHARE) * now_ns.saturating_sub(begun_ns);
+    }
+}
+
+/// After so long without a packet a connection is not active, waits for nobody, and its epoch has been told.
+fn recent_ns(epoch: Duration) -> u64 {
+    // Two units besides, since the table's time is in whole ones.
+    let epoch_ns = u64::try_from(epoch.as_nanos()).unwrap_or(u64::MAX / 4);
+    2 * epoch_ns.max(GIVEN_UP_NS / 2) + (2 << BALANCE_TIME_SHIFT)
+}
+
+impl Flows {
+    /// Looks at measured connections that had packets of late: ends the epochs of those that are silent, and finds those that wait.
+    pub(super) fn look_at_busy(&mut self, interval: Duration) {
+        let (now, offset) = (monotonic_ns(), wall_clock_offset());
+        self.busy = Busy::default();
+        if !self.pace.may_be_busy(self.epoch, now) {
+            return;
+        }
+        let units = (recent_ns(self.epoch) >> BALANCE_TIME_SHIFT) as u32 + 1;
+        let since = self.time.now(now).saturating_sub(units);
+        let places = BALANCE_BUCKET_PLACES as usize;
+        let mut silent = Vec::new();
+        for at in 0..(self.buckets.len() * places).min(self.measured.len()) {
+            let Some(used) = self.used_at(at) else {
+                continue;
+            };
+            self.time.take(used, now);
+            if used < since {
+                continue;
+            }
+            let connection = self.buckets.get(at / places).connections[at % places];
+            let has = |flag: u32| u32::from(connection.flags) & flag != 0;
+            if !has(BALANCE_WAS_MEASURED) || self.measured.word(at, 0) == 0 {
+                continue;
+            }
+            let measured = self.measured.get(at);
+            let Some(flow) = self.tabled.flow(bytes_of(&measured), connection.protocol) else {
+                continue;
+            };
+            let (server, key) = (
+                connection.server(),
+                (connection.service, connection.server()),
+            );
+            self.busy
+                .take(key, &flow, has(BALANCE_IS_CLOSING), now, interval);
+            if let Some(ended) = self.tabled.end(&flow, now, offset)
+                && self.told.add(at as u32, (server, ended.begin))
+            {
+                silent.push((key, ended.epoch));
+            }
+        }
+        for (key, epoch) in silent {
+            self.take_epoch(key, &epoch);
+        }
+    }
+
+    /// When the connection at this place was last used, in units of the table; `None`: there is none, or it is not measured.
+    fn used_at(&self, at: usize) -> Option<u32> {
+        let places = BALANCE_BUCKET_PLACES as usize;
+        let word = |word: usize| self.buckets.word(at / places, 2 * (at % places) + word);
+        let second = word(1);
+        let is_measured = second >> 48 & u64::from(BALANCE_WAS_MEASURED) != 0;
+        (is_measured && word(0) != 0).then_some(second as u32)
+    }
+
+    /// Looks at the whole table: how many connections servers have, and which are not where `server_at` says: the place of a connection in the ring of its
+    /// service, and the server there.
+    pub(super) fn look_at_all(
+        &mut self,
+        server_at: impl Fn(&balance_connection) -> Option<(u32, u16)>,
+    ) {
+        let begun = monotonic_ns();
+        let mut seen = Seen::default();
+        let table_now = self.time.now(begun);
+        for bucket in 0..self.buckets.len() {
+            for connection in self.buckets.get(bucket).connections {
+                if connection.word == 0 {
+                    continue;
+                }
+                self.time.take(connection.used, begun);
+                seen.take(&connection, table_now, &server_at);
+            }
+        }
+        self.seen = seen;
+        self.pace.has_seen_whole(begun, monotonic_ns());
+    }
+}
+
+impl Seen {
+    fn take(
+        &mut self,
+        connection: &balance_connection,
+        now: u32,
+        server_at: &impl Fn(&balance_connection) -> Option<(u32, u16)>,
+    ) {
+        let server = connection.server();
+        let has = |flag: u32| u32::from(connection.flags) & flag != 0;
+        let is_past = is_past(connection, now);
+        // One that is not confirmed must be found by its next packet.
+        let is_opening = !has(BALANCE_IS_CONFIRMED) && !is_past;
+        if let Some((place, _)) =
+            server_at(connection).filter(|(_, now)| *now != server || is_opening)
+        {
+            let strays = self.strays.entry(connection.service).or_default();
+            strays.insert(place);
+        }
+        if !is_past {
+            self.services.insert(connection.service);
+            *self.held.entry(server).or_insert(0) += 1;
+            *self.connections.entry(server).or_insert(0) += u32::from(!has(BALANCE_IS_CLOSING));
+        }
+    }
+}
+
+impl Busy {
+    fn take(
+        &mut self,
+        key: (u16, u16),
+        flow: &TabledFlow,
+        is_closing: bool,
+        now: u64,
+        interval: Duration,
+    ) {
+        let age = u128::from(now.saturating_sub(flow.last()));
+        *self.active.entry(key).or_insert(0) += u32::from(age < interval.as_nanos());
+        if let Some(wait) = flow
+            .waiting(now)
+            .filter(|wait| !is_closing && wait.0 < GIVEN_UP_NS)
+        {
+            let (count, sum) = self.waiting.entry(key).or_insert((0, 0));
+            *count += 1;
+            *sum += wait.0;
+        }
+    }
+}
+
+/// Epochs that were ended by a look, by server and begin: the program tells of them again at the next packet. One for each place of the table, at most:
+/// the program replaces connections without a word.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    epochs: HashSet<(u16, u64)>,
+    by_place: HashMap<u32, (u16, u64)>,
+}
+
+impl Told {
+    /// An epoch of the connection at this place is told. `false`: it had been.
+    fn add(&mut self, place: u32, epoch: (u16, u64)) -> bool {
+        if let Some(before) = self.by_place.insert(place, epoch)
+            && before != epoch
+        {
+            self.epochs.remove(&before);
+        }
+        self.epochs.insert(epoch)
+    }
+
+    /// The program tells of this epoch. Returns whether it had been told.
+    pub(super) fn remove(&mut self, epoch: (u16, u64)) -> bool {
+        self.epochs.remove(&epoch)
+    }
+}
+
+/// May its place be taken by another? A place is not emptied: what was is there until then.
+fn is_past(connection: &balance_connection, now: u32) -> bool {
+    let [idle, closing, opening, datagram_idle] = idle_units();
+    let flags = u32::from(connection.flags);
+    let limit = if flags & BALANCE_IS_CLOSING != 0 {
+        closing
+    } else if flags & BALANCE_IS_CONFIRMED == 0 {
+        opening
+    } else if connection.protocol == Transport::Tcp.number() {
+        idle
+    } else {
+        datagram_idle
+    };
+    now.saturating_sub(connection.used) > limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_past_when_it_was_silent_for_long() {
+        let [idle, closing, ..] = idle_units();
+        let connection = |flags: u32, protocol: u8| balance_connection {
+            used: 1000,
+            flags: flags as u8,
+            protocol,
+            ..balance_connection::default()
+        };
+        let open = connection(BALANCE_IS_CONFIRMED, 6);
+        assert!(!is_past(&open, 1000 + idle) && is_past(&open, 1001 + idle));
+        let over = connection(BALANCE_IS_CONFIRMED | BALANCE_IS_CLOSING, 6);
+        assert!(!is_past(&over, 1000 + closing) && is_past(&over, 1001 + closing));
+        assert!(is_past(&connection(BALANCE_IS_CONFIRMED, 17), 1000 + idle));
+        // One that is newer than the last look knows.
+        assert!(!is_past(&open, 0));
+    }
+
+    #[test]
+    fn where_no_packets_pass_nothing_is_looked_at() {
+        const MS: u64 = 1_000_000;
+        let (mut pace, mut whole, mut busy) = (Pace::default(), 0, 0);
+        // Packets pass for a second, and then none for a minute; a look at all takes 4 ms.
+        for round in 0..305 {
+            let now = (10 + round * 200) * MS;
+            pace.take(vec![round.min(5)], now);
+            busy += u32::from(pace.may_be_busy(Duration::from_millis(200), now));
+            if pace.is_whole_due(now) {
+                whole += 1;
+                pace.has_seen_whole(now - 4 * MS, now);
+            }
+        }
+        // The first, and two after the last packet, two seconds apart.
+        assert_eq!(whole, 3);
+        assert_eq!(busy, 5 + 36);
+        pace.need_whole();
+        assert!(pace.is_whole_due(3_600_000 * MS));
+    }
+
+    #[test]
+    fn an_epoch_is_told_once_and_remembered_once_a_place() {
+        let mut told = Told::default();
+        assert!(told.add(7, (1, 100)));
+        assert!(!told.add(7, (1, 100)));
+        assert!(told.remove((1, 100)), "the program tells of it again");
+        assert!(!told.remove((1, 100)));
+        for begin in 0..1000 {
+            told.add(7, (1, begin));
+        }
+        assert_eq!((told.epochs.len(), told.by_place.len()), (1, 1));
+    }
+}
