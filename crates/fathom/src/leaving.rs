@@ -69,19 +69,14 @@ impl<I: ExactSizeIterator<Item: Record>> Leaving<I> {
 
 #[cfg(test)]
 mod tests {
-    use fathom_measure::RttCount;
-    use fathom_record::Time;
+    use fathom_record::{Count, Time};
 
     use super::*;
     use crate::output::{Backlog, OutputFormat};
     use crate::signals::Signals;
 
-    fn leaving(count: usize, begin: Instant) -> Leaving<impl ExactSizeIterator<Item = RttCount>> {
-        let record = |number: usize| RttCount {
-            time: Time(0),
-            name: "samples",
-            count: number as u64,
-        };
+    fn leaving(count: usize, begin: Instant) -> Leaving<impl ExactSizeIterator<Item = Count>> {
+        let record = |number: usize| Count::new(Time(0), "rtt", "samples", number as u64);
         Leaving::new((0..count).map(record), begin, Duration::from_secs(5))
     }
 

@@ -161,7 +161,7 @@ impl Running {
         self.process.wait_with_deadline(PATIENCE)?;
         let text = fs::read_to_string(self.directory.path().join("records"))?;
         let counts = text.lines().filter_map(|line| {
-            let (_, rest) = line.split_once("\"kind\":\"balance_count\"")?;
+            let (_, rest) = line.split_once("\"kind\":\"count\"")?;
             let (_, rest) = rest.split_once("\"name\":\"")?;
             let (name, rest) = rest.split_once("\",\"count\":")?;
             Some((name.to_owned(), rest.trim_end_matches('}').parse().ok()?))

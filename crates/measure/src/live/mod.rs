@@ -7,8 +7,8 @@ use std::time::Duration;
 use libbpf_rs::MapCore;
 
 use crate::bytes::{bytes_of, read_prefix};
-use crate::kernel::{Places, monotonic_ns, passing, wall_clock_offset};
 pub use crate::kernel::{Options, any_interfaces, examine, interface_names};
+use crate::kernel::{Places, monotonic_ns, passing, wall_clock_offset};
 use crate::native::{self, rtt_event, rtt_flow, rtt_flow_event};
 use crate::rtt::{Aggregator, Report, Settings, Transition, decode};
 use crate::{Counts, Error};

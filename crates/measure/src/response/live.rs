@@ -11,8 +11,8 @@ use super::{Estimator, ResponseCounts, ResponseEpoch, ResponseWait, Settings};
 use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Options, Places, Programs, choose_programs, monotonic_ns, passing,
-    set_constants, size_flows, wall_clock_offset,
+    Options, Places, Programs, choose_programs, monotonic_ns, passing, set_constants, size_flows,
+    wall_clock_offset,
 };
 use crate::native::{
     self, Requests, flow_key, response_batches, response_bins, response_config, response_epoch,
