@@ -16,6 +16,9 @@ use crate::{Destination, Error, Transport};
 /// How long a connection may take to be made, and a message to be taken by the kernel.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a collector's host has to say that nobody listens.
+const REFUSAL: Duration = Duration::from_millis(200);
+
 /// The way to a collector, checked as far as it can be without reaching it.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
@@ -26,7 +29,11 @@ pub(crate) struct Connector {
 /// A connection that messages go over.
 #[derive(Debug)]
 pub(crate) enum Connection {
-    Udp(UdpSocket),
+    Udp {
+        socket: UdpSocket,
+        /// Has a first datagram found somebody, as far as can be told?
+        is_confirmed: bool,
+    },
     Tcp(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -102,7 +109,11 @@ fn udp(address: SocketAddr) -> io::Result<Connection> {
     let socket = UdpSocket::bind(any)?;
     socket.connect(address)?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    Ok(Connection::Udp(socket))
+    socket.set_read_timeout(Some(REFUSAL))?;
+    Ok(Connection::Udp {
+        socket,
+        is_confirmed: false,
+    })
 }
 
 fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
@@ -138,7 +149,7 @@ fn client_config(authority: &Path) -> Result<ClientConfig, Error> {
 impl Connection {
     /// The longest IP packet that reaches the collector whole, as this host knows by now; `None` for streams, which need not care.
     pub(crate) fn path_mtu(&self) -> Option<u16> {
-        let Self::Udp(socket) = self else {
+        let Self::Udp { socket, .. } = self else {
             return None;
         };
         let (level, option) = match socket.peer_addr().ok()? {
@@ -160,7 +171,17 @@ impl Connection {
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self {
             // Fails when an earlier datagram found nobody: whoever listens next knows no templates, so the session begins anew.
-            Self::Udp(socket) => socket.send(message).map(drop),
+            Self::Udp {
+                socket,
+                is_confirmed,
+            } => {
+                socket.send(message)?;
+                if !*is_confirmed {
+                    check_refused(socket)?;
+                    *is_confirmed = true;
+                }
+                Ok(())
+            }
             Self::Tcp(stream) => {
                 check_open(stream, |stream| stream.read(&mut [0; 512]))?;
                 stream.write_all(message)
@@ -185,6 +206,16 @@ impl Connection {
             // The collector sees the end of the connection in any case.
             let _ = stream.flush();
         }
+    }
+}
+
+/// Fails if the host of the collector says within a moment that nobody listens. Silence is no refusal.
+fn check_refused(socket: &UdpSocket) -> io::Result<()> {
+    match socket.recv(&mut [0]) {
+        Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Err(error)
+        }
+        _ => Ok(()),
     }
 }
 

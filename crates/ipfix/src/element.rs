@@ -138,6 +138,32 @@ pub enum Units {
     Inferred = 15,
 }
 
+/// The enterprise number under which IANA's elements are those of the other direction (RFC 5103, section 6.1).
+pub(crate) const REVERSE_ENTERPRISE: u32 = 29_305;
+
+/// Elements of IANA's that are numbers for what records say in words: the element, the text, the number.
+const CODES: [(u16, &str, u8); 6] = [
+    // flowEndReason
+    (136, "active timeout", 2),
+    (136, "end of flow", 3),
+    (136, "forced end", 4),
+    (136, "lack of resources", 5),
+    // biflowDirection: whether the source of the record is the end that began the flow
+    (239, "client", 1),
+    (239, "server", 2),
+];
+
+/// Whether an element has numbers for texts.
+pub(crate) fn has_codes(element: u16) -> bool {
+    CODES.iter().any(|(own, ..)| *own == element)
+}
+
+/// The number that the element has for a text.
+pub(crate) fn code_of(element: u16, text: &str) -> Option<u8> {
+    let found = CODES.iter().find(|row| (row.0, row.1) == (element, text));
+    found.map(|row| row.2)
+}
+
 /// What is known of an information element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
@@ -162,6 +188,17 @@ pub fn iana_element(number: u16) -> Option<Element> {
     })
 }
 
+/// The same of the other direction: the name of RFC 5103, section 6.1.
+pub(crate) fn reverse_element(number: u16) -> Option<Element> {
+    let element = iana_element(number)?;
+    let (first, rest) = element.name.split_at_checked(1)?;
+    let name = format!("reverse{}{rest}", first.to_ascii_uppercase());
+    Some(Element {
+        name: Cow::Owned(name),
+        ..element
+    })
+}
+
 /// The whole row of an element of IANA's registry.
 pub(crate) fn row(number: u16) -> Option<&'static iana::Row> {
     let found = iana::ELEMENTS.binary_search_by_key(&number, |row| row.0);
@@ -179,6 +216,14 @@ mod tests {
         assert_eq!(iana_element(8).unwrap().data_type, DataType::Ipv4Address);
         assert_eq!(iana_element(0), None);
         assert_eq!(iana_element(32_767), None);
+    }
+
+    #[test]
+    fn the_other_direction_has_names() {
+        let reverse = reverse_element(1).unwrap();
+        assert_eq!(reverse.name, "reverseOctetDeltaCount");
+        assert_eq!(reverse.data_type, DataType::Unsigned64);
+        assert_eq!(reverse_element(0), None);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
-    /// A collector that cannot be reached; the export goes on trying.
+    /// A collector that cannot be reached; an export that is under way goes on trying.
     #[error("connect to the collector {destination}")]
     Connect {
         /// Where to.

@@ -148,6 +148,11 @@ impl OutgoingQueue {
         self.counters.records += u64::from(records);
     }
 
+    /// Bytes of data that wait.
+    pub fn waiting_bytes(&self) -> usize {
+        self.spool_bytes
+    }
+
     /// When templates are due again, if nothing else is sent before.
     pub fn due(&self) -> Option<Time> {
         let (refresh, refreshed) = (self.refresh?, self.refreshed?);

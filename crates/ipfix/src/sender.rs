@@ -81,9 +81,31 @@ impl Sender {
     /// # Errors
     /// [`Error::Certificates`], [`Error::Destination`] for a name that no certificate can be for, [`Error::Thread`].
     pub fn start(destination: &Destination, settings: &SenderSettings) -> Result<Self, Error> {
+        Self::start_with(destination, settings, None, Connector::new(destination)?)
+    }
+
+    /// The same, once there is a connection; over UDP, once the name has an address.
+    ///
+    /// # Errors
+    /// As [`Sender::start`], [`Error::Resolve`] and [`Error::Connect`].
+    pub fn connect(destination: &Destination, settings: &SenderSettings) -> Result<Self, Error> {
         let connector = Connector::new(destination)?;
+        let connection = connector.connect()?;
+        Self::start_with(destination, settings, Some(connection), connector)
+    }
+
+    fn start_with(
+        destination: &Destination,
+        settings: &SenderSettings,
+        connection: Option<Connection>,
+        connector: Connector,
+    ) -> Result<Self, Error> {
         let is_lossy = destination.transport == Transport::Udp;
-        let queue = OutgoingQueue::new(is_lossy.then_some(settings.refresh), settings.spool_bytes);
+        let mut queue =
+            OutgoingQueue::new(is_lossy.then_some(settings.refresh), settings.spool_bytes);
+        if connection.is_some() {
+            queue.connected();
+        }
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 queue,
@@ -96,7 +118,7 @@ impl Sender {
         });
         let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("ipfix".to_owned());
-        let started = thread.spawn(move || run(&for_thread, &connector));
+        let started = thread.spawn(move || run(&for_thread, &connector, connection));
         started.map_err(|source| Error::Thread {
             destination: destination.to_string(),
             source,
@@ -123,9 +145,14 @@ impl Sender {
         self.shared.lock().queue.counters()
     }
 
-    /// Why messages wait, if the collector cannot be reached.
+    /// Why messages wait, or did until the end, if the collector cannot be reached.
     pub fn trouble(&self) -> Option<String> {
         self.shared.lock().trouble.clone()
+    }
+
+    /// Bytes of messages that wait.
+    pub fn waiting_bytes(&self) -> usize {
+        self.shared.lock().queue.waiting_bytes()
     }
 
     fn path_mtu(&self) -> Option<u16> {
@@ -133,7 +160,7 @@ impl Sender {
     }
 
     /// Sends what waits, for `patience` at most, and ends; what did not leave is counted as dropped.
-    pub fn close(self, patience: Duration) -> Counters {
+    pub fn finish(&self, patience: Duration) -> Counters {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
         state.deadline = Some(deadline);
@@ -158,8 +185,7 @@ impl Drop for Sender {
     }
 }
 
-fn run(shared: &Shared, connector: &Connector) {
-    let mut connection = None;
+fn run(shared: &Shared, connector: &Connector, mut connection: Option<Connection>) {
     let mut pause = FIRST_PAUSE;
     while wait_for_work(shared) {
         let open = match connection.take() {
@@ -297,15 +323,33 @@ impl Export {
         settings: ExporterSettings,
         sender: &SenderSettings,
     ) -> Result<Self, Error> {
+        let sender = Sender::start(destination, sender)?;
+        Ok(Self::over(destination, settings, sender))
+    }
+
+    /// The same, once there is a connection; over UDP, once the name has an address.
+    ///
+    /// # Errors
+    /// As [`Sender::connect`].
+    pub fn connect(
+        destination: &Destination,
+        settings: ExporterSettings,
+        sender: &SenderSettings,
+    ) -> Result<Self, Error> {
+        let sender = Sender::connect(destination, sender)?;
+        Ok(Self::over(destination, settings, sender))
+    }
+
+    fn over(destination: &Destination, settings: ExporterSettings, sender: Sender) -> Self {
         let settings = ExporterSettings {
             message_bytes: destination.message_bytes(None),
             ..settings
         };
-        Ok(Self {
+        Self {
             destination: destination.clone(),
             exporter: Exporter::new(&settings),
-            sender: Sender::start(destination, sender)?,
-        })
+            sender,
+        }
     }
 
     /// Where it goes.
@@ -341,20 +385,30 @@ impl Export {
         self.exporter.counts()
     }
 
+    /// Bytes of messages that wait.
+    pub fn waiting_bytes(&self) -> usize {
+        self.sender.waiting_bytes()
+    }
+
     /// What happened to messages.
     pub fn counters(&self) -> Counters {
         self.sender.counters()
     }
 
-    /// Why messages wait, if the collector cannot be reached.
+    /// Why messages wait, or did until the end, if the collector cannot be reached.
     pub fn trouble(&self) -> Option<String> {
         self.sender.trouble()
     }
 
-    /// Sends everything, for `patience` at most.
-    pub fn close(mut self, patience: Duration) -> Counters {
+    /// Sends everything, for `patience` at most, and ends; what did not leave is counted as dropped.
+    pub fn finish(&mut self, patience: Duration) -> Counters {
         self.exporter.flush();
         self.sender.push(self.exporter.outgoing());
-        self.sender.close(patience)
+        self.sender.finish(patience)
+    }
+
+    /// The same, where it is of no interest why something did not leave.
+    pub fn close(mut self, patience: Duration) -> Counters {
+        self.finish(patience)
     }
 }

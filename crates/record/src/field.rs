@@ -56,12 +56,22 @@ pub enum TextForm {
     Absent,
 }
 
-/// An IPFIX information element (RFC 7011, section 3.2; numbers from the IANA "IPFIX Information Elements" registry).
+/// Where the number of an IPFIX element comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Registry {
+    /// The IANA registry "IPFIX Information Elements".
+    Iana,
+    /// The same, of the packets that go the other way (RFC 5103).
+    Reverse,
+    /// fathom's own, under the private enterprise number that the exporter is configured with.
+    Own,
+}
+
+/// An IPFIX information element (RFC 7011, section 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ipfix {
-    /// Whether the element is one of fathom's own, under the private enterprise number that the exporter is configured with; otherwise
-    /// it is in IANA's registry.
-    pub is_own: bool,
+    /// Where its number comes from.
+    pub registry: Registry,
     /// The element's number. A field that holds addresses of both families names the IPv4 element; see [`Ipfix::for_ipv6`].
     pub element: u16,
 }
@@ -70,10 +80,10 @@ impl Ipfix {
     /// The element that carries the IPv6 form of what this one carries as IPv4; itself for elements without such a twin.
     #[must_use]
     pub const fn for_ipv6(self) -> Self {
-        let element = match (self.is_own, self.element) {
-            (false, SOURCE_IPV4_ADDRESS) => SOURCE_IPV6_ADDRESS,
-            (false, DESTINATION_IPV4_ADDRESS) => DESTINATION_IPV6_ADDRESS,
-            (false, NEXT_HOP_IPV4_ADDRESS) => NEXT_HOP_IPV6_ADDRESS,
+        let element = match (self.registry, self.element) {
+            (Registry::Iana, SOURCE_IPV4_ADDRESS) => SOURCE_IPV6_ADDRESS,
+            (Registry::Iana, DESTINATION_IPV4_ADDRESS) => DESTINATION_IPV6_ADDRESS,
+            (Registry::Iana, NEXT_HOP_IPV4_ADDRESS) => NEXT_HOP_IPV6_ADDRESS,
             (_, element) => element,
         };
         Self { element, ..self }
@@ -167,23 +177,24 @@ impl Field {
     /// Carried by this element of the IANA registry.
     #[must_use]
     pub const fn ipfix(self, element: u16) -> Self {
-        Self {
-            ipfix: Some(Ipfix {
-                is_own: false,
-                element,
-            }),
-            ..self
-        }
+        self.carried(Registry::Iana, element)
+    }
+
+    /// Carried by this element of the IANA registry, as it counts what goes from `destination` to `source` (RFC 5103).
+    #[must_use]
+    pub const fn reverse_ipfix(self, element: u16) -> Self {
+        self.carried(Registry::Reverse, element)
     }
 
     /// Carried by this element of fathom's own: 1 to 32767, and the same for every field of the same meaning.
     #[must_use]
     pub const fn own_ipfix(self, element: u16) -> Self {
+        self.carried(Registry::Own, element)
+    }
+
+    const fn carried(self, registry: Registry, element: u16) -> Self {
         Self {
-            ipfix: Some(Ipfix {
-                is_own: true,
-                element,
-            }),
+            ipfix: Some(Ipfix { registry, element }),
             ..self
         }
     }

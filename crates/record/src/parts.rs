@@ -191,7 +191,7 @@ pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; CO
 /// [`AsValue`](crate::AsValue) may stand in it; a [`FlowKey`](crate::FlowKey) adds the five fields `protocol`, `source`,
 /// `source_port`, `destination` and `destination_port`; `Option` makes either one that may be missing. `#[field(...)]` changes what
 /// the type implies, by the methods of [`Field`](crate::Field): `label = "min"`, `unit = Unit::Bytes`, `bare`, `unless_zero`, `absent`,
-/// `ipfix = 325` (IANA's element), `own_ipfix = 1` (fathom's own). The crate's first page has an example.
+/// `ipfix = 325` (IANA's element), `reverse_ipfix = 1` (the same of the other direction), `own_ipfix = 1` (fathom's own). The crate's first page has an example.
 #[macro_export]
 macro_rules! record {
     (
@@ -261,7 +261,8 @@ macro_rules! record {
 #[cfg(test)]
 mod tests {
     use crate::{
-        Field, FlowKey, Ipfix, Nanoseconds, Protocol, Record, TextForm, Time, Type, Unit, Value,
+        Field, FlowKey, Ipfix, Nanoseconds, Protocol, Record, Registry, TextForm, Time, Type, Unit,
+        Value,
     };
 
     record! {
@@ -346,17 +347,17 @@ mod tests {
         let sent = field("sent_bytes");
         assert_eq!((sent.label, sent.unit), ("sent", Unit::Bytes));
         let own = Ipfix {
-            is_own: true,
+            registry: Registry::Own,
             element: 1,
         };
         assert_eq!(sent.ipfix, Some(own));
         assert_eq!(own.for_ipv6(), own);
         assert_eq!(field("interface").text, TextForm::Bare);
         assert_eq!(field("time").ipfix.unwrap().element, 325);
-        assert!(!field("time").ipfix.unwrap().is_own);
+        assert_eq!(field("time").ipfix.unwrap().registry, Registry::Iana);
         for (ipv4, ipv6) in [(8, 27), (12, 28), (15, 62)] {
-            let (is_own, element) = (false, ipv4);
-            assert_eq!(Ipfix { is_own, element }.for_ipv6().element, ipv6);
+            let (registry, element) = (Registry::Iana, ipv4);
+            assert_eq!(Ipfix { registry, element }.for_ipv6().element, ipv6);
         }
     }
 

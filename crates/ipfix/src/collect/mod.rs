@@ -13,6 +13,7 @@ use fathom_record::{Schema, Time};
 
 pub use frames::Frames;
 
+use crate::element::{REVERSE_ENTERPRISE, reverse_element};
 use crate::export::own_elements;
 use crate::wire::{DataRecord, DataValue, FieldSpecifier, Header, Message, Set};
 use crate::{DataType, Element, Error, iana_element};
@@ -137,6 +138,7 @@ impl Names {
     fn get(&self, specifier: &FieldSpecifier) -> Option<Element> {
         match specifier.enterprise {
             None => iana_element(specifier.element),
+            Some(REVERSE_ENTERPRISE) => reverse_element(specifier.element),
             Some(enterprise) => self.elements.get(&(enterprise, specifier.element)).cloned(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fathom_record::{Record, Schema, Value, Visitor};
+use fathom_record::{Record, Registry, Schema, Value, Visitor};
 
 use super::plan::{Plan, Written};
 use super::{Body, ExporterCounts, ExporterSettings, Needs};
@@ -188,7 +188,8 @@ pub(super) fn own_plans(
 ) -> impl Iterator<Item = (&'static fathom_record::Field, Plan)> {
     let fields = schema.fields.iter().take(MOST_FIELDS);
     fields.filter_map(move |field| {
+        let is_own = field.ipfix?.registry == Registry::Own;
         let plan = Plan::new(field, enterprise)?;
-        plan.specifier.enterprise.is_some().then_some((field, plan))
+        is_own.then_some((field, plan))
     })
 }

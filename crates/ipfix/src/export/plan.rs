@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use fathom_record::{Field, Ipfix, Schema, Type, Value};
+use fathom_record::{Field, Ipfix, Registry, Schema, Type, Value};
 
-use crate::element::{self, DataType, Semantics, Units};
+use crate::element::{self, DataType, REVERSE_ENTERPRISE, Semantics, Units, code_of, has_codes};
 use crate::export::ExporterCounts;
 use crate::wire::{
     FieldSpecifier, VARIABLE_LENGTH, date_time_microseconds, date_time_nanoseconds, write_text,
@@ -34,6 +34,8 @@ enum Form {
     Float,
     Boolean,
     Text,
+    /// The number that the element has for a text.
+    Code,
     Time,
     /// Of the family the element is for.
     Address,
@@ -56,10 +58,10 @@ impl Plan {
     /// The plan for a field; `None` if it declares no element, or one that cannot carry it.
     pub(super) fn new(field: &Field, enterprise: u32) -> Option<Self> {
         let ipfix = field.ipfix?;
-        if ipfix.is_own {
-            Self::own(ipfix, field.kind, enterprise)
-        } else {
-            Self::iana(ipfix, field.kind)
+        match ipfix.registry {
+            Registry::Own => Self::own(ipfix, field.kind, enterprise),
+            Registry::Iana => Self::iana(ipfix, field.kind, None),
+            Registry::Reverse => Self::iana(ipfix, field.kind, Some(REVERSE_ENTERPRISE)),
         }
     }
 
@@ -87,7 +89,8 @@ impl Plan {
         })
     }
 
-    fn iana(ipfix: Ipfix, kind: Type) -> Option<Self> {
+    /// `enterprise`: the one under which IANA's elements have another meaning.
+    fn iana(ipfix: Ipfix, kind: Type, enterprise: Option<u32>) -> Option<Self> {
         use DataType as T;
         let &(_, _, data_type, _, units) = element::row(ipfix.element)?;
         let form = match (kind, data_type) {
@@ -107,6 +110,7 @@ impl Plan {
             (Type::Float, T::Float64) => Form::Float,
             (Type::Boolean, T::Boolean) => Form::Boolean,
             (Type::Text | Type::Network, T::Text) => Form::Text,
+            (Type::Text, T::Unsigned8) if has_codes(ipfix.element) => Form::Code,
             (
                 Type::Time,
                 T::DateTimeSeconds
@@ -119,7 +123,7 @@ impl Plan {
             _ => return None,
         };
         let specifier = |element, data_type: DataType| FieldSpecifier {
-            enterprise: None,
+            enterprise,
             element,
             length: data_type.bytes().unwrap_or(VARIABLE_LENGTH),
         };
@@ -163,6 +167,10 @@ impl Plan {
             (Form::Text, Value::Network(network)) => {
                 self.write_text(&network.to_string(), out, counts);
             }
+            (Form::Code, Value::Text(text)) => match code_of(self.specifier.element, text) {
+                Some(code) => out.push(code),
+                None => return Written::Nothing,
+            },
             (Form::Time, Value::Time(ns)) => write_time(out, self.data_type, ns),
             (Form::Address, Value::Address(IpAddr::V4(address))) => out.extend(address.octets()),
             (Form::Address, Value::Address(IpAddr::V6(address))) if self.ipv6.is_some() => {
@@ -314,7 +322,7 @@ pub fn conflicting_elements(schemas: &[&'static Schema]) -> Vec<String> {
     for schema in schemas {
         for field in schema.fields {
             let Some(Ipfix {
-                is_own: true,
+                registry: Registry::Own,
                 element,
             }) = field.ipfix
             else {
@@ -361,6 +369,29 @@ mod tests {
         assert_eq!((bytes, counts.saturated_values), (vec![0xff; 4], 1));
         let text = Field::new("time", Type::Text, Unit::None, "").ipfix(325);
         assert!(Plan::new(&text, 9).is_none());
+    }
+
+    #[test]
+    fn the_other_direction_has_an_enterprise_number_of_its_own() {
+        let bytes = Field::new("reverse_bytes", Type::Unsigned, Unit::Bytes, "").reverse_ipfix(1);
+        let plan = Plan::new(&bytes, 9).unwrap();
+        let specifier = FieldSpecifier {
+            enterprise: Some(29_305),
+            element: 1,
+            length: 8,
+        };
+        assert_eq!(plan.specifier, specifier);
+        assert_eq!(write(&bytes, Value::Unsigned(7)).1, 7_u64.to_be_bytes());
+    }
+
+    #[test]
+    fn texts_have_the_codes_of_their_element() {
+        let role = Field::new("role", Type::Text, Unit::None, "").ipfix(239);
+        assert_eq!(write(&role, Value::Text("client")).1, [1]);
+        assert_eq!(write(&role, Value::Text("server")).1, [2]);
+        assert_eq!(write(&role, Value::Text("judge")).0, Written::Nothing);
+        let name = Field::new("name", Type::Text, Unit::None, "").ipfix(5);
+        assert!(Plan::new(&name, 9).is_none());
     }
 
     #[test]
