@@ -182,6 +182,7 @@ fn ask_tcp(lab: &Topology, server: IpAddr, pieces: &[&[u8]], answers: usize) {
 /// How the profile of an exchange should end.
 struct Expected {
     protocol: &'static str,
+    name: &'static str,
     query_type: &'static str,
     end: (&'static str, &'static str),
     code: Option<&'static str>,
@@ -193,6 +194,7 @@ struct Expected {
 impl Expected {
     fn check(&self, profile: &Profile) {
         assert_eq!(profile.text("protocol"), self.protocol, "{profile:?}");
+        assert_eq!(profile.text("name"), self.name, "{profile:?}");
         assert_eq!(profile.text("query_type"), self.query_type, "{profile:?}");
         let end = (profile.text("end_state"), profile.text("reason"));
         // The application is woken first, and may be faster in taking the error off its socket.
@@ -257,6 +259,7 @@ fn exchange_over_udp(lab: &Topology, server: IpAddr, script: &mut Script) {
         let least = ROUND_TRIP + PAUSE * u32::try_from(retries).unwrap();
         let expected = Expected {
             protocol: "udp",
+            name,
             query_type,
             end,
             code,
@@ -282,6 +285,7 @@ fn exchange_over_tcp(lab: &Topology, server: IpAddr, script: &mut Script) {
     for (id, query_type) in [(201, "A"), (202, "A"), (203, "AAAA"), (204, "A")] {
         let expected = Expected {
             protocol: "tcp",
+            name: "noerror.test",
             query_type,
             end: ANSWER,
             code: Some("NOERROR"),
@@ -297,6 +301,7 @@ fn exchange_with_nobody(lab: &Topology, host: IpAddr, script: &mut Script) {
     assert_eq!(ask(lab, host, &query(301, "noerror.test", A), 1), None);
     let expected = Expected {
         protocol: "udp",
+        name: "noerror.test",
         query_type: "A",
         end: REFUSED,
         code: None,
@@ -311,6 +316,7 @@ fn exchange_on_loopback(lab: &Topology, loopback: IpAddr, script: &mut Script) {
     let elapsed = ask(lab, loopback, &query(401, "noerror.test", A), 1).unwrap();
     let expected = Expected {
         protocol: "udp",
+        name: "noerror.test",
         query_type: "A",
         end: ANSWER,
         code: Some("NOERROR"),

@@ -31,7 +31,8 @@ if grep -q 'no   checksum errors' /probes; then
 	check "the cases give their profiles by fentry, but for checksum errors" cases fentry checksum_errors \
 		--skip black_hole_at_the_start --skip duplicates_out_of_order
 	check "both sets agree, but for duplicates and checksum errors" \
-		run_cases packets_duplicate,bytes_duplicate,checksum_errors agreement --skip departures
+		run_cases packets_duplicate,bytes_duplicate,checksum_errors,reverse_bytes,total_reverse_bytes,total_packets_duplicate \
+		agreement --skip departures
 else
 	check "the cases give their profiles by fentry" cases fentry ""
 	check "the cases give their profiles by tracepoints" cases tracepoint ""

@@ -225,16 +225,12 @@ fn printed(records: Vec<Record>) -> Vec<Printed> {
 }
 
 /// The fields of a record under the names that collectors have for them, times in ms.
-pub(crate) fn expected((kind, profile): &Printed) -> BTreeMap<String, Value> {
+pub(crate) fn expected((_, profile): &Printed) -> BTreeMap<String, Value> {
     let is_ipv4 = profile.local().unwrap().is_ipv4();
     let version = if is_ipv4 { 4 } else { 6 };
-    let resolution = match *kind {
-        "profile_dns" => "Nanoseconds",
-        _ => "Milliseconds",
-    };
     let rename = |name: &str| match name {
-        "time" => format!("flowEnd{resolution}"),
-        "start_time" => format!("flowStart{resolution}"),
+        "time" => "flowEndMilliseconds".to_owned(),
+        "start_time" => "flowStartMilliseconds".to_owned(),
         "source" => format!("sourceIPv{version}Address"),
         "destination" => format!("destinationIPv{version}Address"),
         "next_hop" => format!("ipNextHopIPv{version}Address"),
@@ -244,17 +240,43 @@ pub(crate) fn expected((kind, profile): &Printed) -> BTreeMap<String, Value> {
         "connection" => "flowId".to_owned(),
         "process" => "applicationName".to_owned(),
         "interface" => "interfaceName".to_owned(),
+        "flow_end_reason" => "flowEndReason".to_owned(),
+        "role" => "biflowDirection".to_owned(),
+        "packets" => "packetDeltaCount".to_owned(),
+        "bytes" => "octetDeltaCount".to_owned(),
+        "total_packets" => "packetTotalCount".to_owned(),
+        "total_bytes" => "octetTotalCount".to_owned(),
+        "total_reverse_packets" => "reversePacketTotalCount".to_owned(),
+        "total_reverse_bytes" => "reverseOctetTotalCount".to_owned(),
+        "reverse_packets" => "reversePacketDeltaCount".to_owned(),
+        "reverse_bytes" => "reverseOctetDeltaCount".to_owned(),
+        "bytes_sent" => "transportOctetDeltaCount".to_owned(),
+        "packets_sent" => "transportPacketDeltaCount".to_owned(),
+        "packets_received" => "reverseTransportPacketDeltaCount".to_owned(),
         own => own.to_owned(),
     };
     let fields = profile.fields().map(|(name, value)| {
         let value = match name {
             "time" | "start_time" => milliseconds(value).unwrap().into(),
             "protocol" => u64::from(if value == "tcp" { 6_u8 } else { 17 }).into(),
+            "role" => u64::from(if value == "client" { 1_u8 } else { 2 }).into(),
+            "flow_end_reason" => code_of_end(value.as_str().unwrap()).into(),
             _ => value.clone(),
         };
         (rename(name), value)
     });
     fields.collect()
+}
+
+/// flowEndReason in IANA's registry.
+fn code_of_end(reason: &str) -> u64 {
+    match reason {
+        "active timeout" => 2,
+        "end of flow" => 3,
+        "forced end" => 4,
+        "lack of resources" => 5,
+        _ => panic!("{reason} is no reason"),
+    }
 }
 
 /// A time as text, in ms since 1970.

@@ -24,7 +24,7 @@ const EXISTING: u16 = 5804;
 const NEIGHBOUR: u16 = 5806;
 
 /// Fields whose values may lie apart as times do, and why. All others are equal.
-const TIMES: [(&str, &str); 9] = {
+const TIMES: [(&str, &str); 11] = {
     let clock = "either set reads the clock in its own program, one after the other";
     let jiffy = "the stack counts it in jiffies, and one may pass between the programs";
     [
@@ -34,6 +34,8 @@ const TIMES: [(&str, &str); 9] = {
         ("establishment_ns", clock),
         ("accept_queue_ns", clock),
         ("stalled_ns", clock),
+        ("total_duration_ns", clock),
+        ("total_stalled_ns", clock),
         ("busy_ns", jiffy),
         ("window_limited_ns", jiffy),
         ("send_buffer_limited_ns", jiffy),
@@ -137,8 +139,9 @@ impl Comparison {
             .collect();
         for name in names {
             self.fields += 1;
-            let is_at_start = number == 0 && left.get("is_existing") == Some(&Value::Bool(true));
-            if is_at_start && SINCE_THE_START.contains(&name) {
+            let is_existing = left.get("is_existing") == Some(&Value::Bool(true));
+            let is_since_the_start = number == 0 && SINCE_THE_START.contains(&name);
+            if is_existing && (is_since_the_start || name == "total_duration_ns") {
                 continue;
             }
             if left.get(name) == right.get(name)

@@ -141,6 +141,137 @@ fn run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+/// The kernel keeps 15 bytes of a process's name; users have the whole one.
+#[fathom_lab::real_time]
+#[test]
+fn processes_with_long_names_select() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let program = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [wanted, other] = ["a-shell-with-a-long-name", "a-shell-with-a-longer-name"];
+    for name in [wanted, other] {
+        fs::copy("/bin/bash", program(name)).unwrap();
+    }
+    let options = ["--net", "10.77.0.0/16", "--process", wanted];
+    let fathom = Fathom::profile(&lab.router, &options).unwrap();
+    let stage = Stage { lab, fathom };
+    for (name, port) in [(other, OTHER), (wanted, WANTED)] {
+        let address = SocketAddr::new(Topology::SERVER_V4, port);
+        let listener = crate::stage::listen(&stage.lab.server, address);
+        let script = format!(
+            "exec 3<>/dev/tcp/{}/{port}; read -u 3 line",
+            Topology::SERVER_V4
+        );
+        let mut command = stage.lab.client.command(&program(name));
+        let mut process = Process::start(command.args(["-c", &script])).unwrap();
+        let accepted = listener.accept().unwrap();
+        wait_until(PATIENCE, "its profile", || {
+            name == other || stage.fathom.profiles().iter().any(|one| one.has_port(port))
+        })
+        .unwrap();
+        drop(accepted);
+        process.wait_with_deadline(PATIENCE).unwrap();
+    }
+    let all = stage.fathom.finish().unwrap().profiles();
+    assert!(!all.is_empty());
+    for profile in &all {
+        assert!(profile.has_port(WANTED), "{profile:?}");
+        assert_eq!(profile.text("process"), &wanted[..15]);
+    }
+}
+
+#[fathom_lab::real_time]
+#[test]
+fn a_collector_that_cannot_be_had_is_an_error() {
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    // Nobody listens at port 1, and this name is nobody's (RFC 6761).
+    for (url, why) in [
+        ("ipfix+tcp://127.0.0.1:1", "Connection refused"),
+        ("ipfix+udp://nobody.invalid", "nobody.invalid"),
+        ("ipfix+tcp://nobody.invalid", "nobody.invalid"),
+    ] {
+        let output = run(&["--duration", "1s", "--export", url]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let told = format!("fathom: cannot export to {url}");
+        assert!(errors.contains(&told) && errors.contains(why), "{errors}");
+    }
+}
+
+/// Over UDP nobody says that nobody listens until something was sent.
+#[fathom_lab::real_time]
+#[test]
+fn records_that_no_collector_took_are_an_error() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let url = "ipfix+udp://127.0.0.1:4739";
+    let options = ["--net", "10.77.0.0/16", "--flush", "10ms", "--export", url];
+    let fathom = Fathom::profile(&lab.router, &options).unwrap();
+    converse(&lab, Topology::SERVER_V4, WANTED);
+    let refused = "send to the collector: Connection refused";
+    wait_until(PATIENCE, "the collector's absence", || {
+        fathom.errors().contains(refused)
+    })
+    .unwrap();
+    let ended = fathom.end(Signal::SIGINT).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+    let told = format!("records have not reached {url}");
+    assert!(ended.errors.contains(&told), "{}", ended.errors);
+}
+
+#[fathom_lab::real_time]
+#[test]
+fn names_that_cannot_be_had_are_an_error() {
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let script = "for folder in $(awk '$3 == \"cgroup2\" { print $2 }' /proc/mounts); do umount -l $folder; done
+        exec \"$@\"";
+    let output = Command::new("unshare")
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ])
+        .arg(binary().unwrap())
+        .args(["profile", "--duration", "1s", "--dns"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("--dns measures DNS exchanges"), "{errors}");
+    assert!(
+        errors.contains("no version 2 hierarchy of control groups is mounted"),
+        "{errors}"
+    );
+}
+
+/// What profiles of MPTCP lack is of no interest to those who do not use it.
+#[fathom_lab::real_time]
+#[test]
+fn mptcp_is_not_spoken_of_without_need() {
+    let Some(lab) = lab(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let fathom = Fathom::profile(&lab.router, &["--net", "10.77.0.0/16"]).unwrap();
+    let stage = Stage { lab, fathom };
+    converse(&stage.lab, Topology::SERVER_V4, WANTED);
+    assert_eq!(stage.profiles(&stage.lab.client, WANTED).len(), 2);
+    let errors = stage.fathom.finish().unwrap().errors;
+    assert!(!errors.contains("MPTCP"), "{errors}");
+}
+
 #[fathom_lab::real_time]
 #[test]
 fn probes_are_listed() {

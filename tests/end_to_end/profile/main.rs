@@ -18,3 +18,4 @@ mod paths;
 mod recovery;
 mod script;
 mod stage;
+mod volumes;

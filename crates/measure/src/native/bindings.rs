@@ -169,6 +169,7 @@ pub const ICMP_HEADER_BYTES: u32 = 8;
 pub const DNS_PORT: u32 = 53;
 pub const DNS_HEADER_BYTES: u32 = 12;
 pub const DNS_NAME_MAX: u32 = 255;
+pub const DNS_NAME_BYTES: u32 = 256;
 pub const DNS_QUESTION_END: u32 = 4;
 pub const DNS_BYTES_MAX: u32 = 272;
 pub const DNS_PROCESS_BYTES: u32 = 16;
@@ -916,7 +917,7 @@ pub type dns_counter = ::core::ffi::c_uint;
 pub struct dns_config {
     pub cgroup: __u64,
     pub cgroup_level: __u32,
-    pub padding: __u32,
+    pub has_names: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -929,8 +930,8 @@ const _: () = {
         "Offset of field: dns_config::cgroup_level",
     ][::core::mem::offset_of!(dns_config, cgroup_level) - 8usize];
     [
-        "Offset of field: dns_config::padding",
-    ][::core::mem::offset_of!(dns_config, padding) - 12usize];
+        "Offset of field: dns_config::has_names",
+    ][::core::mem::offset_of!(dns_config, has_names) - 12usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -987,7 +988,8 @@ pub struct dns_event {
     pub error: __u32,
     pub kind: __u8,
     pub protocol: __u8,
-    pub padding: [__u8; 6usize],
+    pub has_name: __u8,
+    pub padding: [__u8; 5usize],
     pub process: [::core::ffi::c_char; 16usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -1028,12 +1030,37 @@ const _: () = {
         "Offset of field: dns_event::protocol",
     ][::core::mem::offset_of!(dns_event, protocol) - 73usize];
     [
+        "Offset of field: dns_event::has_name",
+    ][::core::mem::offset_of!(dns_event, has_name) - 74usize];
+    [
         "Offset of field: dns_event::padding",
-    ][::core::mem::offset_of!(dns_event, padding) - 74usize];
+    ][::core::mem::offset_of!(dns_event, padding) - 75usize];
     [
         "Offset of field: dns_event::process",
     ][::core::mem::offset_of!(dns_event, process) - 80usize];
 };
+#[repr(C)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct dns_name {
+    pub bytes: [__u8; 256usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dns_name"][::core::mem::size_of::<dns_name>() - 256usize];
+    ["Alignment of dns_name"][::core::mem::align_of::<dns_name>() - 1usize];
+    [
+        "Offset of field: dns_name::bytes",
+    ][::core::mem::offset_of!(dns_name, bytes) - 0usize];
+};
+impl Default for dns_name {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct dns_walk {
@@ -1414,6 +1441,8 @@ pub struct profile_snapshot {
     pub cgroup: __u64,
     pub packets_sent: __u32,
     pub packets_received: __u32,
+    pub segments_out: __u32,
+    pub segments_in: __u32,
     pub packets_delivered: __u32,
     pub packets_marked: __u32,
     pub packets_lost: __u32,
@@ -1442,12 +1471,13 @@ pub struct profile_snapshot {
     pub kept_since: __u64,
     pub kept_moment: __u8,
     pub has_disorder: __u8,
-    pub padding: [__u8; 6usize],
+    pub header_bytes: __u8,
+    pub padding: [__u8; 5usize],
     pub disorder: profile_disorder,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of profile_snapshot"][::core::mem::size_of::<profile_snapshot>() - 368usize];
+    ["Size of profile_snapshot"][::core::mem::size_of::<profile_snapshot>() - 376usize];
     [
         "Alignment of profile_snapshot",
     ][::core::mem::align_of::<profile_snapshot>() - 8usize];
@@ -1476,95 +1506,104 @@ const _: () = {
         "Offset of field: profile_snapshot::packets_received",
     ][::core::mem::offset_of!(profile_snapshot, packets_received) - 124usize];
     [
+        "Offset of field: profile_snapshot::segments_out",
+    ][::core::mem::offset_of!(profile_snapshot, segments_out) - 128usize];
+    [
+        "Offset of field: profile_snapshot::segments_in",
+    ][::core::mem::offset_of!(profile_snapshot, segments_in) - 132usize];
+    [
         "Offset of field: profile_snapshot::packets_delivered",
-    ][::core::mem::offset_of!(profile_snapshot, packets_delivered) - 128usize];
+    ][::core::mem::offset_of!(profile_snapshot, packets_delivered) - 136usize];
     [
         "Offset of field: profile_snapshot::packets_marked",
-    ][::core::mem::offset_of!(profile_snapshot, packets_marked) - 132usize];
+    ][::core::mem::offset_of!(profile_snapshot, packets_marked) - 140usize];
     [
         "Offset of field: profile_snapshot::packets_lost",
-    ][::core::mem::offset_of!(profile_snapshot, packets_lost) - 136usize];
+    ][::core::mem::offset_of!(profile_snapshot, packets_lost) - 144usize];
     [
         "Offset of field: profile_snapshot::packets_retransmitted",
-    ][::core::mem::offset_of!(profile_snapshot, packets_retransmitted) - 140usize];
+    ][::core::mem::offset_of!(profile_snapshot, packets_retransmitted) - 148usize];
     [
         "Offset of field: profile_snapshot::packets_out_of_order",
-    ][::core::mem::offset_of!(profile_snapshot, packets_out_of_order) - 144usize];
+    ][::core::mem::offset_of!(profile_snapshot, packets_out_of_order) - 152usize];
     [
         "Offset of field: profile_snapshot::duplicates_reported",
-    ][::core::mem::offset_of!(profile_snapshot, duplicates_reported) - 148usize];
+    ][::core::mem::offset_of!(profile_snapshot, duplicates_reported) - 156usize];
     [
         "Offset of field: profile_snapshot::reordering_seen",
-    ][::core::mem::offset_of!(profile_snapshot, reordering_seen) - 152usize];
+    ][::core::mem::offset_of!(profile_snapshot, reordering_seen) - 160usize];
     [
         "Offset of field: profile_snapshot::round_trip",
-    ][::core::mem::offset_of!(profile_snapshot, round_trip) - 156usize];
+    ][::core::mem::offset_of!(profile_snapshot, round_trip) - 164usize];
     [
         "Offset of field: profile_snapshot::round_trip_deviation",
-    ][::core::mem::offset_of!(profile_snapshot, round_trip_deviation) - 160usize];
+    ][::core::mem::offset_of!(profile_snapshot, round_trip_deviation) - 168usize];
     [
         "Offset of field: profile_snapshot::round_trip_minimum",
-    ][::core::mem::offset_of!(profile_snapshot, round_trip_minimum) - 164usize];
+    ][::core::mem::offset_of!(profile_snapshot, round_trip_minimum) - 172usize];
     [
         "Offset of field: profile_snapshot::congestion_window",
-    ][::core::mem::offset_of!(profile_snapshot, congestion_window) - 168usize];
+    ][::core::mem::offset_of!(profile_snapshot, congestion_window) - 176usize];
     [
         "Offset of field: profile_snapshot::segment_size",
-    ][::core::mem::offset_of!(profile_snapshot, segment_size) - 172usize];
+    ][::core::mem::offset_of!(profile_snapshot, segment_size) - 180usize];
     [
         "Offset of field: profile_snapshot::receive_buffer",
-    ][::core::mem::offset_of!(profile_snapshot, receive_buffer) - 176usize];
+    ][::core::mem::offset_of!(profile_snapshot, receive_buffer) - 184usize];
     [
         "Offset of field: profile_snapshot::send_buffer",
-    ][::core::mem::offset_of!(profile_snapshot, send_buffer) - 180usize];
+    ][::core::mem::offset_of!(profile_snapshot, send_buffer) - 188usize];
     [
         "Offset of field: profile_snapshot::limited",
-    ][::core::mem::offset_of!(profile_snapshot, limited) - 184usize];
+    ][::core::mem::offset_of!(profile_snapshot, limited) - 192usize];
     [
         "Offset of field: profile_snapshot::net_namespace",
-    ][::core::mem::offset_of!(profile_snapshot, net_namespace) - 196usize];
+    ][::core::mem::offset_of!(profile_snapshot, net_namespace) - 204usize];
     [
         "Offset of field: profile_snapshot::token",
-    ][::core::mem::offset_of!(profile_snapshot, token) - 200usize];
+    ][::core::mem::offset_of!(profile_snapshot, token) - 208usize];
     [
         "Offset of field: profile_snapshot::has_fin",
-    ][::core::mem::offset_of!(profile_snapshot, has_fin) - 204usize];
+    ][::core::mem::offset_of!(profile_snapshot, has_fin) - 212usize];
     [
         "Offset of field: profile_snapshot::is_subflow",
-    ][::core::mem::offset_of!(profile_snapshot, is_subflow) - 205usize];
+    ][::core::mem::offset_of!(profile_snapshot, is_subflow) - 213usize];
     [
         "Offset of field: profile_snapshot::probes",
-    ][::core::mem::offset_of!(profile_snapshot, probes) - 206usize];
+    ][::core::mem::offset_of!(profile_snapshot, probes) - 214usize];
     [
         "Offset of field: profile_snapshot::subflow",
-    ][::core::mem::offset_of!(profile_snapshot, subflow) - 207usize];
+    ][::core::mem::offset_of!(profile_snapshot, subflow) - 215usize];
     [
         "Offset of field: profile_snapshot::congestion_control",
-    ][::core::mem::offset_of!(profile_snapshot, congestion_control) - 208usize];
+    ][::core::mem::offset_of!(profile_snapshot, congestion_control) - 216usize];
     [
         "Offset of field: profile_snapshot::interface",
-    ][::core::mem::offset_of!(profile_snapshot, interface) - 224usize];
+    ][::core::mem::offset_of!(profile_snapshot, interface) - 232usize];
     [
         "Offset of field: profile_snapshot::next_hop",
-    ][::core::mem::offset_of!(profile_snapshot, next_hop) - 240usize];
+    ][::core::mem::offset_of!(profile_snapshot, next_hop) - 248usize];
     [
         "Offset of field: profile_snapshot::round_trips",
-    ][::core::mem::offset_of!(profile_snapshot, round_trips) - 256usize];
+    ][::core::mem::offset_of!(profile_snapshot, round_trips) - 264usize];
     [
         "Offset of field: profile_snapshot::kept_since",
-    ][::core::mem::offset_of!(profile_snapshot, kept_since) - 280usize];
+    ][::core::mem::offset_of!(profile_snapshot, kept_since) - 288usize];
     [
         "Offset of field: profile_snapshot::kept_moment",
-    ][::core::mem::offset_of!(profile_snapshot, kept_moment) - 288usize];
+    ][::core::mem::offset_of!(profile_snapshot, kept_moment) - 296usize];
     [
         "Offset of field: profile_snapshot::has_disorder",
-    ][::core::mem::offset_of!(profile_snapshot, has_disorder) - 289usize];
+    ][::core::mem::offset_of!(profile_snapshot, has_disorder) - 297usize];
+    [
+        "Offset of field: profile_snapshot::header_bytes",
+    ][::core::mem::offset_of!(profile_snapshot, header_bytes) - 298usize];
     [
         "Offset of field: profile_snapshot::padding",
-    ][::core::mem::offset_of!(profile_snapshot, padding) - 290usize];
+    ][::core::mem::offset_of!(profile_snapshot, padding) - 299usize];
     [
         "Offset of field: profile_snapshot::disorder",
-    ][::core::mem::offset_of!(profile_snapshot, disorder) - 296usize];
+    ][::core::mem::offset_of!(profile_snapshot, disorder) - 304usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3094,6 +3133,14 @@ unsafe extern "C" {
         config: *const response_config,
         ended: *mut response_epoch,
     );
+}
+unsafe extern "C" {
+    pub fn fathom_profile_take(
+        disorder: *mut profile_disorder,
+        start: __u32,
+        end: __u32,
+        expected: __u32,
+    ) -> __u32;
 }
 unsafe extern "C" {
     pub fn fathom_dns_read(

@@ -36,19 +36,19 @@ pub(crate) use bindings::{
 pub(crate) use bindings::response_state;
 #[cfg(feature = "live")]
 pub(crate) use bindings::{
-    DNS_ANSWER, DNS_COUNT_EVENTS_LOST, DNS_COUNTER_COUNT, DNS_QUERY, LOOKUP_COUNTER_COUNT,
-    PROFILE_ACCEPTED, PROFILE_ATTEMPT, PROFILE_CLOSED, PROFILE_CONNECT, PROFILE_COUNTER_COUNT,
-    PROFILE_ESTABLISHED, PROFILE_FAILED, PROFILE_LOSSY, PROFILE_META_ADDED, PROFILE_META_CLOSED,
-    PROFILE_META_CONNECT, PROFILE_META_ESTABLISHED, PROFILE_META_LOSSY, PROFILE_META_RECOVERED,
-    PROFILE_META_REMOVED, PROFILE_META_SEEN, PROFILE_RECOVERED, PROFILE_SEEN, PROFILE_SLOTS,
-    RTT_EVENT_SAMPLE, dns_config, dns_event, lookup_config, lookup_event, profile_attempt,
-    profile_config, profile_disorder, profile_meta, profile_moment_of, profile_round_trips,
-    profile_slot, profile_snapshot, rtt_flow_event,
+    DNS_ANSWER, DNS_COUNT_EVENTS_LOST, DNS_COUNTER_COUNT, DNS_NAME_BYTES, DNS_QUERY,
+    LOOKUP_COUNTER_COUNT, PROFILE_ACCEPTED, PROFILE_ATTEMPT, PROFILE_CLOSED, PROFILE_CONNECT,
+    PROFILE_COUNTER_COUNT, PROFILE_ESTABLISHED, PROFILE_FAILED, PROFILE_LOSSY, PROFILE_META_ADDED,
+    PROFILE_META_CLOSED, PROFILE_META_CONNECT, PROFILE_META_ESTABLISHED, PROFILE_META_LOSSY,
+    PROFILE_META_RECOVERED, PROFILE_META_REMOVED, PROFILE_META_SEEN, PROFILE_RECOVERED,
+    PROFILE_SEEN, PROFILE_SLOTS, RTT_EVENT_SAMPLE, dns_config, dns_event, lookup_config,
+    lookup_event, profile_attempt, profile_config, profile_disorder, profile_meta,
+    profile_moment_of, profile_round_trips, profile_slot, profile_snapshot, rtt_flow_event,
 };
 #[cfg(all(test, feature = "live"))]
 pub(crate) use bindings::{
-    DNS_BYTES_MAX, DNS_ERROR, HOPS_BURST, HOPS_BYTES_MAX, HOPS_READ, dns_message,
-    fathom_hops_build, fathom_hops_read,
+    DNS_BYTES_MAX, DNS_ERROR, DNS_PROCESS_BYTES, HOPS_BURST, HOPS_BYTES_MAX, HOPS_READ,
+    dns_message, fathom_hops_build, fathom_hops_read,
 };
 #[cfg(feature = "live")]
 pub(crate) use bindings::{

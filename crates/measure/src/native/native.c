@@ -133,6 +133,14 @@ void fathom_response_end_epoch(struct response_flow *flow, union response_gaps *
 	response_end_epoch(flow, gaps, key, now, config, ended);
 }
 
+__u32 fathom_profile_take(struct profile_disorder *disorder, __u32 start, __u32 end, __u32 expected)
+{
+	enum profile_arrival arrival = profile_arrival(start, end, expected);
+
+	profile_take(disorder, arrival, start, end, expected);
+	return arrival;
+}
+
 int fathom_dns_read(const __u8 *bytes, __u32 length, struct dns_message *message)
 {
 	return dns_read(bytes, length, message);

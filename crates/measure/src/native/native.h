@@ -54,6 +54,9 @@ int fathom_response_is_over(const struct response_flow *flow, __u64 now, const s
 void fathom_response_end_epoch(struct response_flow *flow, union response_gaps *gaps, const struct flow_key *key,
 			       __u64 now, const struct response_config *config, struct response_epoch *ended);
 
+/* Counts a segment. Returns an enum profile_arrival. */
+__u32 fathom_profile_take(struct profile_disorder *disorder, __u32 start, __u32 end, __u32 expected);
+
 /* Reads a DNS message. Returns whether it is one. */
 int fathom_dns_read(const __u8 *bytes, __u32 length, struct dns_message *message);
 

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use fathom_record::{FlowKey, Nanoseconds, Time};
 
+use super::carried::{Synchronizing, carried};
 use super::connections::{Abilities, Report};
+use super::ending::flow_end_reason;
 use super::increase::{acknowledged, increase, received, stalled_ns};
 use super::names::Names;
 use super::statistics::{Spread, spread};
+use super::totals::{AtEnd, TcpTotals};
 use super::{Indicator, State, TcpProfile};
 use crate::native::{self, flow_address, profile_moment_of, profile_slot, profile_snapshot};
 
@@ -19,6 +22,10 @@ pub(super) struct Connection {
     role: Option<&'static str>,
     state: State,
     is_existing: bool,
+    /// Has its handshake been told, or was it before?
+    is_established: bool,
+    /// What its profiles add up to.
+    totals: TcpTotals,
     /// When the present profile began, in the kernel's time.
     pub(super) start_ns: u64,
     /// The same as it was told as the end of the profile before: the wall clock may have been set since.
@@ -39,6 +46,8 @@ impl Connection {
             role: None,
             state,
             is_existing: false,
+            is_established: false,
+            totals: TcpTotals::default(),
             start_ns: of.time,
             start_time: None,
             process: None,
@@ -74,6 +83,7 @@ impl Connection {
     pub(super) fn existing(snapshot: &profile_snapshot, state: State) -> Self {
         Self {
             is_existing: true,
+            is_established: true,
             last: Some(Box::new(*snapshot)),
             ..Self::new(&snapshot.of, state)
         }
@@ -83,6 +93,7 @@ impl Connection {
     pub(super) fn unknown(of: &profile_moment_of) -> Self {
         Self {
             is_existing: true,
+            is_established: true,
             ..Self::new(of, State::Desync)
         }
     }
@@ -112,7 +123,7 @@ impl Connection {
     pub(super) fn tell_establishment(&mut self, maker: &mut Maker, report: Report<'_>) {
         if let Some(snapshot) = self.unaccepted.take() {
             let (state, reason) = (State::Established, "established");
-            self.tell_until(&snapshot, state, reason, maker, report);
+            self.tell_until(&snapshot, (state, reason), false, maker, report);
             self.last = Some(snapshot);
         }
     }
@@ -126,7 +137,7 @@ impl Connection {
         maker: &mut Maker,
         report: Report<'_>,
     ) {
-        self.tell_end(snapshot, end_state, reason, maker, report);
+        self.tell_next(snapshot, (end_state, reason), false, maker, report);
         match &mut self.last {
             Some(last) => **last = *snapshot,
             none => *none = Some(Box::new(*snapshot)),
@@ -142,28 +153,65 @@ impl Connection {
         maker: &mut Maker,
         report: Report<'_>,
     ) {
+        self.tell_next(snapshot, (end_state, reason), true, maker, report);
+    }
+
+    fn tell_next(
+        &mut self,
+        snapshot: &profile_snapshot,
+        end: (State, &'static str),
+        is_last: bool,
+        maker: &mut Maker,
+        report: Report<'_>,
+    ) {
         self.tell_establishment(maker, report);
         if self.flow.source_port == 0 {
             // A connection that is about to be opened has no port yet.
             self.flow = snapshot.of.flow();
         }
-        self.tell_until(snapshot, end_state, reason, maker, report);
+        self.tell_until(snapshot, end, is_last, maker, report);
     }
 
     fn tell_until(
         &mut self,
         snapshot: &profile_snapshot,
-        end_state: State,
-        reason: &'static str,
+        (end_state, reason): (State, &'static str),
+        is_last: bool,
         maker: &mut Maker,
         report: Report<'_>,
     ) {
-        let profile = maker.profile(self, snapshot, end_state, reason);
-        report(&profile);
+        let mut profile = maker.profile(self, snapshot, end_state, reason);
+        self.totals.add(&profile);
+        profile.total = AtEnd(is_last.then(|| Box::new(self.totals.clone())));
         self.start_time = Some(profile.time);
         self.state = end_state;
+        self.is_established |= end_state == State::Established;
         self.start_ns = snapshot.of.time;
         self.accept_queue_ns = None;
+        report(profile.into());
+    }
+
+    /// Is it not known yet who accepts it?
+    pub(super) fn is_unaccepted(&self) -> bool {
+        self.unaccepted.is_some()
+    }
+
+    /// Which packets with SYN a profile has.
+    fn synchronizing(&self, found: &profile_snapshot, end_state: State) -> Synchronizing {
+        let received = u32::from(end_state == State::Established);
+        match self.role {
+            _ if self.is_established => Synchronizing::default(),
+            Some("client") => Synchronizing {
+                sent: found.segments_out,
+                received,
+                is_counted: true,
+            },
+            _ => Synchronizing {
+                sent: 1 + found.packets_retransmitted,
+                received,
+                is_counted: false,
+            },
+        }
     }
 
     /// A last profile of a connection that is followed no longer.
@@ -242,12 +290,15 @@ impl Maker {
         let has_disorder = self.abilities.can(Indicator::Disorder);
         let has_duplicates = self.abilities.can(Indicator::Duplicates);
         let (pid, process) = connection.process.clone().unzip();
+        let synchronizing = connection.synchronizing(found, end_state);
+        let [sent, arrived] = carried(found, last, now, synchronizing);
         TcpProfile {
             time: self.time(now.of.time),
             flow: connection.flow,
             start_state: connection.state,
             end_state,
             reason,
+            flow_end_reason: flow_end_reason(end_state, reason),
             start_time: connection
                 .start_time
                 .unwrap_or_else(|| self.time(connection.start_ns)),
@@ -257,6 +308,11 @@ impl Maker {
             is_existing: connection.is_existing.then_some(true),
             establishment_ns: (is_establishment && syn_acks == 0).then_some(duration),
             accept_queue_ns: connection.accept_queue_ns.map(Nanoseconds),
+            total: AtEnd::default(),
+            packets: sent.packets,
+            bytes: sent.bytes,
+            reverse_packets: arrived.packets,
+            reverse_bytes: arrived.bytes,
             bytes_sent: found.bytes_sent,
             packets_sent: found.packets_sent,
             bytes_received: received(now).saturating_sub(last.map_or(0, received)),

@@ -4,19 +4,22 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fathom_record::{Nanoseconds, Record};
+use fathom_record::Nanoseconds;
 use rustc_hash::FxHashMap;
 
 use super::connection::{Connection, Maker};
-use super::ending::{connect_error, ending};
+use super::ending::{END_OF_MEASUREMENT, connect_error, ending};
 use super::metas::Metas;
 use super::moment::Moment;
+use super::order::Told;
 use super::{Indicator, State};
 use crate::native::{self, profile_attempt, profile_moment_of, profile_slot, profile_snapshot};
 
 /// A `connect()` behind which no SYN came after so long has found no route; an established connection that nobody accepted for so long is told of
 /// all the same.
 const PATIENCE_NS: u64 = 1_000_000_000;
+/// What the kernel has written to a slot is whole after so long.
+const SETTLED_NS: u64 = 5_000_000;
 /// Connections that are followed at a time.
 const CONNECTIONS_MAX: usize = 65_536;
 
@@ -66,7 +69,7 @@ struct Waiting {
 }
 
 /// Where profiles go.
-pub(crate) type Report<'a> = &'a mut dyn FnMut(&dyn Record);
+pub(crate) type Report<'a> = &'a mut dyn FnMut(Told);
 
 impl Connections {
     pub(crate) fn new(abilities: Abilities, active_timeout: Duration) -> Self {
@@ -115,22 +118,73 @@ impl Connections {
             self.fail(&slot.attempt(), connect_error(0), report);
         }
         self.metas.look_back(limit_ns, &mut self.maker, report);
-        while let Some(waiting) = self.waiting.front()
-            && waiting.since_ns <= limit_ns
-        {
-            let id = waiting.connection;
-            self.waiting.pop_front();
-            let slot = profile_slot::find(slots, id);
-            let has_sent = slot.is_some_and(|slot| slot.holds(native::PROFILE_CONNECT));
-            if let Some(attempt) = self.attempts.remove(&id)
-                && !has_sent
-            {
-                self.fail(&attempt, connect_error(0), report);
-            }
-            if let Some(connection) = self.known.get_mut(&id) {
+        self.look_at_waiting(now_ns, slots, report);
+    }
+
+    /// The same of those only that are known to wait; a connection that was accepted meanwhile is told of at once.
+    pub(crate) fn look_at_waiting(
+        &mut self,
+        now_ns: u64,
+        slots: &[profile_slot],
+        report: Report<'_>,
+    ) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let still = waiting
+            .into_iter()
+            .filter(|waiting| self.waits(*waiting, now_ns, slots, report))
+            .collect();
+        self.waiting = still;
+    }
+
+    fn waits(
+        &mut self,
+        waiting: Waiting,
+        now_ns: u64,
+        slots: &[profile_slot],
+        report: Report<'_>,
+    ) -> bool {
+        let id = waiting.connection;
+        let slot = profile_slot::find(slots, id);
+        let is_over = waiting.since_ns <= now_ns.saturating_sub(PATIENCE_NS);
+        if let Some(connection) = self.known.get_mut(&id) {
+            let is_accepted = slot.is_some_and(|slot| {
+                slot.holds(native::PROFILE_ACCEPTED)
+                    && slot.since <= now_ns.saturating_sub(SETTLED_NS)
+            });
+            if is_over || is_accepted {
                 connection.stop_waiting(slot, &mut self.maker, report);
             }
+            if connection.is_unaccepted() {
+                return true;
+            }
         }
+        if !is_over {
+            return self.attempts.contains_key(&id);
+        }
+        let has_sent = slot.is_some_and(|slot| slot.holds(native::PROFILE_CONNECT));
+        if let Some(attempt) = self.attempts.remove(&id)
+            && !has_sent
+        {
+            self.fail(&attempt, connect_error(0), report);
+        }
+        false
+    }
+
+    /// Is it known that something is still to be told?
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The time of what is still to be told, if something is.
+    pub(crate) fn oldest_waiting_ns(&mut self, slots: &[profile_slot]) -> Option<u64> {
+        let told_ns = self.attempts_told_ns;
+        let attempts = slots
+            .iter()
+            .filter(|slot| slot.holds(native::PROFILE_ATTEMPT) && slot.since > told_ns)
+            .map(|slot| slot.since);
+        let waiting = self.waiting.front().map(|waiting| waiting.since_ns);
+        let metas = self.metas.oldest_waiting_ns();
+        attempts.chain(waiting).chain(metas).min()
     }
 
     /// The end of the measurement, after a last look through all sockets: what is known of each connection.
@@ -143,7 +197,7 @@ impl Connections {
                 connection.tell_end(
                     &seen,
                     State::Update,
-                    "end of measurement",
+                    END_OF_MEASUREMENT,
                     &mut self.maker,
                     report,
                 );
@@ -214,17 +268,19 @@ impl Connections {
 
     fn fail(&mut self, attempt: &profile_attempt, reason: &'static str, report: Report<'_>) {
         self.known.remove(&attempt.of.connection);
-        let connection = Connection::opened(&attempt.of, &mut self.maker);
+        let mut connection = Connection::opened(&attempt.of, &mut self.maker);
         let snapshot = profile_snapshot {
             of: attempt.of,
             cgroup: attempt.cgroup,
             net_namespace: attempt.net_namespace,
             ..profile_snapshot::default()
         };
-        report(
-            &self
-                .maker
-                .profile(&connection, &snapshot, State::Unreachable, reason),
+        connection.tell_end(
+            &snapshot,
+            State::Unreachable,
+            reason,
+            &mut self.maker,
+            report,
         );
     }
 
@@ -262,12 +318,9 @@ impl Connections {
         self.last_closed = id;
         self.attempts.remove(&id);
         let (state, reason) = ending(snapshot.of.old_state, snapshot.of.error);
-        if let Some(mut connection) = self.known.remove(&id) {
-            connection.tell_end(snapshot, state, reason, &mut self.maker, report);
-        } else {
-            let connection = Connection::unknown(&snapshot.of);
-            report(&self.maker.profile(&connection, snapshot, state, reason));
-        }
+        let known = self.known.remove(&id);
+        let mut connection = known.unwrap_or_else(|| Connection::unknown(&snapshot.of));
+        connection.tell_end(snapshot, state, reason, &mut self.maker, report);
     }
 
     /// A connection that was found by looking through all.
@@ -327,7 +380,7 @@ mod tests {
     /// How many records `work` makes.
     fn told(work: impl FnOnce(Report<'_>)) -> u32 {
         let mut count = 0;
-        work(&mut |_| count += 1);
+        work(&mut |_told: Told| count += 1);
         count
     }
 
@@ -368,8 +421,65 @@ mod tests {
         };
         assert_eq!(told(|report| connections.establish(&snapshot, report)), 0);
         let mut look = |now_ns| told(|report| connections.look_back(now_ns, &slots, report));
-        assert_eq!(look(2 * SECOND_NS - 1), 0);
-        assert_eq!(look(2 * SECOND_NS), 1);
+        assert_eq!(look(SECOND_NS + 7), 0);
+        assert_eq!(look(SECOND_NS + SETTLED_NS + 7), 1);
         assert_eq!(look(3 * SECOND_NS), 0);
+    }
+
+    #[test]
+    fn who_waits_holds_the_others_back_until_it_is_told() {
+        let mut connections = connections();
+        let mut snapshot = profile_snapshot::default();
+        (snapshot.of.connection, snapshot.of.time) = (9, SECOND_NS);
+        assert_eq!(told(|report| connections.establish(&snapshot, report)), 0);
+        assert_eq!(connections.oldest_waiting_ns(&[]), Some(SECOND_NS));
+        let look = |now_ns| told(|report| connections.look_at_waiting(now_ns, &[], report));
+        assert_eq!([2 * SECOND_NS - 1, 2 * SECOND_NS].map(look), [0, 1]);
+        assert_eq!(connections.oldest_waiting_ns(&[]), None);
+        let slot = profile_slot {
+            connection: 5,
+            since: 3 * SECOND_NS,
+            moment: native::PROFILE_ATTEMPT as u8,
+            ..profile_slot::default()
+        };
+        assert_eq!(connections.oldest_waiting_ns(&[slot]), Some(3 * SECOND_NS));
+    }
+
+    /// The last profile of each connection has the sums of all.
+    #[test]
+    fn the_last_profile_has_totals() {
+        let mut connections = connections();
+        let mut profiles = Vec::new();
+        let mut report = |told: Told| match told {
+            Told::Tcp(profile) => profiles.push(profile),
+            other => panic!("{other:?} is of no connection"),
+        };
+        let mut at = |moment: u32, time: u64, bytes_sent: u64| {
+            let mut snapshot = profile_snapshot {
+                bytes_sent,
+                packets_sent: (bytes_sent / 1_000) as u32,
+                segments_out: 1 + (bytes_sent / 1_000) as u32,
+                ..profile_snapshot::default()
+            };
+            snapshot.of.connection = 5;
+            (snapshot.of.moment, snapshot.of.time) = (moment as u8, time);
+            connections.snapshot(&snapshot, &mut report);
+        };
+        at(native::PROFILE_ESTABLISHED, 10, 0);
+        at(native::PROFILE_LOSSY, 20, 3_000);
+        at(native::PROFILE_RECOVERED, 35, 5_000);
+        at(native::PROFILE_CLOSED, 60, 6_000);
+        assert_eq!(profiles.len(), 4);
+        let (last, others) = profiles.split_last().unwrap();
+        assert!(others.iter().all(|profile| profile.total.0.is_none()));
+        let total = last.total.0.as_ref().unwrap();
+        assert_eq!((last.bytes_sent, total.total_bytes_sent), (1_000, 6_000));
+        assert_eq!(total.total_packets_sent, 6);
+        assert_eq!(total.total_duration_ns.0, 50);
+        let sum = |of: fn(&crate::profile::TcpProfile) -> u64| -> u64 {
+            profiles.iter().map(|profile| of(profile)).sum()
+        };
+        assert_eq!(total.total_packets, sum(|profile| profile.packets));
+        assert_eq!(total.total_bytes, sum(|profile| profile.bytes));
     }
 }

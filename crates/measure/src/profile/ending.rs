@@ -8,6 +8,24 @@ const TIME_WAIT: u8 = 6;
 const LAST_ACK: u8 = 9;
 const CLOSING: u8 = 11;
 
+/// Why what goes on has a last record.
+pub(super) const END_OF_MEASUREMENT: &str = "end of measurement";
+
+/// Why a record ends, as IPFIX has it (flowEndReason).
+pub(super) fn flow_end_reason(state: State, reason: &str) -> &'static str {
+    match state {
+        _ if reason == END_OF_MEASUREMENT => "forced end",
+        State::New | State::Established | State::Update => "active timeout",
+        State::Finished | State::Broken | State::Unreachable => "end of flow",
+        State::Desync => "lack of resources",
+    }
+}
+
+/// Is there nothing more to come?
+pub(super) fn is_last(state: State, reason: &str) -> bool {
+    flow_end_reason(state, reason) != "active timeout"
+}
+
 /// The last state of a connection that was in `old_state`, and why.
 pub(super) fn ending(old_state: u8, error: u32) -> (State, &'static str) {
     match error.cast_signed() {

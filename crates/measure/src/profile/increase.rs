@@ -22,6 +22,8 @@ pub(super) fn increase(before: &profile_snapshot, now: &profile_snapshot) -> pro
             bytes_retransmitted,
             packets_sent,
             packets_received,
+            segments_out,
+            segments_in,
             packets_delivered,
             packets_marked,
             packets_lost,

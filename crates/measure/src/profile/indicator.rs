@@ -55,6 +55,14 @@ impl Indicator {
         Self::Lookups,
     ];
 
+    /// Whether only profiles of MPTCP lack it.
+    pub fn is_of_mptcp(self) -> bool {
+        matches!(
+            self,
+            Self::Mptcp | Self::MptcpBytes | Self::MptcpStalls | Self::MptcpData
+        )
+    }
+
     /// What it is, for people.
     pub fn about(self) -> &'static str {
         match self {

@@ -15,6 +15,7 @@ use super::Indicator;
 use super::connections::{Abilities, Connections};
 use super::dns::{Dns, Scope};
 use super::namespaces::{other_namespaces, within};
+use super::order::Order;
 use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
 use super::slots::Slots;
 use crate::bytes::bytes_of;
@@ -30,6 +31,11 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o")
 /// `BPF_SOCK_OPS_RTT_CB_FLAG` and `BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG` (linux/bpf.h).
 const ROUND_TRIP_CALLBACK: u32 = 1 << 3;
 const HEADER_CALLBACK: u32 = 1 << 4;
+
+/// What has happened so long ago is in the rings by now.
+const ARRIVED_NS: u64 = 10_000_000;
+/// With names: an error of a socket, too, is known for what it is.
+const ARRIVED_NAMES_NS: u64 = 200_000_000;
 
 /// Between looks at what waits for more to come.
 const LOOK_BACK_NS: u64 = 500_000_000;
@@ -65,6 +71,7 @@ pub struct Profiler {
     programs: Programs,
     connections: Connections,
     dns: Option<Dns>,
+    order: Order,
     probes: Probes,
     active_timeout: Duration,
     has_all_namespaces: bool,
@@ -161,7 +168,7 @@ impl Profiler {
         options: &Options,
     ) -> Result<Self, Error> {
         let dns = if options.has_dns {
-            Some(Dns::start(&scope(options, root)?, &mut probes))
+            Some(Dns::start(&scope(options, root)?, &mut probes)?)
         } else {
             None
         };
@@ -183,6 +190,7 @@ impl Profiler {
             ),
             programs,
             dns,
+            order: Order::default(),
             probes,
             active_timeout: options.active_timeout,
             has_all_namespaces: options.has_all_namespaces,
@@ -220,7 +228,8 @@ impl Profiler {
         &self.probes
     }
 
-    /// Waits at most `timeout` and hands on the profiles that have come.
+    /// Waits at most `timeout` and hands on the profiles that have come, in the order of their times; as a rule within a moment, and within two seconds while a
+    /// connection waits for its application.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
@@ -230,22 +239,43 @@ impl Profiler {
         report: &mut dyn FnMut(&dyn Record),
     ) -> Result<(), Error> {
         self.programs.ring.wait(timeout)?;
-        self.drain(report)?;
         let now_ns = monotonic_ns();
+        self.drain()?;
+        let order = &mut self.order;
+        let mut put = |told| order.put(told);
         if now_ns.saturating_sub(self.last_look_back_ns) >= LOOK_BACK_NS {
             self.last_look_back_ns = now_ns;
             self.connections
-                .look_back(now_ns, self.slots.read(), report);
+                .look_back(now_ns, self.slots.read(), &mut put);
         }
         if let Some(dns) = &mut self.dns {
-            dns.poll(report)?;
+            dns.poll(&mut put)?;
         }
         let pause = self.active_timeout.min(Duration::from_secs(10)).as_nanos() as u64;
         if pause != 0 && now_ns.saturating_sub(self.last_look_ns) >= pause {
             self.look_through()?;
-            self.drain(report)?;
+            self.drain()?;
         }
+        self.hand_on(now_ns, report);
         Ok(())
+    }
+
+    /// Hands on what nothing can come before any more. All that had happened by `now_ns` has been read.
+    fn hand_on(&mut self, now_ns: u64, report: &mut dyn FnMut(&dyn Record)) {
+        if self.order.is_empty() && !self.connections.has_waiting() {
+            return;
+        }
+        let order = &mut self.order;
+        let slots = self.slots.read();
+        self.connections
+            .look_at_waiting(now_ns, slots, &mut |told| order.put(told));
+        let arrived_ns = now_ns.saturating_sub(match self.dns {
+            Some(_) => ARRIVED_NAMES_NS,
+            None => ARRIVED_NS,
+        });
+        let waiting_ns = self.connections.oldest_waiting_ns(slots);
+        let until_ns = waiting_ns.map_or(arrived_ns, |waiting_ns| waiting_ns.min(arrived_ns));
+        order.leave(until_ns, wall_clock_offset(), report);
     }
 
     /// What is still in the ring, and a last profile of every connection that can be looked at.
@@ -255,9 +285,15 @@ impl Profiler {
     pub fn finish(&mut self, report: &mut dyn FnMut(&dyn Record)) -> Result<(), Error> {
         self.links.clear();
         self.look_through()?;
-        self.drain(report)?;
-        self.connections.finish(self.slots.read(), report);
-        self.dns.as_mut().map_or(Ok(()), |dns| dns.finish(report))
+        self.drain()?;
+        let order = &mut self.order;
+        let mut put = |told| order.put(told);
+        self.connections.finish(self.slots.read(), &mut put);
+        if let Some(dns) = &mut self.dns {
+            dns.finish(&mut put)?;
+        }
+        self.order.leave_all(report);
+        Ok(())
     }
 
     /// What went wrong since the start, by name.
@@ -282,6 +318,12 @@ impl Profiler {
             "connections forgotten: table full",
             self.connections.forgotten(),
         ));
+        counts.push(Count::new(
+            time,
+            "profile",
+            "profiles that left later than others after them",
+            self.order.late,
+        ));
         if let Some(dns) = &self.dns {
             counts.extend(dns.counts(time)?);
         }
@@ -294,11 +336,13 @@ impl Profiler {
         self.connections.len()
     }
 
-    fn drain(&mut self, report: &mut dyn FnMut(&dyn Record)) -> Result<(), Error> {
-        let connections = &mut self.connections;
-        self.programs
-            .ring
-            .read(|moments| connections.read(moments, wall_clock_offset(), report))
+    fn drain(&mut self) -> Result<(), Error> {
+        let Self {
+            connections, order, ..
+        } = self;
+        self.programs.ring.read(|moments| {
+            connections.read(moments, wall_clock_offset(), &mut |told| order.put(told));
+        })
     }
 
     /// Has the kernel tell of all sockets, in the ring.

@@ -6,6 +6,8 @@ use fathom_record::{FlowKey, Nanoseconds, Time};
 
 use super::connection::Maker;
 use super::connections::Report;
+use super::ending::{flow_end_reason, is_last};
+use super::totals::add;
 use super::{Indicator, MptcpProfile, State};
 use crate::native::{self, profile_meta, profile_moment_of};
 
@@ -29,6 +31,7 @@ pub(super) struct Meta {
     accept_queue_ns: Option<u64>,
     /// The establishment of a server's connection, until the application accepts it.
     unaccepted: Option<Box<profile_meta>>,
+    totals: MptcpTotals,
     /// The socket of its first subflow; 0: not known.
     pub(super) first_subflow: u64,
     /// How it stood at the end of the last profile, and when it was last looked at.
@@ -49,6 +52,7 @@ impl Meta {
             process: None,
             accept_queue_ns: None,
             unaccepted: None,
+            totals: MptcpTotals::default(),
             first_subflow: 0,
             last: profile_meta::default(),
             seen: None,
@@ -123,13 +127,22 @@ impl Meta {
             // A connection that is about to be opened has no port yet.
             self.flow = now.of.flow();
         }
-        let profile = self.profile(now, end_state, reason, maker);
-        report(&profile);
+        let mut profile = self.profile(now, end_state, reason, maker);
+        self.totals.add(&profile);
+        if is_last(end_state, reason) {
+            self.totals.tell(&mut profile);
+        }
         self.start_time = Some(profile.time);
         self.state = end_state;
         self.start_ns = now.of.time;
         self.accept_queue_ns = None;
         self.last = *now;
+        report(profile.into());
+    }
+
+    /// Is it not known yet who accepts it?
+    pub(super) fn is_unaccepted(&self) -> bool {
+        self.unaccepted.is_some()
     }
 
     /// A last profile of a connection that is followed no longer.
@@ -166,6 +179,7 @@ impl Meta {
             start_state: self.state,
             end_state,
             reason,
+            flow_end_reason: flow_end_reason(end_state, reason),
             start_time: self.start_time.unwrap_or_else(|| maker.time(self.start_ns)),
             duration_ns: duration,
             connection: self.connection,
@@ -188,7 +202,44 @@ impl Meta {
             process: self.process.as_ref().map(|(_, name)| Arc::clone(name)),
             cgroup: maker.group(now.cgroup),
             network_namespace: now.net_namespace,
+            total_duration_ns: None,
+            total_bytes_sent: None,
+            total_bytes_received: None,
+            total_bytes_acknowledged: None,
+            total_bytes_reinjected: None,
+            total_stalls: None,
         }
+    }
+}
+
+/// What its profiles add up to.
+#[derive(Debug, Default)]
+struct MptcpTotals {
+    duration_ns: u64,
+    bytes_sent: Option<u64>,
+    bytes_received: Option<u64>,
+    bytes_acknowledged: Option<u64>,
+    bytes_reinjected: Option<u64>,
+    stalls: Option<u64>,
+}
+
+impl MptcpTotals {
+    fn add(&mut self, profile: &MptcpProfile) {
+        self.duration_ns += profile.duration_ns.0;
+        add(&mut self.bytes_sent, profile.bytes_sent);
+        add(&mut self.bytes_received, profile.bytes_received);
+        add(&mut self.bytes_acknowledged, profile.bytes_acknowledged);
+        add(&mut self.bytes_reinjected, profile.bytes_reinjected);
+        add(&mut self.stalls, profile.stalls.map(u64::from));
+    }
+
+    fn tell(&self, profile: &mut MptcpProfile) {
+        profile.total_duration_ns = Some(Nanoseconds(self.duration_ns));
+        profile.total_bytes_sent = self.bytes_sent;
+        profile.total_bytes_received = self.bytes_received;
+        profile.total_bytes_acknowledged = self.bytes_acknowledged;
+        profile.total_bytes_reinjected = self.bytes_reinjected;
+        profile.total_stalls = self.stalls;
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use super::State;
 use super::connection::Maker;
 use super::connections::Report;
-use super::ending::ending;
+use super::ending::{END_OF_MEASUREMENT, ending};
 use super::meta::Meta;
 use crate::native::{self, profile_meta, profile_moment_of};
 
@@ -91,12 +91,23 @@ impl Metas {
         }
     }
 
+    /// Since when one waits for its application, of those that still do.
+    pub(super) fn oldest_waiting_ns(&mut self) -> Option<u64> {
+        while let Some((since_ns, id)) = self.unaccepted.front() {
+            if self.known.get(id).is_some_and(Meta::is_unaccepted) {
+                return Some(*since_ns);
+            }
+            self.unaccepted.pop_front();
+        }
+        None
+    }
+
     /// The end of the measurement: what is known of each connection.
     pub(super) fn finish(&mut self, maker: &mut Maker, report: Report<'_>) {
         for (_, mut meta) in self.known.drain() {
             meta.tell_establishment(maker, report);
             if let Some(seen) = meta.seen.take() {
-                meta.tell(&seen, State::Update, "end of measurement", maker, report);
+                meta.tell(&seen, State::Update, END_OF_MEASUREMENT, maker, report);
             }
         }
     }
@@ -181,9 +192,8 @@ impl Metas {
 
 #[cfg(test)]
 mod tests {
-    use fathom_record::Record;
-
     use super::super::connections::Abilities;
+    use super::super::order::Told;
     use super::*;
 
     const META: u64 = 0xffff_8880_0000_0000;
@@ -214,14 +224,15 @@ mod tests {
     /// What is told of these moments: states and reasons.
     fn told(metas: &mut Metas, moments: &[profile_meta]) -> Vec<String> {
         let mut texts = Vec::new();
-        let mut report = |record: &dyn Record| texts.push(text(record));
+        let mut report = |told: Told| texts.push(text(&told));
         for moment in moments {
             metas.take(moment, &mut maker(), &mut report);
         }
         texts
     }
 
-    fn text(record: &dyn Record) -> String {
+    fn text(told: &Told) -> String {
+        let record = told.record();
         let text = |name| match record.value(record.schema().position(name).unwrap()) {
             fathom_record::Value::Text(text) => text.to_owned(),
             _ => String::new(),
@@ -252,8 +263,8 @@ mod tests {
         assert_eq!(told(&mut metas, &[established]), [""; 0]);
         let mut texts = Vec::new();
         let accepted = established.of;
-        let subflow = metas.accept(&accepted, &mut maker(), &mut |record| {
-            texts.push(text(record));
+        let subflow = metas.accept(&accepted, &mut maker(), &mut |told| {
+            texts.push(text(&told));
         });
         assert_eq!(subflow, Some(SUBFLOW));
         assert_eq!(texts, ["ESTABLISHED established"]);

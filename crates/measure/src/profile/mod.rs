@@ -3,6 +3,7 @@
 //! Probes in the stack tell of those moments (`profile.bpf.c`), with the counters of the connection as they stand; what a connection did from one to the
 //! next is a profile. The README beside this file says what each number means and what cannot be seen.
 
+mod carried;
 mod connection;
 mod connections;
 mod dns;
@@ -15,13 +16,16 @@ mod metas;
 mod moment;
 mod names;
 mod namespaces;
+mod order;
 mod probes;
 mod record;
 mod slots;
 mod statistics;
+mod totals;
 
 pub use dns::{DnsProfile, LookupProfile};
 pub use indicator::Indicator;
 pub use live::{Options, Profiler, available};
 pub use probes::{ProbeSet, Probes};
 pub use record::{MptcpProfile, State, TcpProfile};
+pub use totals::{AtEnd, TcpTotals};

@@ -130,6 +130,8 @@ struct profile_snapshot {
 	__u64 cgroup; /* its id */
 	__u32 packets_sent; /* with data */
 	__u32 packets_received; /* with data */
+	__u32 segments_out; /* all, with and without data */
+	__u32 segments_in;
 	__u32 packets_delivered; /* acknowledged, also selectively */
 	__u32 packets_marked; /* of them, with ECN congestion experienced */
 	__u32 packets_lost; /* marked as lost, each time */
@@ -158,10 +160,11 @@ struct profile_snapshot {
 	__u64 kept_since; /* ns: what the process of `of` did before; 0: nothing that was not told */
 	__u8 kept_moment; /* PROFILE_CONNECT or PROFILE_ACCEPTED */
 	__u8 has_disorder;
-	__u8 padding[6];
+	__u8 header_bytes; /* of TCP, as of its segments with data */
+	__u8 padding[5];
 	struct profile_disorder disorder; /* not in the ring where the connection had none */
 };
-FATHOM_ASSERT_SIZE(struct profile_snapshot, 80 + 40 + 80 + 8 + 32 + 16 + 24 + 16 + 72);
+FATHOM_ASSERT_SIZE(struct profile_snapshot, 80 + 40 + 88 + 8 + 32 + 16 + 24 + 16 + 72);
 
 /* An MPTCP connection, which its subflows carry. */
 struct profile_meta {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use fathom_record::{AsValue, FlowKey, Nanoseconds, Time, Type, Unit, Value, record};
 
+use super::totals::AtEnd;
+
 /// Where a connection stands when a profile of it starts or ends (COP2, figure 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
@@ -66,6 +68,10 @@ record! {
         /// What ended the profile.
         #[field(bare, own_ipfix = 102)]
         pub reason: &'static str,
+        /// The same in the words of IPFIX (flowEndReason): `active timeout` where the connection goes on, `end of flow`, `forced end` with the
+        /// measurement, or `lack of resources`.
+        #[field(absent, ipfix = 136)]
+        pub flow_end_reason: &'static str,
         /// When the profile starts: the end of the one before, or the attempt to connect.
         #[field(absent, ipfix = 152)]
         pub start_time: Time,
@@ -76,7 +82,7 @@ record! {
         #[field(absent, ipfix = 148)]
         pub connection: u64,
         /// `client` where this host opened the connection, `server` where it accepted it; absent where that is not known.
-        #[field(bare, own_ipfix = 104)]
+        #[field(bare, ipfix = 239)]
         pub role: Option<&'static str>,
         /// True when the connection was there before fathom.
         #[field(own_ipfix = 105)]
@@ -87,17 +93,33 @@ record! {
         /// From the established state until the application took the connection.
         #[field(label = "accept_queue", own_ipfix = 107)]
         pub accept_queue_ns: Option<Nanoseconds>,
+        /// In the last profile of a connection, sums of all.
+        pub total: AtEnd,
+        /// Packets sent, with and without payload. What the stack sends after it has forgotten the connection does not count: as a rule the
+        /// acknowledgement of the peer's FIN, where this host closed first.
+        #[field(unit = Unit::Packets, absent, ipfix = 2)]
+        pub packets: u64,
+        /// Their IP bytes, by the headers that packets with payload have: short by up to 36 for each that reports gaps (SACK), and by up to 28 for
+        /// each of a subflow of MPTCP; those of IPv6 with extension headers by these.
+        #[field(unit = Unit::Bytes, absent, ipfix = 1)]
+        pub bytes: u64,
+        /// Packets received, with and without payload, as far as the stack knew whose they are.
+        #[field(unit = Unit::Packets, absent, reverse_ipfix = 2)]
+        pub reverse_packets: u64,
+        /// Their IP bytes, as those of packets sent; payload that waits out of order counts once it is in order.
+        #[field(unit = Unit::Bytes, absent, reverse_ipfix = 1)]
+        pub reverse_bytes: u64,
         /// Payload sent, also when sent again.
-        #[field(unit = Unit::Bytes, label = "sent", own_ipfix = 110)]
+        #[field(unit = Unit::Bytes, label = "sent", ipfix = 401)]
         pub bytes_sent: u64,
         /// Packets with payload sent, also when sent again.
-        #[field(unit = Unit::Packets, absent, own_ipfix = 111)]
+        #[field(unit = Unit::Packets, absent, ipfix = 402)]
         pub packets_sent: u32,
         /// Payload received in order.
         #[field(unit = Unit::Bytes, label = "received", own_ipfix = 112)]
         pub bytes_received: u64,
         /// Packets with payload received, also out of order or again.
-        #[field(unit = Unit::Packets, absent, own_ipfix = 113)]
+        #[field(unit = Unit::Packets, absent, reverse_ipfix = 402)]
         pub packets_received: u32,
         /// Payload that the peer acknowledged.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 114)]
@@ -253,6 +275,10 @@ record! {
         /// What ended the profile.
         #[field(bare, own_ipfix = 102)]
         pub reason: &'static str,
+        /// The same in the words of IPFIX (flowEndReason): `active timeout` where the connection goes on, `end of flow`, or `forced end` with the
+        /// measurement.
+        #[field(absent, ipfix = 136)]
+        pub flow_end_reason: &'static str,
         /// When the profile starts: the end of the one before, or the attempt to connect.
         #[field(absent, ipfix = 152)]
         pub start_time: Time,
@@ -263,7 +289,7 @@ record! {
         #[field(absent, ipfix = 148)]
         pub connection: u64,
         /// `client` where this host opened the connection, `server` where it accepted it; absent where that is not known.
-        #[field(bare, own_ipfix = 104)]
+        #[field(bare, ipfix = 239)]
         pub role: Option<&'static str>,
         /// True when the connection was there before fathom.
         #[field(own_ipfix = 105)]
@@ -281,7 +307,7 @@ record! {
         #[field(label = "accept_queue", own_ipfix = 107)]
         pub accept_queue_ns: Option<Nanoseconds>,
         /// Payload sent, once whatever the number of subflows that carried it; as all bytes here absent before Linux 6.5.
-        #[field(unit = Unit::Bytes, label = "sent", own_ipfix = 110)]
+        #[field(unit = Unit::Bytes, label = "sent", ipfix = 401)]
         pub bytes_sent: Option<u64>,
         /// Payload received in order.
         #[field(unit = Unit::Bytes, label = "received", own_ipfix = 112)]
@@ -314,5 +340,23 @@ record! {
         /// The network namespace: its inode number.
         #[field(absent, own_ipfix = 157)]
         pub network_namespace: u32,
+        /// In the last profile of a connection: the time from the beginning of its first to now.
+        #[field(label = "total_after", own_ipfix = 180)]
+        pub total_duration_ns: Option<Nanoseconds>,
+        /// In the last profile: all payload sent.
+        #[field(unit = Unit::Bytes, label = "total_sent", own_ipfix = 181)]
+        pub total_bytes_sent: Option<u64>,
+        /// In the last profile: all payload received in order.
+        #[field(unit = Unit::Bytes, label = "total_received", own_ipfix = 182)]
+        pub total_bytes_received: Option<u64>,
+        /// In the last profile: all payload that the peer acknowledged.
+        #[field(unit = Unit::Bytes, absent, own_ipfix = 183)]
+        pub total_bytes_acknowledged: Option<u64>,
+        /// In the last profile: all payload that was sent again because the connection timed out.
+        #[field(unit = Unit::Bytes, absent, own_ipfix = 195)]
+        pub total_bytes_reinjected: Option<u64>,
+        /// In the last profile: all stalls.
+        #[field(unless_zero, own_ipfix = 193)]
+        pub total_stalls: Option<u64>,
     }
 }

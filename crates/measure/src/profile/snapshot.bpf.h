@@ -16,6 +16,9 @@ static __always_inline void profile_read_counters(struct profile_snapshot *snaps
 	snapshot->bytes_retransmitted = tcp->bytes_retrans;
 	snapshot->packets_sent = tcp->data_segs_out;
 	snapshot->packets_received = tcp->data_segs_in;
+	snapshot->segments_out = tcp->segs_out;
+	snapshot->segments_in = tcp->segs_in;
+	snapshot->header_bytes = tcp->tcp_header_len;
 	snapshot->packets_delivered = tcp->delivered;
 	snapshot->packets_marked = tcp->delivered_ce;
 	snapshot->packets_lost = tcp->lost;

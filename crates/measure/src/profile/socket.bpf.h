@@ -155,6 +155,8 @@ struct tcp_sock {
 	__u32 data_segs_out;
 	__u32 data_segs_in;
 	__u32 segs_out;
+	__u32 segs_in;
+	__u16 tcp_header_len;
 	__u32 delivered;
 	__u32 delivered_ce;
 	__u32 lost;

@@ -11,6 +11,7 @@
 #define DNS_PORT 53
 #define DNS_HEADER_BYTES 12
 #define DNS_NAME_MAX 255 /* with the lengths of its labels (RFC 1035, section 2.3.4) */
+#define DNS_NAME_BYTES 256 /* in whole words */
 #define DNS_QUESTION_END 4 /* bytes of type and class */
 /* A header and a question, as long as they can be, in whole words. */
 #define DNS_BYTES_MAX 272
@@ -30,7 +31,7 @@ enum dns_counter { DNS_COUNTERS(X) DNS_COUNTER_COUNT };
 struct dns_config {
 	__u64 cgroup; /* only sockets in it or below; 0: all */
 	__u32 cgroup_level; /* its depth */
-	__u32 padding;
+	__u32 has_names; /* tell what was asked for */
 };
 FATHOM_ASSERT_SIZE(struct dns_config, 16);
 
@@ -64,10 +65,17 @@ struct dns_event {
 	__u32 error; /* errno; 0: not known */
 	__u8 kind; /* enum dns_event_kind */
 	__u8 protocol; /* IPPROTO_* */
-	__u8 padding[6];
+	__u8 has_name; /* a struct dns_name follows */
+	__u8 padding[5];
 	char process[DNS_PROCESS_BYTES];
 };
 FATHOM_ASSERT_SIZE(struct dns_event, 16 + 32 + 8 + 12 + 4 + 8 + 16);
+
+/* The name that a query asks for: labels with their lengths, and zeros behind the last. A length that none has: it could not be read. */
+struct dns_name {
+	__u8 bytes[DNS_NAME_BYTES];
+};
+FATHOM_ASSERT_SIZE(struct dns_name, DNS_NAME_BYTES);
 
 /* Servers may answer in other letters than they were asked in (RFC 1035, section 2.3.3): a few other bytes are alike too. */
 static __always_inline __u32 dns_hash(__u32 hash, __u8 byte)

@@ -9,6 +9,7 @@ use super::codes::{response_name, type_name};
 use super::record::DnsProfile;
 use crate::native::{self, dns_event};
 use crate::profile::State;
+use crate::profile::ending::flow_end_reason;
 use crate::profile::names::Names;
 
 /// Names of types that are remembered; a host has no reason to ask for more.
@@ -18,6 +19,7 @@ const TYPES_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) flow: FlowKey,
+    pub(super) name: Option<Arc<str>>,
     pub(super) query_type: u16,
     pub(super) id: u16,
     pub(super) first_ns: u64,
@@ -73,7 +75,7 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    pub(super) fn exchange(&mut self, event: &dns_event) -> Exchange {
+    pub(super) fn exchange(&mut self, event: &dns_event, name: Option<String>) -> Exchange {
         let process = self.names.text(&event.process);
         Exchange {
             flow: FlowKey {
@@ -83,6 +85,7 @@ impl Maker {
                 destination: native::address(&event.remote),
                 destination_port: event.remote_port,
             },
+            name: name.map(Arc::from),
             query_type: event.message.query_type,
             id: event.message.id,
             first_ns: event.time,
@@ -102,7 +105,9 @@ impl Maker {
             start_state: State::New,
             end_state: end.state,
             reason: end.reason,
+            flow_end_reason: flow_end_reason(end.state, end.reason),
             start_time: self.time(exchange.first_ns),
+            name: exchange.name,
             query_type: self.query_type(exchange.query_type),
             response_code: end.response_code,
             latency_ns: end.response_code.map(|_| Nanoseconds(latency_ns)),

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::exchange::{End, Maker};
+use super::name;
 use super::waiting::Waiting;
 use crate::bytes::read_prefix;
 use crate::native::{self, dns_event};
 use crate::profile::State;
 use crate::profile::connections::Report;
-use crate::profile::ending::ending;
+use crate::profile::ending::{END_OF_MEASUREMENT, ending};
 
 /// The state of a socket whose error ended something that was under way (`TCP_ESTABLISHED` of the kernel).
 const ESTABLISHED: u8 = 1;
@@ -45,8 +46,15 @@ impl Exchanges {
     pub(super) fn read(&mut self, mut bytes: &[u8], offset_ns: u64, report: Report<'_>) {
         self.maker.offset_ns = offset_ns;
         while let Some((event, behind)) = read_prefix::<dns_event>(bytes) {
+            let (name, behind) = match event.has_name {
+                0 => (None, behind),
+                _ => match behind.split_at_checked(native::DNS_NAME_BYTES as usize) {
+                    Some((name, behind)) => (name::text(name), behind),
+                    None => return,
+                },
+            };
             match u32::from(event.kind) {
-                native::DNS_QUERY => self.ask(&event),
+                native::DNS_QUERY => self.ask(&event, name),
                 native::DNS_ANSWER => self.answer(&event, report),
                 _ => self.fail(&event, report),
             }
@@ -69,25 +77,25 @@ impl Exchanges {
                 (State::Unreachable, "timeout", end_ns)
             };
             let end = End::without_answer(state, reason, time_ns);
-            report(&self.maker.profile(exchange, &end));
+            report(self.maker.profile(exchange, &end).into());
         }
     }
 
     /// The end of the measurement: what still waits.
     pub(super) fn finish(&mut self, now_ns: u64, report: Report<'_>) {
         for exchange in self.waiting.take_all() {
-            let end = End::without_answer(State::New, "end of measurement", now_ns);
-            report(&self.maker.profile(exchange, &end));
+            let end = End::without_answer(State::New, END_OF_MEASUREMENT, now_ns);
+            report(self.maker.profile(exchange, &end).into());
         }
     }
 
-    fn ask(&mut self, event: &dns_event) {
+    fn ask(&mut self, event: &dns_event, name: Option<String>) {
         if let Some(exchange) = self.waiting.repeated(event) {
             exchange.retries += 1;
             exchange.error_ns = None;
             exchange.last_ns = event.time;
         } else if self.waiting.has_room() {
-            self.waiting.add(event, self.maker.exchange(event));
+            self.waiting.add(event, self.maker.exchange(event, name));
         } else {
             self.refused += 1;
         }
@@ -95,7 +103,7 @@ impl Exchanges {
 
     fn answer(&mut self, event: &dns_event, report: Report<'_>) {
         match self.waiting.take_answered(event) {
-            Some(exchange) => report(&self.maker.profile(exchange, &End::of(event))),
+            Some(exchange) => report(self.maker.profile(exchange, &End::of(event)).into()),
             None => self.unmatched += 1,
         }
     }
@@ -110,7 +118,7 @@ impl Exchanges {
                 let (state, reason) = ending(ESTABLISHED, event.error);
                 let end = End::without_answer(state, reason, event.time);
                 for exchange in self.waiting.take_failed(event) {
-                    report(&self.maker.profile(exchange, &end));
+                    report(self.maker.profile(exchange, &end).into());
                 }
             }
         }
@@ -125,6 +133,7 @@ mod tests {
     use super::super::waiting::{ERROR_PATIENCE_NS, EXCHANGES_MAX};
     use super::*;
     use crate::bytes::bytes_of;
+    use crate::profile::order::Told;
 
     const MILLISECOND: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MILLISECOND;
@@ -147,14 +156,14 @@ mod tests {
 
         fn take(&mut self, event: dns_event) -> &mut Self {
             let lines = &mut self.lines;
-            let mut report = |record: &dyn Record| lines.push(line(record));
+            let mut report = |told: Told| lines.push(line(told.record()));
             self.exchanges.read(bytes_of(&event), 0, &mut report);
             self
         }
 
         fn at(&mut self, now_ns: u64) -> &mut Self {
             let lines = &mut self.lines;
-            let mut report = |record: &dyn Record| lines.push(line(record));
+            let mut report = |told: Told| lines.push(line(told.record()));
             self.exchanges.look_back(now_ns, self.lost, &mut report);
             self
         }
@@ -285,7 +294,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.take(query(0));
         let lines = &mut bench.lines;
-        let mut report = |record: &dyn Record| lines.push(line(record));
+        let mut report = |told: Told| lines.push(line(told.record()));
         bench.exchanges.finish(MILLISECOND, &mut report);
         assert_eq!(bench.lines, ["NEW end of measurement - - 0"]);
     }
@@ -306,6 +315,26 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_has_the_name_that_was_asked() {
+        let mut exchanges = Exchanges::new(Duration::from_secs(10));
+        let mut asked = bytes_of(&dns_event {
+            has_name: 1,
+            ..query(SECOND)
+        })
+        .to_vec();
+        let mut name = [0; native::DNS_NAME_BYTES as usize];
+        name[..12].copy_from_slice(b"\x03www\x07example");
+        asked.extend(name);
+        asked.extend(bytes_of(&answer(2 * SECOND, 0)));
+        let mut names = Vec::new();
+        exchanges.read(&asked, 0, &mut |told| match told {
+            Told::Dns(profile) => names.push(profile.name),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(names, [Some("www.example".into())]);
+    }
+
+    #[test]
     fn a_profile_says_who_asked_whom_for_what() {
         let mut exchanges = Exchanges::new(Duration::from_secs(10));
         let mut asked = query(3 * SECOND);
@@ -318,13 +347,13 @@ mod tests {
         let mut answered = answer(3 * SECOND + 5, 0);
         answered.message.query_type = 65_280;
         for event in [asked, answered] {
-            exchanges.read(bytes_of(&event), SECOND, &mut |record| {
-                sink.write(record, &mut text);
+            exchanges.read(bytes_of(&event), SECOND, &mut |told| {
+                sink.write(told.record(), &mut text);
             });
         }
         assert_eq!(
             String::from_utf8(text).unwrap().trim_end(),
-            r#"{"kind":"profile_dns","time":"1970-01-01T00:00:04.000000005Z","protocol":"udp","source":"10.0.0.1","source_port":4000,"destination":"192.0.2.53","destination_port":53,"start_state":"NEW","end_state":"FINISHED","reason":"answer","start_time":"1970-01-01T00:00:04.000000000Z","query_type":"TYPE65280","response_code":"NOERROR","latency_ns":5,"retries":0,"transaction_id":7,"pid":99,"process":"dig"}"#
+            r#"{"kind":"profile_dns","time":"1970-01-01T00:00:04.000000005Z","protocol":"udp","source":"10.0.0.1","source_port":4000,"destination":"192.0.2.53","destination_port":53,"start_state":"NEW","end_state":"FINISHED","reason":"answer","flow_end_reason":"end of flow","start_time":"1970-01-01T00:00:04.000000000Z","query_type":"TYPE65280","response_code":"NOERROR","latency_ns":5,"retries":0,"transaction_id":7,"pid":99,"process":"dig"}"#
         );
     }
 }

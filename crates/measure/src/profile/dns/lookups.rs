@@ -126,7 +126,7 @@ impl Lookups {
         let offset_ns = wall_clock_offset();
         self.programs.ring.read(|mut events| {
             while let Some((event, behind)) = read_prefix::<lookup_event>(events) {
-                report(&profile(&event, offset_ns, names));
+                report(profile(&event, offset_ns, names).into());
                 events = behind;
             }
         })

@@ -9,10 +9,14 @@ mod libraries;
 mod lookups;
 #[cfg(test)]
 mod message;
+mod name;
 mod record;
+#[cfg(test)]
+mod vectors;
 mod waiting;
 mod wire;
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,35 +42,45 @@ pub(super) struct Scope<'a> {
     pub(super) root: Option<&'a Path>,
     /// A query that was not answered for so long is not waited for any more.
     pub(super) timeout: Duration,
-    /// Tell what was looked up.
+    /// Tell what was asked for and looked up.
     pub(super) has_names: bool,
 }
 
 /// The measurement of names: as much of it as this kernel allows.
 pub(super) struct Dns {
-    wire: Option<Wire>,
+    wire: Wire,
     lookups: Option<Lookups>,
 }
 
 impl Dns {
-    /// Attaches what can be attached; `probes` is told what cannot, and why.
-    pub(super) fn start(scope: &Scope<'_>, probes: &mut Probes) -> Self {
+    /// Attaches. `probes` is told if nobody could look names up in a way that is measured.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when exchanges cannot be had, or the kernel refuses to probe lookups.
+    pub(super) fn start(scope: &Scope<'_>, probes: &mut Probes) -> Result<Self, Error> {
         let wire = load_wire(scope).and_then(|(mut wire, root)| {
             wire.attach(root).map_err(|error| why(&error))?;
             Ok(wire)
         });
-        let lookups = start_lookups(scope, &mut probes.notes);
-        Self {
-            wire: or_miss(wire, Indicator::Dns, probes),
-            lookups: or_miss(lookups, Indicator::Lookups, probes).flatten(),
-        }
+        let wire = wire.map_err(|why| refused(Indicator::Dns, why))?;
+        let lookups = match start_lookups(scope, &mut probes.notes) {
+            Ok(lookups) => lookups,
+            // Processes that use a library may come.
+            Err(Obstacle::Nobody) => {
+                probes.miss(Indicator::Lookups, Obstacle::Nobody.to_string());
+                None
+            }
+            Err(Obstacle::Refused(why)) => return Err(refused(Indicator::Lookups, why)),
+        };
+        Ok(Self { wire, lookups })
     }
 
     /// Tells `sets` what could not be attached with any of them.
     pub(super) fn examine(scope: &Scope<'_>, sets: &mut [Probes]) {
         let wire = load_wire(scope).map(drop);
         let mut notes = Vec::new();
-        let lookups = start_lookups(scope, &mut notes).map(drop);
+        let lookups = start_lookups(scope, &mut notes);
+        let lookups = lookups.map(drop).map_err(|obstacle| obstacle.to_string());
         for set in sets {
             or_miss(wire.clone(), Indicator::Dns, set);
             or_miss(lookups.clone(), Indicator::Lookups, set);
@@ -79,9 +93,7 @@ impl Dns {
     /// # Errors
     /// [`Error::Kernel`] when the kernel's events cannot be read.
     pub(super) fn poll(&mut self, report: Report<'_>) -> Result<(), Error> {
-        if let Some(wire) = &mut self.wire {
-            wire.poll(report)?;
-        }
+        self.wire.poll(report)?;
         self.lookups
             .as_mut()
             .map_or(Ok(()), |lookups| lookups.poll(report))
@@ -92,9 +104,7 @@ impl Dns {
     /// # Errors
     /// As [`Dns::poll`].
     pub(super) fn finish(&mut self, report: Report<'_>) -> Result<(), Error> {
-        if let Some(wire) = &mut self.wire {
-            wire.finish(report)?;
-        }
+        self.wire.finish(report)?;
         self.lookups
             .as_mut()
             .map_or(Ok(()), |lookups| lookups.finish(report))
@@ -105,10 +115,10 @@ impl Dns {
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
     pub(super) fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
-        let wire = self.wire.as_ref().map(Wire::counts).transpose()?;
         let lookups = self.lookups.as_ref().map(Lookups::counts).transpose()?;
-        let counts = wire.into_iter().chain(lookups).flatten();
+        let counts = self.wire.counts()?.into_iter();
         Ok(counts
+            .chain(lookups.into_iter().flatten())
             .map(|(name, count)| Count::new(time, "profile", name, count))
             .collect())
     }
@@ -119,28 +129,54 @@ fn or_miss<T>(found: Result<T, String>, indicator: Indicator, probes: &mut Probe
     found.map_err(|why| probes.miss(indicator, why)).ok()
 }
 
+/// What was asked for and cannot be had.
+fn refused(indicator: Indicator, why: String) -> Error {
+    Error::Unsupported {
+        needs: format!("--dns measures {}", indicator.about()),
+        found: why,
+        remedy: "leave --dns out, or run `fathom doctor` to see what is missing".to_owned(),
+    }
+}
+
+/// Why lookups are not measured.
+#[derive(Debug)]
+enum Obstacle {
+    /// No process uses a library that is probed.
+    Nobody,
+    /// The kernel, or what the process may do.
+    Refused(String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Nobody => "no process uses glibc or musl as a shared library",
+            Self::Refused(why) => why,
+        })
+    }
+}
+
 fn load_wire<'a>(scope: &Scope<'a>) -> Result<(Wire, &'a Path), String> {
     let root = scope
         .root
         .ok_or("no version 2 hierarchy of control groups is mounted")?;
-    let wire = Wire::load(scope.group, scope.selection, scope.timeout);
+    let wire = Wire::load(scope.group, scope.selection, scope.timeout, scope.has_names);
     Ok((wire.map_err(|error| why(&error))?, root))
 }
 
 /// `None` where a selection leaves all lookups out: they belong to no network and no port.
-fn start_lookups(scope: &Scope<'_>, notes: &mut Vec<String>) -> Result<Option<Lookups>, String> {
+fn start_lookups(scope: &Scope<'_>, notes: &mut Vec<String>) -> Result<Option<Lookups>, Obstacle> {
     if !scope.selection.networks.is_empty() || !scope.selection.ports.is_empty() {
         return Ok(None);
     }
     let lookups = Lookups::load(scope.group, scope.has_names);
-    let mut lookups = lookups.map_err(|error| why(&error))?;
+    let mut lookups = lookups.map_err(|error| Obstacle::Refused(why(&error)))?;
     lookups.look();
     if lookups.probed() == 0 {
         let failure = lookups.failures().first();
-        return Err(failure.map_or_else(
-            || "no process uses glibc or musl as a shared library".to_owned(),
-            |(library, why)| format!("{library}: {why}"),
-        ));
+        return Err(failure.map_or(Obstacle::Nobody, |(library, why)| {
+            Obstacle::Refused(format!("{library}: {why}"))
+        }));
     }
     for (library, why) in lookups.failures() {
         notes.push(format!("getaddrinfo of {library} cannot be probed: {why}"));

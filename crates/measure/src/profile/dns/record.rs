@@ -12,7 +12,7 @@ record! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct DnsProfile {
         /// When the answer came, or the exchange was given up.
-        #[field(ipfix = 157)]
+        #[field(ipfix = 153)]
         pub time: Time,
         /// From the socket that asked to the resolver that was asked.
         pub flow: FlowKey,
@@ -26,9 +26,16 @@ record! {
         /// What ended the exchange.
         #[field(bare, own_ipfix = 102)]
         pub reason: &'static str,
+        /// The same in the words of IPFIX (flowEndReason): `end of flow`, `lack of resources`, or `forced end` with the measurement.
+        #[field(absent, ipfix = 136)]
+        pub flow_end_reason: &'static str,
         /// When the query was first sent.
-        #[field(absent, ipfix = 156)]
+        #[field(absent, ipfix = 152)]
         pub start_time: Time,
+        /// The name that was asked for, in the letters of the query; what is no letter, digit, hyphen or underscore is escaped as in files of zones (RFC 1035,
+        /// section 5.1). Absent where names are not to be told.
+        #[field(bare, own_ipfix = 175)]
+        pub name: Option<Arc<str>>,
         /// The type of the records that were asked for: its name, or `TYPE` and its number (RFC 3597).
         #[field(bare, own_ipfix = 170)]
         pub query_type: Arc<str>,
@@ -59,7 +66,7 @@ record! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct LookupProfile {
         /// When the call returned.
-        #[field(ipfix = 157)]
+        #[field(ipfix = 153)]
         pub time: Time,
         /// What was looked up, a name or an address as text, up to 255 bytes; absent where none was given, or names are not to be told.
         #[field(bare, own_ipfix = 175)]
@@ -68,7 +75,7 @@ record! {
         #[field(own_ipfix = 176)]
         pub result: &'static str,
         /// When it was called.
-        #[field(absent, ipfix = 156)]
+        #[field(absent, ipfix = 152)]
         pub start_time: Time,
         /// How long it took.
         #[field(label = "latency", own_ipfix = 177)]

@@ -177,7 +177,7 @@ mod tests {
     fn waiting(queries: &[dns_event]) -> Waiting {
         let mut waiting = Waiting::new(Duration::from_nanos(10));
         for query in queries {
-            waiting.add(query, Maker::default().exchange(query));
+            waiting.add(query, Maker::default().exchange(query, None));
         }
         waiting
     }

@@ -16,7 +16,7 @@ use crate::profile::connections::Report;
 use crate::{Error, Selection};
 
 /// The compiled programs.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dns_wire.bpf.o"));
+pub(super) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dns_wire.bpf.o"));
 
 /// DNS exchanges while they are measured.
 pub(super) struct Wire {
@@ -35,11 +35,12 @@ impl Wire {
         group: Group,
         selection: &Selection,
         timeout: Duration,
+        has_names: bool,
     ) -> Result<Self, Error> {
         let configuration = dns_config {
             cgroup: group.number,
             cgroup_level: group.level,
-            padding: 0,
+            has_names: has_names.into(),
         };
         let selection = selection.to_native()?;
         let constants = [

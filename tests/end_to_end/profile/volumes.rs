@@ -1,0 +1,165 @@
+//! Packets and IP bytes of connections, held against those that passed the links; totals, and the order that profiles come in.
+
+use std::net::SocketAddr;
+
+use fathom_lab::{Link, PacketKind, Rule};
+use fathom_tests::Profile;
+
+use crate::stage::{Family, Pair, Stage};
+
+const WHOLE: u16 = 5900;
+const LOSSY: u16 = 5902;
+const SEGMENTS: usize = 20;
+/// The option with which an acknowledgement tells of one gap, with its padding (RFC 2018).
+const SACK_BYTES: u64 = 12;
+
+/// Packets and IP bytes that passed a link to or from the server's port.
+fn passed(link: &Link, port: u16, is_to_server: bool) -> [u64; 2] {
+    let mut sums = [0; 2];
+    for packet in link.truth() {
+        let of_port = packet.header.is_some_and(|header| {
+            let end = if is_to_server {
+                header.destination_port
+            } else {
+                header.source_port
+            };
+            end == port
+        });
+        if of_port {
+            sums[0] += 1;
+            sums[1] += u64::from(packet.length_bytes);
+        }
+    }
+    sums
+}
+
+fn sum(profiles: &[Profile], name: &str) -> u64 {
+    profiles
+        .iter()
+        .filter_map(|profile| profile.number(name))
+        .sum()
+}
+
+/// Each counter of the last profile's totals is the sum of all.
+fn adds_up(profiles: &[Profile]) {
+    let (last, before) = profiles.split_last().unwrap();
+    for name in [
+        "packets",
+        "bytes",
+        "reverse_packets",
+        "reverse_bytes",
+        "bytes_sent",
+        "bytes_received",
+        "bytes_acknowledged",
+        "packets_sent",
+        "packets_received",
+        "packets_lost",
+        "bytes_retransmitted",
+        "packets_retransmitted",
+        "packets_out_of_order",
+        "packets_duplicate",
+        "rtt_samples",
+        "stalls",
+        "stalled_ns",
+        "duration_ns",
+    ] {
+        let total = format!("total_{name}");
+        assert_eq!(
+            last.number(&total),
+            Some(sum(profiles, name)),
+            "{total} of {profiles:#?}"
+        );
+        assert!(before.iter().all(|profile| profile.get(&total).is_none()));
+    }
+}
+
+#[test]
+fn packets_and_bytes_are_those_of_the_link() {
+    let lost = Rule::nth(5, PacketKind::Data).on_port(LOSSY);
+    let lost6 = Rule::nth(5, PacketKind::Data).on_port(LOSSY + 1);
+    let Some(stage) = Stage::build(vec![lost, lost6], Vec::new()) else {
+        return;
+    };
+    for family in Family::BOTH {
+        for port in [WHOLE, LOSSY].map(|port| family.port(port)) {
+            let mut pair = Pair::open(&stage.lab, SocketAddr::new(family.server(), port));
+            pair.upload(SEGMENTS);
+            pair.close();
+        }
+    }
+    for family in Family::BOTH {
+        for (port, is_whole) in [(WHOLE, true), (LOSSY, false)] {
+            let port = family.port(port);
+            let (lan, wan) = (&stage.lab.lan, &stage.lab.wan);
+            let client = stage.profiles(&stage.lab.client, port);
+            let server = stage.profiles(&stage.lab.server, port);
+            for (profiles, link, is_client) in [(&client, lan, true), (&server, wan, false)] {
+                adds_up(profiles);
+                let last = profiles.last().unwrap();
+                let told = |names: [&str; 2]| names.map(|name| last.number(name).unwrap());
+                let sent = told(["total_packets", "total_bytes"]);
+                let received = told(["total_reverse_packets", "total_reverse_bytes"]);
+                let truth = [
+                    passed(link, port, is_client),
+                    passed(link, port, !is_client),
+                ];
+                println!("{port}: {sent:?} and {received:?} of {truth:?}");
+                if is_whole {
+                    assert_eq!([sent, received], truth);
+                    continue;
+                }
+                // What was lost on the way to the server is on its link's near side; acknowledgements that tell of the gap are longer.
+                let lost = u64::from(!is_client);
+                let [to_server, from_server] = if is_client {
+                    [sent, received]
+                } else {
+                    [received, sent]
+                };
+                let [truth_to, truth_from] = if is_client {
+                    truth
+                } else {
+                    [truth[1], truth[0]]
+                };
+                assert_eq!(to_server[0] + lost, truth_to[0]);
+                assert_eq!(from_server[0], truth_from[0]);
+                let short = truth_from[1] - from_server[1];
+                assert!(short <= SACK_BYTES * truth_from[0], "short by {short}");
+                assert!(short > 0 && short.is_multiple_of(4), "short by {short}");
+            }
+        }
+    }
+}
+
+/// The one that is accepted last is told of first if it was established first.
+#[test]
+fn profiles_come_in_the_order_of_their_times() {
+    let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
+        return;
+    };
+    let address = SocketAddr::new(Family::V4.server(), WHOLE);
+    let listener = crate::stage::listen(&stage.lab.server, address);
+    let connect = || std::net::TcpStream::connect(address).unwrap();
+    let waiting = stage.lab.client.enter(connect).unwrap();
+    // While one waits for its application, others come and go.
+    for port in [LOSSY, LOSSY + 2, LOSSY + 4] {
+        let mut pair = Pair::open(&stage.lab, SocketAddr::new(address.ip(), port));
+        pair.upload(1);
+        pair.close();
+    }
+    let (accepted, _) = listener.accept().unwrap();
+    drop((waiting, accepted));
+    for port in [WHOLE, LOSSY, LOSSY + 2, LOSSY + 4] {
+        for host in [&stage.lab.client, &stage.lab.server] {
+            stage.profiles(host, port);
+        }
+    }
+    let finished = stage.fathom.finish().unwrap();
+    assert!(!finished.errors.contains("later"), "{}", finished.errors);
+    let times: Vec<_> = finished
+        .profiles()
+        .iter()
+        .map(|profile| profile.time("time").unwrap())
+        .collect();
+    assert_eq!(times.len(), 16);
+    assert!(times.is_sorted(), "{times:#?}");
+}
