@@ -26,37 +26,43 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The service.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 300)]
         pub service: Arc<str>,
         /// The server, by its name.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 301)]
         pub server: Arc<str>,
         /// Its address.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 302)]
         pub address: IpAddr,
         /// Its part of new flows, 0 to 1.
+        #[field(own_ipfix = 303)]
         pub share: f64,
         /// That in relation to what is configured, the average of all servers being 1.
+        #[field(own_ipfix = 304)]
         pub factor: Option<f64>,
         /// What clients waited for its responses, on average; absent when there was no estimate.
-        #[field(label = "latency")]
+        #[field(label = "latency", own_ipfix = 172)]
         pub latency_ns: Option<Nanoseconds>,
         /// The standard error of that, in relation to it.
+        #[field(own_ipfix = 305)]
         pub error: Option<f64>,
         /// Responses that it is the average of.
+        #[field(own_ipfix = 306)]
         pub responses: u64,
         /// Flows whose last request is not answered yet.
-        #[field(unless_zero)]
+        #[field(unless_zero, own_ipfix = 307)]
         pub waiting_flows: u64,
         /// How long these have waited up to now, on average.
-        #[field(label = "waiting")]
+        #[field(label = "waiting", own_ipfix = 287)]
         pub waiting_ns: Option<Nanoseconds>,
         /// Flows that sent a request in the last interval of the controller.
+        #[field(own_ipfix = 233)]
         pub flows: u64,
         /// healthy, unhealthy, slow start, drained, or unknown.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 308)]
         pub state: &'static str,
         /// Why its weight is what it is.
+        #[field(own_ipfix = 309)]
         pub why: Why,
     }
 }
@@ -70,17 +76,19 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The server, by its name.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 301)]
         pub server: Arc<str>,
         /// Its address.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 302)]
         pub address: IpAddr,
         /// The address and port that were checked: the service's, if it was checked through the tunnel, else its own.
+        #[field(own_ipfix = 310)]
         pub target: String,
         /// healthy or unhealthy.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 308)]
         pub state: &'static str,
         /// What the last check found, if it failed.
+        #[field(own_ipfix = 311)]
         pub failure: Option<String>,
     }
 }
@@ -94,29 +102,34 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The service.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 300)]
         pub service: Arc<str>,
         /// Its address or network.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 230)]
         pub network: Network,
         /// Its port; absent: all.
+        #[field(own_ipfix = 312)]
         pub port: Option<Port>,
         /// tcp or udp.
-        #[field(bare)]
+        #[field(bare, ipfix = 4)]
         pub protocol: Protocol,
         /// How its weights follow from measurements.
+        #[field(own_ipfix = 313)]
         pub policy: &'static str,
         /// Packets.
-        #[field(unit = Unit::Packets)]
+        #[field(unit = Unit::Packets, ipfix = 86)]
         pub packets: u64,
         /// Bytes of IP.
-        #[field(unit = Unit::Bytes, label = "bytes")]
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85)]
         pub bytes: u64,
         /// New connections.
+        #[field(own_ipfix = 314)]
         pub connections: u64,
         /// Packets whose connection was in the table.
+        #[field(own_ipfix = 315)]
         pub hits: u64,
         /// Packets of no connection in the table that began none.
+        #[field(own_ipfix = 316)]
         pub misses: u64,
     }
 }
@@ -130,30 +143,34 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The server, by its name.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 301)]
         pub server: Arc<str>,
         /// Its address.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 302)]
         pub address: IpAddr,
         /// How packets get there.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 317)]
         pub encapsulation: &'static str,
         /// healthy, unhealthy, slow start, drained, unreachable, or unknown.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 308)]
         pub state: &'static str,
         /// How it is checked: whether at the address of a service, through the tunnel, or at its own; or why it is not.
+        #[field(own_ipfix = 318)]
         pub check: Option<String>,
         /// Its weight: what an operator said, else what is configured.
+        #[field(own_ipfix = 319)]
         pub weight: f64,
         /// Connections in the table that are not closing.
+        #[field(own_ipfix = 314)]
         pub connections: u64,
         /// Packets.
-        #[field(unit = Unit::Packets)]
+        #[field(unit = Unit::Packets, ipfix = 86)]
         pub packets: u64,
         /// Bytes of IP, without the headers that were put in front.
-        #[field(unit = Unit::Bytes, label = "bytes")]
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85)]
         pub bytes: u64,
         /// What is wrong with it: the last check that failed, or why it cannot be reached.
+        #[field(own_ipfix = 320)]
         pub problem: Option<String>,
     }
 }

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "live")]
 mod balance;
+mod export;
 #[cfg(feature = "live")]
 mod hops;
 mod ipfix;
@@ -22,13 +23,12 @@ use fathom_record::{Network, Protocol};
 use crate::output::OutputFormat;
 #[cfg(feature = "live")]
 pub(crate) use balance::{BalanceAction, BalanceArguments};
+pub(crate) use export::{ExportArguments, TemplateName};
 #[cfg(feature = "live")]
 pub(crate) use hops::{HopsArguments, HopsFormat, RateMode};
 pub(crate) use ipfix::{DumpArguments, DumpFormat, IpfixCommand, ListenAddress};
 #[cfg(feature = "live")]
-pub(crate) use profile::{
-    Anonymity, ExportArguments, ProbeSetName, ProfileArguments, TemplateName,
-};
+pub(crate) use profile::{Anonymity, ProbeSetName, ProfileArguments};
 pub(crate) use response::{ResponseArguments, ResponsesBy};
 
 /// Measures where the latency of real traffic comes from.
@@ -164,6 +164,8 @@ pub(crate) struct RttArguments {
     pub(crate) aggregation: AggregationArguments,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
+    #[command(flatten)]
+    pub(crate) export: ExportArguments,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
 }
@@ -304,7 +306,7 @@ pub(crate) struct OutputArguments {
     /// Also print when flows open and close, why, and what they carried.
     #[arg(long)]
     pub(crate) events: bool,
-    /// How to print; by default text, and live on a terminal a table that refreshes.
+    /// How to print; by default text, live on a terminal a table that refreshes, and nothing with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
     /// Append to this file in place of standard output; it is opened anew at SIGHUP.

@@ -1,5 +1,6 @@
 //! Where data goes: standard output or a file, in whole lines.
 
+mod export;
 mod ppviz;
 mod writer;
 
@@ -12,18 +13,23 @@ use std::{io, thread};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use fathom_record::Record;
 use fathom_record::format::{Format, Sink};
+use fathom_record::{Record, Time};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
+use crate::arguments::ExportArguments;
 use crate::failure::say;
 use crate::signals::Signals;
+use export::Exports;
 use ppviz::PpvizWriter;
 use writer::{Failure, Writer};
 
 /// Written out when there is more than this: waking the thread that writes costs as much as a few records.
 const FULL_BYTES: usize = 256 << 10;
+
+/// After so many records of a file it is seen whether collectors keep up.
+const EXPORTED_AT_A_TIME: u64 = 1_024;
 
 /// How records are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,6 +86,13 @@ pub(crate) struct Output {
     format: OutputFormat,
     sink: Box<dyn Sink>,
     buffer: Vec<u8>,
+    /// Collectors that get the same records.
+    exports: Exports,
+    /// Only they do.
+    is_silent: bool,
+    /// Records that they got.
+    exported: u64,
+    backlog: Backlog,
     signals: Signals,
 }
 
@@ -112,7 +125,28 @@ impl Output {
             format,
             sink: format.sink(),
             buffer: Vec::new(),
+            exports: Exports::default(),
+            is_silent: false,
+            exported: 0,
+            backlog,
             signals: signals.clone(),
+        })
+    }
+
+    /// The same, that also sends all records to collectors. `is_asked_for`: they are printed too, where there is a collector.
+    ///
+    /// # Errors
+    /// When a collector cannot be reached.
+    pub(crate) fn exporting(
+        self,
+        arguments: &ExportArguments,
+        is_asked_for: bool,
+    ) -> anyhow::Result<Self> {
+        let exports = Exports::open(arguments)?;
+        Ok(Self {
+            is_silent: !exports.is_empty() && !is_asked_for,
+            exports,
+            ..self
         })
     }
 
@@ -129,14 +163,29 @@ impl Output {
         )
     }
 
-    /// How it prints.
-    pub(crate) fn format(&self) -> OutputFormat {
-        self.format
+    /// Do programs read it, which then want every count as a record?
+    pub(crate) fn wants_counts(&self) -> bool {
+        self.format.is_for_programs() || self.is_silent
     }
 
     /// Takes a record, to be written later.
     pub(crate) fn put(&mut self, record: &dyn Record) {
-        self.sink.write(record, &mut self.buffer);
+        if !self.is_silent {
+            self.sink.write(record, &mut self.buffer);
+        }
+        self.export(record);
+    }
+
+    /// Takes a record for collectors only: it is printed in some other way.
+    pub(crate) fn export(&mut self, record: &dyn Record) {
+        if self.exports.is_empty() {
+            return;
+        }
+        self.exports.put(record, Time::now());
+        self.exported += 1;
+        if self.backlog == Backlog::Short && self.exported.is_multiple_of(EXPORTED_AT_A_TIME) {
+            self.exports.wait();
+        }
     }
 
     /// Takes a text as it is.
@@ -159,6 +208,7 @@ impl Output {
     /// # Errors
     /// When this, or what was put before, cannot be written; a reader that has gone away is among the causes as a broken pipe.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
+        self.exports.tick(Time::now());
         let written = self.writer.write(&mut self.buffer);
         written.map_err(|failure| self.error(failure))
     }
@@ -166,11 +216,13 @@ impl Output {
     /// Flushes, and waits until all is written.
     ///
     /// # Errors
-    /// As [`Output::flush`], and when it is time to end and nobody takes it.
+    /// As [`Output::flush`], when it is time to end and nobody takes it, and when collectors have not got all.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
-        self.flush()?;
-        let written = self.writer.finish();
-        written.map_err(|failure| self.error(failure))
+        let written = self.flush().and_then(|()| {
+            let written = self.writer.finish();
+            written.map_err(|failure| self.error(failure))
+        });
+        written.and(self.exports.finish())
     }
 
     /// Opens the file anew if a signal asked for it, as logrotate does after it has moved the file away.
@@ -251,7 +303,7 @@ fn open_pipe(path: &Path, signals: &Signals) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use fathom_record::{Count, Time};
+    use fathom_record::Count;
 
     use super::*;
 

@@ -11,12 +11,13 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// Which measurement counts: `rtt`, `hops`, `response`, `profile`, `balance`.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 330)]
         pub measurement: &'static str,
         /// What is counted, since the start; of `balance` since forwarding began.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 331)]
         pub name: &'static str,
         /// How often.
+        #[field(own_ipfix = 332)]
         pub count: u64,
     }
 }

@@ -98,6 +98,8 @@ pub(crate) fn tshark(file: &Path, filter: &str, fields: &[&str]) -> Vec<String> 
     let mut command = Command::new("tshark");
     let path = file.to_str().unwrap();
     command.args(["-r", path, "-Y", filter, "-T", "fields"]);
+    // It takes 60 fields of a template, unless it is told otherwise.
+    command.args(["-o", "cflow.max_template_fields:0"]);
     for transport in ["udp", "tcp"] {
         command.args(["-d", &format!("{transport}.port=={PORT},cflow")]);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::{PrintFormat, interval, positive_duration};
+use super::{ExportArguments, PrintFormat, interval, positive_duration};
 
 /// Options of `fathom balance`.
 #[derive(Debug, Args)]
@@ -29,12 +29,14 @@ pub(crate) struct BalanceArguments {
     /// Print a configuration file that holds the defaults, and end.
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// How to print.
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-    pub(crate) format: PrintFormat,
+    /// How to print; by default text, or not at all with --export.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<PrintFormat>,
     /// Append to this file in place of standard output; it is opened anew at SIGHUP.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) export: ExportArguments,
 }
 
 /// What to do with a balancer that runs. Its socket, and its pins, are those of the file named with --config, or the defaults.

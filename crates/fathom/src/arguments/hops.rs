@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fathom_record::{Network, Protocol};
 
-use super::{interval, positive_duration};
+use super::{ExportArguments, interval, positive_duration};
 
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
@@ -36,6 +36,8 @@ pub(crate) struct HopsArguments {
     pub(crate) probing: ProbingArguments,
     #[command(flatten)]
     pub(crate) output: HopsOutput,
+    #[command(flatten)]
+    pub(crate) export: ExportArguments,
 }
 
 /// Which flows are probed.

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use fathom_ipfix::Destination;
 
-use super::{Ends, PrintFormat, duration, positive_duration};
+use super::{Ends, ExportArguments, PrintFormat, duration, positive_duration};
 
 /// Options of `fathom profile`.
 #[derive(Debug, Args)]
@@ -31,7 +30,7 @@ pub(crate) struct ProfileArguments {
     /// connections' profiles do not: a percent of a processor at full load.
     #[arg(long)]
     pub(crate) dns: bool,
-    /// Leave out which names applications wait for, with --dns.
+    /// Leave out which names are asked for and waited for, with --dns.
     #[arg(long)]
     pub(crate) no_names: bool,
     /// A DNS query that was not answered for so long since it was last sent will not be, with --dns.
@@ -69,7 +68,8 @@ pub(crate) struct ProfileSelection {
     /// Only sockets in this control group or below: a folder of the version 2 hierarchy; by default all.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Only connections of processes of one of these names (the first 15 bytes of it, as `ps -o comm` shows); by default all.
+    /// Only connections of processes of one of these names, as `ps -o comm` shows them; longer names are those of the program, or of the first
+    /// argument; by default all.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) process: Vec<String>,
 }
@@ -84,49 +84,9 @@ pub(crate) struct ProfileOutput {
     /// Append to this file in place of standard output; it is opened anew at SIGHUP.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with --dns, unless they are addresses: see --no-names.
+    /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with --dns, unless they are addresses or are asked for the name of one: see --no-names.
     #[arg(long, value_name = "BITS", value_parser = anonymity)]
     pub(crate) anonymize: Option<Anonymity>,
-}
-
-/// Which collectors profiles are sent to.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Export over IPFIX")]
-pub(crate) struct ExportArguments {
-    /// Send profiles to this collector, as in `ipfix+udp://192.0.2.1:4739`, `ipfix+tcp://HOST` or `ipfix+tls://HOST?ca=FILE`; once for each.
-    ///
-    /// Nothing is printed then unless --format or --output ask for it. `?mtu=BYTES` is the longest packet over UDP, that of the path by default, but no more than 1500.
-    #[arg(long, value_name = "URL", value_delimiter = ',')]
-    pub(crate) export: Vec<Destination>,
-    /// Templates: made from the fields of the records, or those of Flowcorder 0.8 (47561 to 47567).
-    #[arg(long, value_enum, default_value = "fathom", value_name = "SET")]
-    pub(crate) templates: TemplateName,
-    /// The private enterprise number that fathom's own elements are under; 32473 is for examples (RFC 5612): use that of your organisation.
-    #[arg(long, value_name = "NUMBER", default_value_t = 32_473)]
-    pub(crate) enterprise_number: u32,
-    /// The observation domain; by default 1, and 56423 with Flowcorder's templates.
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) observation_domain: Option<u32>,
-    /// Send texts in so many bytes, filled up with zeros and cut where they are longer; 0 for each as long as it is.
-    ///
-    /// For collectors that cannot read enterprise-specific elements of variable length: nfacctd shows such texts empty, netgauze refuses the message.
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub(crate) text_bytes: u16,
-    /// How long a record may wait for others to fill its message.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
-    pub(crate) flush: Duration,
-    /// Time between the repetitions of templates over UDP.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = positive_duration)]
-    pub(crate) template_refresh: Duration,
-}
-
-/// Templates by their name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TemplateName {
-    /// Made from the fields of the records.
-    Fathom,
-    /// Those of Flowcorder.
-    Flowcorder,
 }
 
 /// Bits of addresses that are kept.

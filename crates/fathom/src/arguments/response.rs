@@ -7,7 +7,9 @@ use clap::{Args, ValueEnum};
 use fathom_measure::response::Estimator;
 use fathom_record::{Network, Protocol};
 
-use super::{Prefixes, PrintFormat, Source, duration, interval, positive_duration};
+use super::{
+    ExportArguments, Prefixes, PrintFormat, Source, duration, interval, positive_duration,
+};
 
 /// Options of `fathom response`.
 #[derive(Debug, Args)]
@@ -28,6 +30,8 @@ pub(crate) struct ResponseArguments {
     pub(crate) groups: Groups,
     #[command(flatten)]
     pub(crate) output: ResponseOutput,
+    #[command(flatten)]
+    pub(crate) export: ExportArguments,
     /// Flows with state at the same time, at most; the least recently used goes; by default 65536 live, 1048576 in files.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864), help_heading = "Bounds")]
     pub(crate) flows: Option<u32>,

@@ -13,7 +13,7 @@ use fathom_balance::live;
 use fathom_record::format::Format;
 use fathom_record::{Count, Record, Time};
 
-use crate::arguments::{BalanceAction, BalanceArguments};
+use crate::arguments::{BalanceAction, BalanceArguments, PrintFormat};
 use crate::configuration;
 use crate::failure::{WrongUsage, say};
 use crate::output::{Backlog, Output};
@@ -166,12 +166,15 @@ fn balance(
     let balancer = Balancer::start(config, arguments.interval)?;
     let control = Control::open(&balancer.config().socket)?;
     let metrics = arguments.metrics.map(Metrics::serve).transpose()?;
+    let format = arguments.format.unwrap_or(PrintFormat::Text);
+    let is_asked_for = arguments.format.is_some() || arguments.output.is_some();
     let output = Output::open(
         arguments.output.as_deref(),
-        arguments.format.into(),
+        format.into(),
         Backlog::Long,
         &signals,
-    )?;
+    )?
+    .exporting(&arguments.export, is_asked_for)?;
     if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
         say!("fathom: metrics are at http://{address}/metrics");
     }
@@ -307,7 +310,7 @@ impl Run {
             self.output.put(&record);
         }
         let counts = self.balancer.counts()?;
-        if self.output.format().is_for_programs() {
+        if self.output.wants_counts() {
             for (name, count) in &counts {
                 self.output
                     .put(&Count::new(Time::now(), "balance", name, *count));

@@ -28,7 +28,10 @@ pub(super) enum View {
 /// Is it the table that the user looks at? Not where a command has the terminal.
 fn is_table(arguments: &HopsArguments) -> bool {
     let output = &arguments.output;
-    let asks_for_lines = output.format.is_some() || output.output.is_some() || output.each_probe;
+    let asks_for_lines = output.format.is_some()
+        || output.output.is_some()
+        || output.each_probe
+        || arguments.export.is_asked_for();
     !asks_for_lines && arguments.command.is_empty() && is_looked_at()
 }
 
@@ -47,7 +50,9 @@ impl View {
             _ => OutputFormat::Text,
         };
         let file = arguments.output.output.as_deref();
-        let output = Output::open(file, format, Backlog::Long, signals)?;
+        let is_asked_for = arguments.output.format.is_some() || file.is_some();
+        let output = Output::open(file, format, Backlog::Long, signals)?
+            .exporting(&arguments.export, is_asked_for)?;
         Ok(match arguments.output.format {
             Some(HopsFormat::Csv) => Self::Elf(
                 ElfWriter::new(arguments.probing.reply_program.is_some()),
@@ -71,11 +76,15 @@ impl View {
         match self {
             Self::Lines(output) => output.put(report.record()),
             Self::Elf(writer, output) => {
+                output.export(report.record());
                 if let Report::Probe(probe) = report {
                     writer.put(probe, output);
                 }
             }
-            Self::Graph(paths, _) => paths.take(report),
+            Self::Graph(paths, output) => {
+                output.export(report.record());
+                paths.take(report);
+            }
             Self::Table(screen) => screen.shown.take(report),
         }
     }
@@ -83,7 +92,7 @@ impl View {
     /// Tells programs of the counts; people are told at the end.
     pub(super) fn put_counts(&mut self, counts: &[Count]) {
         if let Self::Lines(output) = self
-            && output.format().is_for_programs()
+            && output.wants_counts()
         {
             for count in counts {
                 output.put(count);
@@ -110,7 +119,10 @@ impl View {
                 output.reopen_if_asked()?;
                 Ok(true)
             }
-            Self::Graph(..) => Ok(true),
+            Self::Graph(_, output) => {
+                output.flush()?;
+                Ok(true)
+            }
             Self::Table(screen) => {
                 let wish = screen.refresh(|table, now| {
                     table.update(now);

@@ -1,19 +1,17 @@
 //! `fathom profile`: what the connections of this host go through, from its own stack.
 
-mod export;
 mod filter;
 mod probes;
 
 use std::time::{Duration, Instant};
 
-use fathom_measure::profile::{Options, ProbeSet, Profiler};
-use fathom_record::{Record, Time};
+use fathom_measure::profile::{Options, ProbeSet, Probes, Profiler};
+use fathom_record::{Record, Time, Value};
 
 use crate::arguments::{PrintFormat, ProbeSetName, ProfileArguments};
 use crate::failure::say;
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
-use export::Exports;
 use filter::Filter;
 
 /// Between looks into the ring.
@@ -28,17 +26,17 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
         return probes::print();
     }
     let signals = Signals::listen(arguments.output.output.is_some())?;
+    let output = open_output(arguments, &signals)?;
     let profiler = Profiler::start(&options(arguments))?;
     // To load the programs takes its time, in which nothing is measured.
     let begin = Instant::now();
     let end = arguments
         .duration
         .and_then(|duration| begin.checked_add(duration));
-    say_probes(&profiler, arguments.verbose);
     let mut session = Session {
+        lacking: say_probes(profiler.probes(), arguments.verbose),
         profiler,
-        output: open_output(arguments, &signals)?,
-        exports: Exports::open(&arguments.export)?,
+        output,
         filter: Filter::new(arguments),
         profiles: 0,
     };
@@ -51,10 +49,10 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
 
 struct Session {
     profiler: Profiler,
-    /// Absent where profiles are only exported.
-    output: Option<Output>,
-    exports: Exports,
+    output: Output,
     filter: Filter,
+    /// What is to be said once a connection of MPTCP is met.
+    lacking: Vec<String>,
     profiles: u64,
 }
 
@@ -65,11 +63,8 @@ impl Session {
         let (profiler, mut sink) = self.parts();
         profiler.poll(timeout, &mut |record| sink.put(record))?;
         sink.written?;
-        self.exports.tick(Time::now());
-        self.output.as_mut().map_or(Ok(()), |output| {
-            output.flush()?;
-            output.reopen_if_asked()
-        })
+        self.output.flush()?;
+        self.output.reopen_if_asked()
     }
 
     /// What is left, and a summary, also when something has failed.
@@ -78,14 +73,10 @@ impl Session {
         profiler.finish(&mut |record| sink.put(record))?;
         sink.written?;
         let counts = self.profiler.counts(Time::now())?;
-        let mut outcome = measured;
-        if let Some(output) = &mut self.output {
-            if output.format().is_for_programs() {
-                for count in &counts {
-                    output.put(count);
-                }
+        if self.output.wants_counts() {
+            for count in &counts {
+                self.output.put(count);
             }
-            outcome = outcome.and(output.finish());
         }
         say!(
             "{} profiles in {:.1} s",
@@ -95,16 +86,14 @@ impl Session {
         for count in &counts {
             say!("  {}  {}", count.name, count.count);
         }
-        self.exports.close();
-        outcome
+        measured.and(self.output.finish())
     }
 
     fn parts(&mut self) -> (&mut Profiler, Sink<'_>) {
         let sink = Sink {
-            output: self.output.as_mut(),
-            exports: &mut self.exports,
-            now: Time::now(),
+            output: &mut self.output,
             filter: &self.filter,
+            lacking: &mut self.lacking,
             profiles: &mut self.profiles,
             written: Ok(()),
         };
@@ -114,10 +103,9 @@ impl Session {
 
 /// Where profiles go while they are read.
 struct Sink<'a> {
-    output: Option<&'a mut Output>,
-    exports: &'a mut Exports,
-    now: Time,
+    output: &'a mut Output,
     filter: &'a Filter,
+    lacking: &'a mut Vec<String>,
     profiles: &'a mut u64,
     written: anyhow::Result<()>,
 }
@@ -126,15 +114,17 @@ impl Sink<'_> {
     fn put(&mut self, record: &dyn Record) {
         if self.filter.admits(record) {
             *self.profiles += 1;
-            self.filter.hide(record, |record| {
-                if let Some(output) = &mut self.output {
-                    output.put(record);
-                    // What is written soon is still in the processor's cache.
-                    if output.is_full() && self.written.is_ok() {
-                        self.written = output.flush();
-                    }
+            if !self.lacking.is_empty() && is_of_mptcp(record) {
+                for line in self.lacking.drain(..) {
+                    say!("{line}");
                 }
-                self.exports.put(record, self.now);
+            }
+            self.filter.hide(record, |record| {
+                self.output.put(record);
+                // What is written soon is still in the processor's cache.
+                if self.output.is_full() && self.written.is_ok() {
+                    self.written = self.output.flush();
+                }
             });
         }
     }
@@ -156,27 +146,36 @@ fn options(arguments: &ProfileArguments) -> Options {
     }
 }
 
-/// `None` where profiles are only exported.
-fn open_output(arguments: &ProfileArguments, signals: &Signals) -> anyhow::Result<Option<Output>> {
-    let is_asked_for = arguments.output.format.is_some() || arguments.output.output.is_some();
-    if !is_asked_for && !arguments.export.export.is_empty() {
-        return Ok(None);
-    }
-    let format = arguments.output.format.unwrap_or(PrintFormat::Text);
-    let path = arguments.output.output.as_deref();
-    Output::open(path, format.into(), Backlog::Long, signals).map(Some)
+/// A connection of MPTCP, or a subflow of one.
+fn is_of_mptcp(record: &dyn Record) -> bool {
+    let position = record.schema().position("mptcp_token");
+    position.is_some_and(|index| record.value(index) != Value::Missing)
 }
 
-/// What profiles lack on this kernel is said once.
-fn say_probes(profiler: &Profiler, is_verbose: bool) {
-    let probes = profiler.probes();
+fn open_output(arguments: &ProfileArguments, signals: &Signals) -> anyhow::Result<Output> {
+    let is_asked_for = arguments.output.format.is_some() || arguments.output.output.is_some();
+    let format = arguments.output.format.unwrap_or(PrintFormat::Text);
+    let path = arguments.output.output.as_deref();
+    Output::open(path, format.into(), Backlog::Long, signals)?
+        .exporting(&arguments.export, is_asked_for)
+}
+
+/// Says what profiles lack on this kernel; what only those of MPTCP lack is given back.
+fn say_probes(probes: &Probes, is_verbose: bool) -> Vec<String> {
     if is_verbose {
         say!("probes: {}", probes.set);
     }
+    let mut later = Vec::new();
     for (indicator, why) in &probes.missing {
-        say!("fathom: profiles come without {}: {why}", indicator.about());
+        let line = format!("fathom: profiles come without {}: {why}", indicator.about());
+        if indicator.is_of_mptcp() {
+            later.push(line);
+        } else {
+            say!("{line}");
+        }
     }
     for note in &probes.notes {
         say!("fathom: {note}");
     }
+    later
 }

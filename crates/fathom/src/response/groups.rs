@@ -138,7 +138,7 @@ impl Lines {
         if let Some(groups) = &mut self.groups {
             groups.finish(now, &mut self.output)?;
         }
-        if self.output.format().is_for_programs() {
+        if self.output.wants_counts() {
             for count in counts.records(now) {
                 self.output.put(&count);
             }

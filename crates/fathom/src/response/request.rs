@@ -64,6 +64,8 @@ impl ResponseArguments {
         signals: &Signals,
     ) -> anyhow::Result<Output> {
         let format = self.output.format.unwrap_or(PrintFormat::Text).into();
-        Output::open(self.output.output.as_deref(), format, backlog, signals)
+        let is_asked_for = self.output.format.is_some() || self.output.output.is_some();
+        Output::open(self.output.output.as_deref(), format, backlog, signals)?
+            .exporting(&self.export, is_asked_for)
     }
 }

@@ -25,7 +25,8 @@ impl View {
     pub(super) fn open(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<Self> {
         let asks_for_lines = arguments.output.format.is_some()
             || arguments.output.output.is_some()
-            || arguments.groups.by != ResponsesBy::Flow;
+            || arguments.groups.by != ResponsesBy::Flow
+            || arguments.export.is_asked_for();
         if !asks_for_lines && is_looked_at() {
             let table = ServiceTable::new(&arguments.source.interface);
             return Ok(Self::Table(Box::new(Screen::open(table)?)));

@@ -88,7 +88,7 @@ impl Run {
         }
         if let Some(intervals) = &mut self.intervals {
             intervals.finish(&self.engine, &mut self.output);
-        } else if self.output.format().is_for_programs() {
+        } else if self.output.wants_counts() {
             for count in self.engine.counts().records(self.engine.now()) {
                 self.output.put(&count);
             }

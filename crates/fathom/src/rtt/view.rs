@@ -26,6 +26,7 @@ impl View {
         let asks_for_lines = arguments.output.format.is_some()
             || arguments.output.output.is_some()
             || arguments.output.events
+            || arguments.export.is_asked_for()
             || arguments.aggregation.interval.is_some();
         if !asks_for_lines && is_looked_at() {
             let table = RttTable::new(&arguments.source.interface);
@@ -63,7 +64,7 @@ impl View {
     }
 
     pub(super) fn is_for_programs(&self) -> bool {
-        matches!(self, Self::Lines(output) if output.format().is_for_programs())
+        matches!(self, Self::Lines(output) if output.wants_counts())
     }
 
     /// Shows what has come. `false`: the user has seen enough.

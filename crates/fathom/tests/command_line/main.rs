@@ -9,6 +9,7 @@ mod capture;
 mod configuration;
 #[cfg(feature = "live")]
 mod doctor;
+mod export;
 mod files;
 #[cfg(feature = "live")]
 mod live;

@@ -88,7 +88,7 @@ record! {
         #[field(label = "rtt", own_ipfix = 203)]
         pub rtt_ns: Option<Nanoseconds>,
         /// When the answer arrived.
-        #[field(absent)]
+        #[field(absent, own_ipfix = 244)]
         pub answer_time: Option<Time>,
         /// The number of the probe.
         #[field(absent, own_ipfix = 204)]
@@ -97,12 +97,13 @@ record! {
         #[field(own_ipfix = 205)]
         pub is_idle: bool,
         /// Bytes of the probe, from its IP header on, as fathom handed it to the device.
-        #[field(absent, unit = Unit::Bytes)]
+        #[field(absent, unit = Unit::Bytes, own_ipfix = 245)]
         pub length_bytes: u16,
         /// Whether the user's function edited it.
-        #[field(absent)]
+        #[field(absent, own_ipfix = 246)]
         pub is_edited: bool,
         /// What the user's function took out of the answer, eight bytes in hexadecimal.
+        #[field(own_ipfix = 247)]
         pub extracted: Option<String>,
         /// TTL that the answer arrived with.
         #[field(absent, own_ipfix = 206)]
@@ -121,13 +122,13 @@ record! {
         #[field(label = "changed", own_ipfix = 210)]
         pub changed: Option<Arc<str>>,
         /// TCP sequence number of the probe; of an echo its identifier and sequence number.
-        #[field(absent)]
+        #[field(absent, own_ipfix = 248)]
         pub sequence: Option<u32>,
         /// Identification of the answer's IP header; absent for IPv6.
-        #[field(absent)]
+        #[field(absent, own_ipfix = 249)]
         pub answer_identification: Option<u16>,
         /// The processor that the answer arrived on, modulo 256.
-        #[field(absent)]
+        #[field(absent, own_ipfix = 250)]
         pub cpu: Option<u8>,
     }
 }

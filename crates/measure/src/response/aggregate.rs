@@ -29,57 +29,61 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The transport, by service.
-        #[field(bare)]
+        #[field(bare, ipfix = 4)]
         pub protocol: Option<Protocol>,
         /// The server, by server and by service.
-        #[field(bare)]
+        #[field(bare, ipfix = 12)]
         pub destination: Option<IpAddr>,
         /// Its port, by service.
-        #[field(label = "port")]
+        #[field(label = "port", ipfix = 11)]
         pub destination_port: Option<Port>,
         /// The network of the clients, by network.
-        #[field(bare)]
+        #[field(bare, own_ipfix = 230)]
         pub network: Option<Network>,
         /// How long it was.
-        #[field(label = "over")]
+        #[field(label = "over", own_ipfix = 103)]
         pub duration_ns: Nanoseconds,
         /// Flows with an estimate.
+        #[field(own_ipfix = 233)]
         pub flows: u64,
         /// Responses that were waited for, a second.
+        #[field(own_ipfix = 290)]
         pub responses_per_second: f64,
         /// The shortest.
-        #[field(label = "min")]
+        #[field(label = "min", own_ipfix = 291)]
         pub latency_min_ns: Option<Nanoseconds>,
         /// The mean.
-        #[field(label = "mean")]
+        #[field(label = "mean", own_ipfix = 292)]
         pub latency_mean_ns: Option<Nanoseconds>,
         /// The median, within 1.6 %.
-        #[field(label = "p50")]
+        #[field(label = "p50", own_ipfix = 293)]
         pub latency_p50_ns: Option<Nanoseconds>,
         /// The 90th percentile, within 1.6 %.
-        #[field(label = "p90")]
+        #[field(label = "p90", own_ipfix = 294)]
         pub latency_p90_ns: Option<Nanoseconds>,
         /// The 95th percentile, within 1.6 %.
-        #[field(label = "p95")]
+        #[field(label = "p95", own_ipfix = 295)]
         pub latency_p95_ns: Option<Nanoseconds>,
         /// The 99th percentile, within 1.6 %.
-        #[field(label = "p99")]
+        #[field(label = "p99", own_ipfix = 296)]
         pub latency_p99_ns: Option<Nanoseconds>,
         /// The longest.
-        #[field(label = "max")]
+        #[field(label = "max", own_ipfix = 297)]
         pub latency_max_ns: Option<Nanoseconds>,
         /// Of the responses, the part whose epochs are sure: 0 to 1.
+        #[field(own_ipfix = 298)]
         pub sure: f64,
         /// Epochs without an estimate.
-        #[field(unless_zero)]
+        #[field(unless_zero, own_ipfix = 299)]
         pub epochs_without: u64,
         /// Gaps that were left out: longer than a retransmission timeout.
-        #[field(unless_zero)]
+        #[field(unless_zero, own_ipfix = 284)]
         pub timeout_gaps: u64,
         /// The longest that a flow was waiting at the end of an epoch in which it had fallen silent.
+        #[field(own_ipfix = 287)]
         pub waiting_ns: Option<Nanoseconds>,
         /// The interface or capture file.
-        #[field(bare)]
+        #[field(bare, ipfix = 82)]
         pub interface: &'static str,
     }
 }

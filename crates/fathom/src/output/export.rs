@@ -1,0 +1,248 @@
+//! Records on their way to IPFIX collectors.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings, TemplateSet};
+use fathom_record::{Record, Schema, Time, Unit, Value, Visitor};
+
+use crate::arguments::{ExportArguments, TemplateName};
+use crate::failure::say;
+
+/// How long the end waits for a collector that is slow or away.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// More than this of a file's records waits for no collector.
+const WAITING_BYTES: usize = 4 << 20;
+/// Between looks at whether it does.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A flow that opens, without what it has carried by then: collectors add up what they get, and the record of its end has all.
+struct Opening<'a>(&'a dyn Record);
+
+impl Opening<'_> {
+    fn is_one(&self) -> bool {
+        let position = self.0.schema().position("event");
+        position.is_some_and(|index| self.0.value(index) == Value::Text("open"))
+    }
+
+    fn is_volume(&self, index: usize) -> bool {
+        let unit = self.0.schema().fields.get(index).map(|field| field.unit);
+        matches!(unit, Some(Unit::Packets | Unit::Bytes))
+    }
+}
+
+impl Record for Opening<'_> {
+    fn schema(&self) -> &'static Schema {
+        self.0.schema()
+    }
+
+    fn value(&self, index: usize) -> Value<'_> {
+        if self.is_volume(index) {
+            Value::Missing
+        } else {
+            self.0.value(index)
+        }
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        for index in 0..self.schema().fields.len() {
+            match self.value(index) {
+                Value::Missing => {}
+                value => visitor.value(index, value),
+            }
+        }
+    }
+}
+
+/// All collectors that were asked for.
+#[derive(Default)]
+pub(super) struct Exports {
+    exports: Vec<Export>,
+    /// Which of them was said to be away.
+    troubles: Vec<Option<String>>,
+}
+
+impl Exports {
+    /// Starts to export. A collector that goes away later is waited for; one that is not there at first is an error.
+    ///
+    /// # Errors
+    /// When a name has no address, a connection is refused, a certificate cannot be read, or the system has no threads.
+    pub(super) fn open(arguments: &ExportArguments) -> anyhow::Result<Self> {
+        let defaults = ExporterSettings::new(match arguments.templates {
+            TemplateName::Fathom => TemplateSet::Derived,
+            TemplateName::Flowcorder => TemplateSet::Flowcorder,
+        });
+        let settings = ExporterSettings {
+            domain: arguments.observation_domain.unwrap_or(defaults.domain),
+            enterprise: arguments.enterprise_number,
+            flush: arguments.flush,
+            text_bytes: (arguments.text_bytes != 0).then_some(arguments.text_bytes),
+            ..defaults
+        };
+        let sender = SenderSettings {
+            refresh: Refresh {
+                interval: arguments.template_refresh,
+                ..Refresh::default()
+            },
+            ..SenderSettings::default()
+        };
+        let exports: Vec<_> = arguments
+            .export
+            .iter()
+            .map(|destination| {
+                Export::connect(destination, settings, &sender)
+                    .with_context(|| format!("cannot export to {destination}"))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            troubles: vec![None; exports.len()],
+            exports,
+        })
+    }
+
+    /// Takes a record; never waits for a collector.
+    pub(super) fn put(&mut self, record: &dyn Record, now: Time) {
+        let opening = Opening(record);
+        let record: &dyn Record = if opening.is_one() { &opening } else { record };
+        for export in &mut self.exports {
+            export.record(record, now);
+        }
+    }
+
+    /// Waits until collectors that are there have taken most of what waits for them.
+    pub(super) fn wait(&mut self) {
+        for export in &mut self.exports {
+            export.tick(Time::now());
+            while export.waiting_bytes() > WAITING_BYTES && export.trouble().is_none() {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Sends what has waited long enough, and says once when a collector goes away, and when it is back.
+    pub(super) fn tick(&mut self, now: Time) {
+        for (export, known) in self.exports.iter_mut().zip(&mut self.troubles) {
+            export.tick(now);
+            let trouble = export.trouble();
+            match (&trouble, &known) {
+                (Some(trouble), None) => {
+                    say!(
+                        "fathom: {}: {trouble}; messages wait for it",
+                        export.destination()
+                    );
+                }
+                (None, Some(_)) => say!("fathom: {} is back", export.destination()),
+                _ => {}
+            }
+            *known = trouble;
+        }
+    }
+
+    /// Are there none?
+    pub(super) fn is_empty(&self) -> bool {
+        self.exports.is_empty()
+    }
+
+    /// Sends the rest, and says what became of all.
+    ///
+    /// # Errors
+    /// When not all has left.
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+        let mut outcome = Ok(());
+        for mut export in self.exports.drain(..) {
+            let destination = export.destination().to_string();
+            let records = export.records();
+            let counters = export.finish(PATIENCE);
+            say!(
+                "{destination}: {} records in {} messages, {} dropped, {} reconnections",
+                counters.records,
+                counters.messages,
+                counters.dropped_records,
+                counters.reconnects
+            );
+            for (count, what) in [
+                (records.refused_records, "records without a template"),
+                (
+                    records.omitted_values,
+                    "values left out: too many templates",
+                ),
+                (
+                    records.saturated_values,
+                    "numbers too great for their element",
+                ),
+                (records.shortened_texts, "texts cut"),
+            ] {
+                if count != 0 {
+                    say!("  {what}  {count}");
+                }
+            }
+            if counters.dropped_records != 0 {
+                let cause = export.trouble().unwrap_or_else(|| {
+                    "the collector takes them more slowly than they come".to_owned()
+                });
+                outcome = outcome.and(Err(anyhow!(cause).context(format!(
+                    "{} records have not reached {destination}",
+                    counters.dropped_records
+                ))));
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_ipfix::{conflicting_elements, fields_without_element};
+    #[cfg(feature = "live")]
+    use fathom_measure::hops::{Congestion, HopProbe, HopSummary, Paths, RouteChange};
+    #[cfg(feature = "live")]
+    use fathom_measure::profile::{DnsProfile, LookupProfile, MptcpProfile, TcpProfile};
+    use fathom_measure::response::{ResponseAggregate, ResponseEpoch, ResponseWait};
+    use fathom_measure::rtt::{RttAggregate, RttFlow, RttSample};
+    use fathom_record::{Count, Schema};
+
+    /// All kinds of records that are exported.
+    fn schemas() -> Vec<&'static Schema> {
+        let mut schemas = vec![
+            RttSample::SCHEMA,
+            RttFlow::SCHEMA,
+            RttAggregate::SCHEMA,
+            ResponseEpoch::SCHEMA,
+            ResponseWait::SCHEMA,
+            ResponseAggregate::SCHEMA,
+            Count::SCHEMA,
+        ];
+        #[cfg(feature = "live")]
+        schemas.extend([
+            TcpProfile::SCHEMA,
+            MptcpProfile::SCHEMA,
+            DnsProfile::SCHEMA,
+            LookupProfile::SCHEMA,
+            HopProbe::SCHEMA,
+            HopSummary::SCHEMA,
+            Congestion::SCHEMA,
+            RouteChange::SCHEMA,
+            Paths::SCHEMA,
+            fathom_balance::record::BalanceWeight::SCHEMA,
+            fathom_balance::record::BalanceHealth::SCHEMA,
+            fathom_balance::record::BalanceService::SCHEMA,
+            fathom_balance::record::BalanceServer::SCHEMA,
+        ]);
+        schemas
+    }
+
+    /// An element of fathom's means one thing, whatever record it is in.
+    #[test]
+    fn elements_do_not_conflict() {
+        assert_eq!(conflicting_elements(&schemas()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_field_of_every_kind_is_exported() {
+        for schema in schemas() {
+            let without = fields_without_element(schema);
+            assert_eq!(without, Vec::<&str>::new(), "{}", schema.kind);
+        }
+    }
+}
