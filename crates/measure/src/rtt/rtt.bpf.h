@@ -242,6 +242,9 @@ static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow
 		rtt_emit_sample(pass, &output->samples[1]);
 	if (flow && output->actions & RTT_ACTION_CLOSED)
 		rtt_tell_flow(pass, flow, RTT_EVENT_CLOSE, output->reason);
+	/* Of most packets there is nothing to count. */
+	if (!(output->left_out | output->expired | output->displaced))
+		return;
 	if (output->left_out && output->left_out_as < RTT_COUNTER_COUNT)
 		counters[output->left_out_as] += output->left_out;
 	counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;

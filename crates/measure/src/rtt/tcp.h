@@ -26,6 +26,12 @@ static __always_inline int rtt_is_new_tsval(const struct rtt_half *half, const s
 	       (!(half->flags & RTT_HALF_HAS_TSVAL) || rtt_after(packet->tsval, half->tsval));
 }
 
+static __always_inline void rtt_note_tsval(struct rtt_half *half, const struct packet *packet)
+{
+	half->flags |= RTT_HALF_HAS_TSVAL;
+	half->tsval = packet->tsval;
+}
+
 /* Will this packet need to know the time? The clock costs as much as all the rest. */
 static __always_inline int rtt_tcp_needs_clock(const struct rtt_flow *flow, const struct packet *packet,
 					       const struct rtt_config *config)
@@ -97,16 +103,20 @@ static __always_inline int rtt_is_left_out(struct rtt_flow *flow, const struct p
 
 	if (packet->tcp_flags & TCP_RST)
 		return 0;
-	if (packet_dies_early(packet, flow->ttl[direction]) && ++flow->early_deaths[direction] < RTT_EARLY_DEATHS_MAX)
-		return rtt_leave_out(output, RTT_COUNT_DYING_EARLY, packet->segments);
+	if (packet->ttl != flow->ttl[direction]) {
+		if (packet_dies_early(packet, flow->ttl[direction]) &&
+		    ++flow->early_deaths[direction] < RTT_EARLY_DEATHS_MAX)
+			return rtt_leave_out(output, RTT_COUNT_DYING_EARLY, packet->segments);
+		flow->ttl[direction] = packet->ttl;
+	}
+	if (flow->early_deaths[direction])
+		flow->early_deaths[direction] = 0;
 	if (packet->flags & PACKET_HAS_TIMESTAMP) {
 		if (!(own->flags & RTT_HALF_HAS_TIMESTAMPS))
 			rtt_begin_timestamps(flow, own, output);
 	} else if (own->flags & RTT_HALF_HAS_TIMESTAMPS && !(packet->flags & PACKET_HAS_OPTIONS_CUT)) {
 		return rtt_leave_out(output, RTT_COUNT_WITHOUT_TIMESTAMPS, packet->segments);
 	}
-	flow->ttl[direction] = packet->ttl;
-	flow->early_deaths[direction] = 0;
 	return 0;
 }
 
@@ -173,6 +183,7 @@ static __always_inline void rtt_on_timestamp(struct rtt_flow *flow, struct rtt_r
 	struct rtt_half *own = &flow->half[direction];
 	struct rtt_half *peer = &flow->half[!direction];
 	__u32 span = rtt_tcp_span(packet);
+	int is_new = rtt_is_new_tsval(own, packet);
 
 	if (!(packet->flags & PACKET_HAS_TIMESTAMP))
 		return;
@@ -181,14 +192,15 @@ static __always_inline void rtt_on_timestamp(struct rtt_flow *flow, struct rtt_r
 			       output);
 	else if (peer->flags & RTT_HALF_IS_FIRST)
 		rtt_on_first_answer(peer, packet, now, output);
-	if (own->flags & RTT_HALF_IS_FIRST && (span || rtt_is_new_tsval(own, packet)))
+	if (own->flags & RTT_HALF_IS_FIRST && (span || is_new))
 		own->flags &= ~RTT_HALF_IS_FIRST;
-	if (!span || !rtt_is_new_tsval(own, packet))
+	if (!is_new)
 		return;
-	if (own->flags & RTT_HALF_HAS_TSVAL)
+	if (span && own->flags & RTT_HALF_HAS_TSVAL)
 		rtt_offer(own, ring, direction, packet->tsval, 0, now, config, output);
-	else if (now && !(own->flags & RTT_HALF_IS_NEAR))
+	else if (span && now && !(own->flags & RTT_HALF_IS_NEAR))
 		own->flags |= RTT_HALF_IS_FIRST;
+	rtt_note_tsval(own, packet);
 }
 
 /*
@@ -257,13 +269,13 @@ static __always_inline void rtt_on_tcp(struct rtt_flow *flow, struct rtt_ring ri
 	struct rtt_half *peer = &flow->half[!packet->direction];
 	enum rtt_order order = rtt_advance(own, packet, now);
 
-	if (rtt_uses_timestamps(flow, config))
+	if (rtt_uses_timestamps(flow, config)) {
 		rtt_on_timestamp(flow, ring, packet, now, config, output);
-	else if (rtt_has_method(config, RTT_SEQUENCE))
-		rtt_on_sequence(flow, ring, packet, order, now, config, output);
-	if (rtt_is_new_tsval(own, packet)) {
-		own->flags |= RTT_HALF_HAS_TSVAL;
-		own->tsval = packet->tsval;
+	} else {
+		if (rtt_has_method(config, RTT_SEQUENCE))
+			rtt_on_sequence(flow, ring, packet, order, now, config, output);
+		if (rtt_is_new_tsval(own, packet))
+			rtt_note_tsval(own, packet);
 	}
 	if (packet->tcp_flags & TCP_ACK) {
 		peer->acked = packet->ack;
