@@ -13,6 +13,7 @@ use super::limits::Limits;
 use super::record::{Outcome, Paths, Report};
 use super::schedule::{Outlook, Plan, Rate};
 use super::share::{Allowance, Destinations, Standing, slow_down};
+use crate::native::HOPS_FLOWS;
 
 /// Between decisions about rates.
 const DECIDE: Duration = Duration::from_millis(250);
@@ -283,7 +284,10 @@ impl Engine {
     /// Lets go of flows that are over.
     fn forget(&mut self, now: u64) {
         let (balance, since) = (&mut self.balance, self.compared);
-        self.flows.retain(|_, flow| {
+        let newest = self.flows.last_key_value().map_or(0, |(number, _)| *number);
+        self.flows.retain(|number, flow| {
+            // Its place in the kernel has gone to a newer one.
+            flow.is_closed |= newest - number >= HOPS_FLOWS;
             let is_open = flow.waiting > 0
                 || !flow.is_closed && now.saturating_sub(flow.heard) < Nanoseconds::from(OVER).0;
             if !is_open && let Some(sighting) = flow.sighting(since) {
