@@ -26,7 +26,11 @@ fn an_interface_that_does_not_exist_is_told_with_those_that_do() {
 
 /// Starts on the interface; `None`, having said why, where that is not allowed.
 fn started(command: &mut Command, interface: &str) -> Option<Running> {
-    let mut running = Running::start(command);
+    is_started(Running::start(command), interface)
+}
+
+/// Waits until it measures on the interface, as [`started`].
+fn is_started(mut running: Running, interface: &str) -> Option<Running> {
     let line = running.line();
     if line.starts_with(&format!("{interface}: ")) {
         return Some(running);
@@ -180,12 +184,10 @@ fn ip(running: &Running, arguments: &str) {
 fn an_interface_that_goes_is_waited_for() {
     const PAIR: &str = "link add fa0 type veth peer name fa1";
     for command in ["rtt", "response", "hops"] {
-        let mut running = alone(&format!("ip {PAIR}"), &format!("{command} -v -i fa0"));
-        let line = running.line();
-        if !line.starts_with("fa0: ") {
-            println!("skipped: {}", line.trim_end());
+        let running = alone(&format!("ip {PAIR}"), &format!("{command} -v -i fa0"));
+        let Some(mut running) = is_started(running, "fa0") else {
             return;
-        }
+        };
         ip(&running, "link del fa0");
         let told = "fathom: fa0 has disappeared: it is waited for\n";
         assert_eq!(running.line(), told, "{command}");
@@ -202,12 +204,10 @@ fn an_interface_that_goes_is_waited_for() {
 #[test]
 fn patterns_take_interfaces_that_come() {
     for (wanted, come) in [("fb*", &["fb0"][..]), ("any", &["fb0", "other0"])] {
-        let mut running = alone("true", &format!("rtt -v -i lo -i '{wanted}'"));
-        let line = running.line();
-        if !line.starts_with("lo: ") {
-            println!("skipped: {}", line.trim_end());
+        let running = alone("true", &format!("rtt -v -i lo -i '{wanted}'"));
+        let Some(mut running) = is_started(running, "lo") else {
             return;
-        }
+        };
         if wanted == "fb*" {
             let told = "fathom: there is no interface like fb* yet: those that come are taken\n";
             assert_eq!(running.line(), told);
