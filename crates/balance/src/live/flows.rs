@@ -18,10 +18,20 @@ use crate::Error;
 use crate::config::Config;
 use crate::controller::{Collected, Latency, Measurement, Waiting};
 use crate::native::{
-    BALANCE_COUNT_EPOCHS, BALANCE_COUNT_EPOCHS_LOST, BALANCE_COUNT_MEASURED, BALANCE_COUNTER_COUNT,
+    BALANCE_COUNT_EPOCHS, BALANCE_COUNT_EPOCHS_LOST, BALANCE_COUNT_HITS, BALANCE_COUNT_MEASURED,
+    BALANCE_COUNT_MISSES, BALANCE_COUNT_MOVED, BALANCE_COUNT_OPENED, BALANCE_COUNTER_COUNT,
     balance_bucket, balance_epoch, balance_measured, balance_traffic, counter_names,
 };
 use crate::sampling::Counted;
+
+/// What is counted of packets that may have changed the table of connections; other packets are no reason to look at it.
+const OF_CONNECTIONS: [u32; 5] = [
+    BALANCE_COUNT_HITS,
+    BALANCE_COUNT_MISSES,
+    BALANCE_COUNT_OPENED,
+    BALANCE_COUNT_MOVED,
+    BALANCE_COUNT_MEASURED,
+];
 
 /// What is known of connections.
 pub struct Flows {
@@ -144,9 +154,11 @@ impl Flows {
 
     /// What packets have counted by now: where that is as before, the table is too.
     pub(super) fn count(&mut self) -> Result<(), Error> {
-        let mut counts = vec![0; BALANCE_COUNTER_COUNT as usize];
+        let mut counts = [0; BALANCE_COUNTER_COUNT as usize];
         add_counters(&self.cpus, &mut counts)?;
-        self.pace.take(counts, monotonic_ns());
+        let of = |counter: u32| counts.get(counter as usize).copied().unwrap_or(0);
+        self.pace
+            .take(OF_CONNECTIONS.map(of).to_vec(), monotonic_ns());
         Ok(())
     }
 
