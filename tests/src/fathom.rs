@@ -160,11 +160,19 @@ impl Fathom {
     /// # Errors
     /// When there is no binary, or it fails; then with what it said.
     pub fn replay(file: &Path, options: &[&str]) -> Result<Finished> {
+        Self::replay_command("rtt", file, options)
+    }
+
+    /// The same with another command that measures.
+    ///
+    /// # Errors
+    /// As [`Fathom::replay`].
+    pub fn replay_command(command: &str, file: &Path, options: &[&str]) -> Result<Finished> {
         let file = file
             .to_str()
             .context("the name of the capture is not UTF-8")?;
         let namespace = Namespace::new("replay")?;
-        let mut arguments = vec!["rtt", "--format", "json"];
+        let mut arguments = vec![command, "--format", "json"];
         arguments.extend(options);
         arguments.push(file);
         let fathom = Self::spawn(&namespace, &arguments)?;

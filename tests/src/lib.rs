@@ -20,6 +20,7 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
+mod agreement;
 mod attached;
 mod balancer;
 mod comparison;
@@ -31,10 +32,12 @@ mod passing;
 mod profile;
 pub mod quic;
 mod record;
+pub mod recording;
 pub mod responses;
 mod settle;
 mod stolen;
 
+pub use agreement::Agreement;
 pub use attached::{attached_programs, has_tcx};
 pub use balancer::Balancer;
 pub use comparison::{Comparison, Figures, Match};

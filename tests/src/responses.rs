@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fathom_lab::traffic::loops::{Loop, Service, Shape, Turn, Workload, start_server};
-use fathom_lab::{Direction, LinkConfig, Namespace, Topology};
+use fathom_lab::{Direction, LinkConfig, Namespace, Passed, Tap, Topology};
 use serde::Deserialize;
 
 use crate::record::time_ns;
@@ -15,7 +15,8 @@ const US: Duration = Duration::from_micros(1);
 const MS: Duration = Duration::from_millis(1);
 /// Longer waits are those of retransmission timeouts, which are counted and not estimated.
 const TIMEOUT_NS: u64 = 180_000_000;
-const PORT: u16 = 8080;
+/// Of the servers of all workloads.
+pub const PORT: u16 = 8080;
 
 /// Traffic whose latency is known, and what happens to it between the client and the capture.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ pub struct Case {
 }
 
 /// An epoch of a flow, as printed.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Epoch {
     /// When it ended.
     pub time: String,
@@ -45,6 +46,8 @@ pub struct Epoch {
     pub confidence: String,
     /// Gaps that stand for a response.
     pub causal_gaps: u32,
+    /// Requests that are outstanding together.
+    pub concurrency: Option<f64>,
     /// Gaps that were too long.
     pub timeout_gaps: u32,
     /// Why there is no estimate.
@@ -82,6 +85,19 @@ impl Judged {
     /// Does it say that it is sure?
     pub fn is_sure(&self) -> bool {
         self.epoch.confidence == "high"
+    }
+}
+
+impl Epoch {
+    /// When it ended, in ns since 1970.
+    ///
+    /// # Errors
+    /// When that is no time.
+    pub fn end_ns(&self) -> Result<u64> {
+        let end = humantime::parse_rfc3339(&self.time)?;
+        Ok(u64::try_from(
+            end.duration_since(std::time::UNIX_EPOCH)?.as_nanos(),
+        )?)
     }
 }
 
@@ -191,6 +207,24 @@ impl Case {
     /// When the lab, the traffic or the measurement fails.
     pub fn run(&self, options: &[&[&str]]) -> Result<(Vec<Loop>, Vec<Finished>)> {
         self.run_beside(options, |_| Ok(()))
+    }
+
+    /// The same with one `fathom response`, and what passed where it measured.
+    ///
+    /// # Errors
+    /// As [`Case::run`].
+    pub fn record(&self, options: &[&str]) -> Result<(Vec<Loop>, Finished, Vec<Passed>)> {
+        let lab = RouterLab::new(self.lan.as_ref())?;
+        let [client, router, server] = lab.hosts();
+        let address = (Topology::SERVER_V4, PORT).into();
+        let _server = start_server(server, address)?;
+        let interfaces = [Topology::LAN_INTERFACE];
+        let fathom = Fathom::start_command("response", router, &interfaces, options)?;
+        let tap = Tap::start(router, Topology::LAN_INTERFACE)?;
+        let loops = self.workload.run(client, address)?;
+        lab.settle()?;
+        let passed = tap.finish()?;
+        Ok((loops, fathom.finish()?, passed))
     }
 
     /// The same beside other traffic, which is started in the client's namespace, and ends when what was returned is dropped.
@@ -306,8 +340,7 @@ pub fn judge(epochs: &[Epoch], loops: &[Loop]) -> Result<Vec<Judged>> {
         .collect();
     let mut judged = Vec::new();
     for epoch in epochs {
-        let end = humantime::parse_rfc3339(&epoch.time)?.duration_since(std::time::UNIX_EPOCH)?;
-        let end = u64::try_from(end.as_nanos())?;
+        let end = epoch.end_ns()?;
         let begin = end - epoch.duration_ns;
         let own = turns.get(&epoch.source_port).copied().unwrap_or_default();
         let waits = own

@@ -1,0 +1,58 @@
+//! Records the workloads of responses, for tests that replay them: what a router has of the clients, and what these waited.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+use fathom_lab::stolen_time;
+use fathom_tests::recording::{write_capture, write_waits};
+use fathom_tests::responses::{Errors, PORT, cases, judge};
+use fathom_tests::{Agreement, Fathom};
+
+/// Records closed loops of requests in the lab, three seconds each, and compares what is told live with what is told of the recording (needs root).
+#[derive(Debug, Parser)]
+struct Options {
+    /// Workloads whose names have this part; by default all.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Where to.
+    folder: PathBuf,
+}
+
+fn main() -> Result<()> {
+    let Options { only, folder } = Options::parse();
+    if let Some(why) = fathom_lab::obstacle() {
+        println!("skipped: {why}");
+        return Ok(());
+    }
+    stolen_time(); // from now on
+    std::fs::create_dir_all(&folder)?;
+    let is_chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
+    let mut apart = 0;
+    for case in cases().iter().filter(|case| is_chosen(case.name)) {
+        let (loops, live, passed) = case.record(&[])?;
+        let capture = folder.join(format!("{}.pcap.zst", case.name));
+        write_capture(&capture, &passed, PORT)?;
+        write_waits(&folder.join(format!("{}.waits", case.name)), &loops)?;
+        let replayed = Fathom::replay_command("response", &capture, &[])?;
+        let agreement = Agreement::of(&live.epochs(), &replayed.epochs(), &loops)?;
+        let sure = Errors::of(&judge(&replayed.epochs(), &loops)?, true);
+        let sure = sure.map_or_else(
+            || "nothing sure".to_owned(),
+            |errors| {
+                format!(
+                    "median {:.2} %, wrong {:.2}",
+                    errors.median * 100.0,
+                    errors.wrong
+                )
+            },
+        );
+        println!("{:24} {sure}; live and replayed: {agreement}", case.name);
+        apart += agreement.apart.len();
+    }
+    ensure!(
+        apart == 0,
+        "{apart} epochs are not the same live and replayed"
+    );
+    Ok(())
+}
