@@ -9,7 +9,7 @@ use crate::responses::{Epoch, Wait};
 use crate::{Congestion, Hop, Probe, Profile, RouteChange, Way};
 
 /// One line of `--format json`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "kind")]
 pub enum Record {
     /// A round trip.
