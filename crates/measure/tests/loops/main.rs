@@ -3,6 +3,7 @@
 
 mod judge;
 mod random;
+mod recorded;
 mod simulation;
 
 use std::time::Duration;

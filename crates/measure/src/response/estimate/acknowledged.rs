@@ -55,12 +55,16 @@ fn by_flight(evidence: &Evidence, within: u32, flight: Option<Flight>) -> Estima
     }
     let bursts = Estimate::share(evidence.retained_ns, pauses, requests);
     let size = f64::from(requests) / f64::from(pauses);
+    // Requests that were overtaken belong to bursts, too.
+    let whole_size = f64::from(requests + evidence.repeated) / f64::from(pauses);
     match window {
         // Each pause is followed by as much as was sent in the beginning.
         Some((window, _)) if is_near(window, size) => bursts,
         _ if overlaps => Estimate::none(Reason::Overlapping),
         // Not all pauses were some, or answers came together.
-        Some((window, packets)) if packets > 1 && window > size => {
+        Some((window, packets))
+            if packets > 1 && window > whole_size && !is_near(window, whole_size) =>
+        {
             bursts.at_most(Confidence::Medium, Reason::WindowVaries)
         }
         _ if evidence.holds_back => bursts.at_most(Confidence::Medium, Reason::HeldBack),
