@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build demo check format test test-kernels test-kernels-short bench bench-short fuzz fuzz-corpus man recordings bindings clean
+.PHONY: help setup setup-demo build demo check format test test-kernels test-kernels-short bench bench-short fuzz fuzz-corpus man recordings reference bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -67,6 +67,9 @@ man: build ## man pages and shell completions into docs/
 recordings: ## record the loops of requests that tests replay, in the lab (needs root; 3 minutes)
 	cargo run -q -p fathom -- --version
 	cargo run -q -p fathom-tests --bin recordings -- crates/measure/tests/loops/recordings
+
+reference: ## generate docs/records.md from the declarations of records
+	@cargo run -q -p fathom -- reference > $(TARGET)/records.md && mv $(TARGET)/records.md docs/records.md
 
 bindings: ## generate Rust's view of the shared C structs
 	cargo run -q -p fathom-bindings -- --write

@@ -105,6 +105,10 @@ pub(crate) enum Command {
         /// The shell.
         shell: Shell,
     },
+    /// Print the reference of all records, in Markdown.
+    #[cfg(feature = "live")]
+    #[command(hide = true)]
+    Reference,
     /// Write the manual pages.
     #[command(hide = true)]
     Man {
@@ -128,7 +132,7 @@ pub(crate) enum PrintFormat {
     Text,
     /// A JSON object a line.
     Json,
-    /// Comma-separated values, with a header line for each kind of record.
+    /// Comma-separated values: a table of one kind of record.
     Csv,
 }
 
@@ -309,9 +313,20 @@ pub(crate) struct OutputArguments {
     /// How to print; by default text, live on a terminal a table that refreshes, and nothing with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
-    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Where records go, and who observed what they tell.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Place {
+    /// Append to this file in place of standard output; it is opened anew at SIGHUP. With --format csv, records of other kinds go to files of their own
+    /// beside it.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// The name of this host in records; by default the host's own.
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) host: Option<String>,
 }
 
 /// Bounds of memory.

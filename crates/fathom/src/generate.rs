@@ -25,6 +25,24 @@ pub(crate) fn completions(mut command: Command, shell: Shell) -> anyhow::Result<
 /// # Errors
 /// When a page cannot be written.
 pub(crate) fn manual(command: Command, directory: &Path) -> anyhow::Result<()> {
-    clap_mangen::generate_to(command, directory)
-        .with_context(|| format!("cannot write manual pages into {}", directory.display()))
+    let failed = || format!("cannot write manual pages into {}", directory.display());
+    clap_mangen::generate_to(command, directory).with_context(failed)?;
+    #[cfg(feature = "live")]
+    std::fs::write(
+        directory.join("fathom-records.7"),
+        crate::reference::manual_page(),
+    )
+    .with_context(failed)?;
+    Ok(())
+}
+
+/// Prints docs/records.md.
+///
+/// # Errors
+/// When standard output cannot be written.
+#[cfg(feature = "live")]
+pub(crate) fn reference() -> anyhow::Result<()> {
+    let mut output = Output::text()?;
+    output.put_text(&crate::reference::markdown());
+    output.finish()
 }

@@ -72,6 +72,7 @@ mod tests {
     use fathom_record::{Count, Time};
 
     use super::*;
+    use crate::arguments::Place;
     use crate::output::{Backlog, OutputFormat};
     use crate::signals::Signals;
 
@@ -81,14 +82,12 @@ mod tests {
     }
 
     fn output() -> Output {
-        let null = std::path::Path::new("/dev/null");
-        Output::open(
-            Some(null),
-            OutputFormat::Json,
-            Backlog::Long,
-            &Signals::default(),
-        )
-        .unwrap()
+        let place = Place {
+            output: Some("/dev/null".into()),
+            host: Some("gateway".to_owned()),
+        };
+        let (format, signals) = (OutputFormat::Json, Signals::default());
+        Output::open(&place, format, Count::SCHEMA, Backlog::Long, &signals).unwrap()
     }
 
     #[test]

@@ -24,12 +24,15 @@ mod leaving;
 mod output;
 #[cfg(feature = "live")]
 mod profile;
+#[cfg(feature = "live")]
+mod reference;
 mod response;
 mod rtt;
 mod signals;
 mod summary;
 #[cfg(feature = "live")]
 mod table;
+mod zone;
 
 use std::process::ExitCode;
 
@@ -64,6 +67,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Command::Ipfix(IpfixCommand::Dump(options)) => ipfix::dump(options)?,
         Command::Doctor(options) => return doctor::run(options),
         Command::Completions { shell } => generate::completions(configuration::command(), *shell)?,
+        #[cfg(feature = "live")]
+        Command::Reference => generate::reference()?,
         Command::Man { directory } => generate::manual(configuration::command(), directory)?,
     }
     Ok(ExitCode::SUCCESS)

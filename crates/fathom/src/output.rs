@@ -1,6 +1,8 @@
 //! Where data goes: standard output or a file, in whole lines.
 
+mod csv;
 mod export;
+mod place;
 mod ppviz;
 mod writer;
 
@@ -14,13 +16,15 @@ use std::{io, thread};
 use anyhow::Context;
 use clap::ValueEnum;
 use fathom_record::format::{Format, Sink};
-use fathom_record::{Record, Time};
+use fathom_record::{Record, Schema, Time};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::arguments::ExportArguments;
+use crate::arguments::{ExportArguments, Place};
 use crate::failure::say;
 use crate::signals::Signals;
+use crate::zone;
+use csv::Tables;
 use export::Exports;
 use ppviz::PpvizWriter;
 use writer::{Failure, Writer};
@@ -38,25 +42,26 @@ pub(crate) enum OutputFormat {
     Text,
     /// A JSON object a line.
     Json,
-    /// Comma-separated values, with a header line for each kind of record.
+    /// Comma-separated values: a table of one kind of record.
     Csv,
     /// What pping prints for machines, so that ppviz shows it; samples only.
     Ppviz,
 }
 
 impl OutputFormat {
-    fn sink(self) -> Box<dyn Sink> {
-        match self {
-            Self::Text => Format::Text.sink(),
-            Self::Json => Format::Json.sink(),
-            Self::Csv => Format::Csv.sink(),
-            Self::Ppviz => Box::new(PpvizWriter::default()),
-        }
+    fn sink(self, host: &str) -> Box<dyn Sink> {
+        let format = match self {
+            Self::Text => Format::Text,
+            Self::Json => Format::Json,
+            Self::Csv => Format::Csv,
+            Self::Ppviz => return Box::new(PpvizWriter::default()),
+        };
+        format.sink_of(host, zone::offset_at)
     }
 
-    /// Does a program read it, which then wants every count as a record?
-    pub(crate) fn is_for_programs(self) -> bool {
-        matches!(self, Self::Json | Self::Csv)
+    /// Are counts among the records? Elsewhere they are told at the end, on standard error.
+    pub(crate) fn has_counts(self) -> bool {
+        self == Self::Json
     }
 }
 
@@ -85,6 +90,7 @@ pub(crate) struct Output {
     path: Option<PathBuf>,
     format: OutputFormat,
     sink: Box<dyn Sink>,
+    host: String,
     buffer: Vec<u8>,
     /// Collectors that get the same records.
     exports: Exports,
@@ -94,17 +100,37 @@ pub(crate) struct Output {
     exported: u64,
     backlog: Backlog,
     signals: Signals,
+    /// What is in no table of this file; `None` where all kinds may be.
+    others: Option<Tables>,
 }
 
 impl Output {
     /// Opens the file to append to it, or takes standard output. Once `signals` say that it is time to end, a reader that takes nothing is not
-    /// waited for.
+    /// waited for. A table has records of the kind `main` alone.
     ///
     /// # Errors
-    /// When the file cannot be opened, or the system has no thread left.
+    /// When the file cannot be opened, this host has no name, or the system has no thread left.
     pub(crate) fn open(
+        place: &Place,
+        format: OutputFormat,
+        main: &'static Schema,
+        backlog: Backlog,
+        signals: &Signals,
+    ) -> anyhow::Result<Self> {
+        let host = match format {
+            OutputFormat::Json | OutputFormat::Csv => place.host()?,
+            OutputFormat::Text | OutputFormat::Ppviz => String::new(),
+        };
+        let path = place.output.as_deref();
+        let others = (format == OutputFormat::Csv).then(|| Tables::new(main));
+        Self::start(path, format, host, others, backlog, signals)
+    }
+
+    fn start(
         path: Option<&Path>,
         format: OutputFormat,
+        host: String,
+        others: Option<Tables>,
         backlog: Backlog,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
@@ -123,13 +149,15 @@ impl Output {
             writer,
             path: path.map(Path::to_owned),
             format,
-            sink: format.sink(),
+            sink: format.sink(&host),
+            host,
             buffer: Vec::new(),
             exports: Exports::default(),
             is_silent: false,
             exported: 0,
             backlog,
             signals: signals.clone(),
+            others,
         })
     }
 
@@ -155,23 +183,38 @@ impl Output {
     /// # Errors
     /// When there is no standard output, or the system has no thread left.
     pub(crate) fn text() -> anyhow::Result<Self> {
-        Self::open(
+        Self::lines(Backlog::Short, &Signals::default())
+    }
+
+    /// Text on standard output.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub(crate) fn lines(backlog: Backlog, signals: &Signals) -> anyhow::Result<Self> {
+        Self::start(
             None,
             OutputFormat::Text,
-            Backlog::Short,
-            &Signals::default(),
+            String::new(),
+            None,
+            backlog,
+            signals,
         )
     }
 
     /// Do programs read it, which then want every count as a record?
     pub(crate) fn wants_counts(&self) -> bool {
-        self.format.is_for_programs() || self.is_silent
+        self.format.has_counts() || self.is_silent
     }
 
     /// Takes a record, to be written later.
     pub(crate) fn put(&mut self, record: &dyn Record) {
         if !self.is_silent {
-            self.sink.write(record, &mut self.buffer);
+            match &mut self.others {
+                Some(others) if !others.is_main(record) => {
+                    others.put(record, self.path.as_deref(), &self.host, &self.signals);
+                }
+                _ => self.sink.write(record, &mut self.buffer),
+            }
         }
         self.export(record);
     }
@@ -210,7 +253,8 @@ impl Output {
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
         self.exports.tick(Time::now());
         let written = self.writer.write(&mut self.buffer);
-        written.map_err(|failure| self.error(failure))
+        written.map_err(|failure| self.error(failure))?;
+        self.others.as_mut().map_or(Ok(()), Tables::flush)
     }
 
     /// Flushes, and waits until all is written.
@@ -220,7 +264,8 @@ impl Output {
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         let written = self.flush().and_then(|()| {
             let written = self.writer.finish();
-            written.map_err(|failure| self.error(failure))
+            written.map_err(|failure| self.error(failure))?;
+            self.others.as_mut().map_or(Ok(()), Tables::finish)
         });
         written.and(self.exports.finish())
     }
@@ -234,17 +279,24 @@ impl Output {
             return Ok(());
         }
         self.flush()?;
+        self.reopen();
+        if let Some(others) = &mut self.others {
+            others.reopen();
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self) {
         if let Some(path) = &self.path {
             match open_to_append(path, &self.signals) {
                 Ok(file) => {
                     self.writer.change(file);
                     // A new file has headers of its own.
-                    self.sink = self.format.sink();
+                    self.sink = self.format.sink(&self.host);
                 }
                 Err(error) => say!("fathom: {error:#}; the old file is still written to"),
             }
         }
-        Ok(())
     }
 
     fn error(&self, failure: Failure) -> anyhow::Error {
@@ -303,16 +355,32 @@ fn open_pipe(path: &Path, signals: &Signals) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use fathom_record::Count;
+    use fathom_record::{Count, Nanoseconds, record};
 
     use super::*;
+
+    record! {
+        /// Another kind.
+        #[record = "dns_wait"]
+        pub struct DnsWait {
+            /// When.
+            pub time: Time,
+            /// How long.
+            pub wait_ns: Nanoseconds,
+        }
+    }
 
     fn count(count: u64) -> Count {
         Count::new(Time(0), "rtt", "samples", count)
     }
 
     fn open(path: &Path, format: OutputFormat) -> Output {
-        Output::open(Some(path), format, Backlog::Short, &Signals::default()).unwrap()
+        let place = Place {
+            output: Some(path.to_owned()),
+            host: Some("gateway".to_owned()),
+        };
+        let signals = Signals::default();
+        Output::open(&place, format, Count::SCHEMA, Backlog::Short, &signals).unwrap()
     }
 
     #[test]
@@ -331,7 +399,30 @@ mod tests {
                 .count(),
             2
         );
-        assert!(text.starts_with("kind,time,measurement,name,count\n"));
+        assert!(text.starts_with("kind,host,time,measurement,name,count\n"));
+    }
+
+    #[test]
+    fn a_table_has_one_kind_of_record_and_others_have_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.csv");
+        let mut output = open(&path, OutputFormat::Csv);
+        let other = DnsWait {
+            time: Time(0),
+            wait_ns: Nanoseconds(7),
+        };
+        output.put(&count(1));
+        output.put(&other);
+        output.put(&count(2));
+        output.finish().unwrap();
+        let lines = |name: &str| {
+            let text = std::fs::read_to_string(directory.path().join(name)).unwrap();
+            text.lines()
+                .map(|line| line.split(',').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lines("run.csv"), ["kind", "count", "count"]);
+        assert_eq!(lines("run.dns_wait.csv"), ["kind", "dns_wait"]);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub enum Type {
     Protocol,
     /// [`Value::Network`].
     Network,
+    /// [`Value::CommunityId`].
+    CommunityId,
 }
 
 /// How a field appears in text for people.
@@ -259,7 +261,7 @@ pub trait Visitor {
     /// Takes the value of the field at `index` of the schema, which is not [`Value::Missing`].
     fn value(&mut self, index: usize, value: Value<'_>);
 
-    /// Takes the values of the five fields of a flow, the first of them at `index`: one by one, unless implemented otherwise.
+    /// Takes the values of the fields of a flow, the first of them at `index`: one by one, unless implemented otherwise.
     fn flow(&mut self, index: usize, flow: &FlowKey) {
         for offset in 0..FlowKey::SHAPE.width() {
             self.value(index + offset, flow.part(offset));

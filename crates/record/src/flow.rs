@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::Error;
+use crate::{CommunityId, Error};
 
 /// An IP protocol number (IANA "Assigned Internet Protocol Numbers"), shown by its name where fathom measures it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,8 @@ impl Protocol {
     pub const UDP: Self = Self(17);
     /// ICMP for IPv6 (RFC 4443).
     pub const ICMPV6: Self = Self(58);
+    /// SCTP (RFC 9260).
+    pub const SCTP: Self = Self(132);
 
     /// The lower-case name, or `None` for a protocol that is known by its number only.
     pub const fn name(self) -> Option<&'static str> {
@@ -89,6 +91,11 @@ impl FlowKey {
             destination: self.source,
             destination_port: self.source_port,
         }
+    }
+
+    /// The hash that names the flow to other tools, too; both directions have the same.
+    pub fn community_id(&self) -> CommunityId {
+        CommunityId::of(self)
     }
 
     /// Whether either port says something; if not, neither is shown.

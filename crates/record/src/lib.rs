@@ -37,9 +37,10 @@
 //! };
 //! let mut line = Vec::new();
 //! Format::Text.sink().write(&answer, &mut line);
-//! assert_eq!(line, b"12:00:00.123456 answer  tcp 10.0.0.1:5000 > 10.0.1.1:443  rtt 20.11 ms\n");
+//! assert_eq!(line, b"12:00:00.123456+00:00 answer  tcp 10.0.0.1:5000 > 10.0.1.1:443  rtt 20.11 ms\n");
 //! ```
 
+mod community;
 mod count;
 mod error;
 mod field;
@@ -51,6 +52,7 @@ mod network;
 pub mod parts;
 mod value;
 
+pub use community::CommunityId;
 pub use count::Count;
 pub use error::Error;
 pub use field::{Field, Ipfix, Record, Registry, Schema, TextForm, Type, Unit, Visitor};

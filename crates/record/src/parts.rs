@@ -60,7 +60,7 @@ impl<T: AsValue> Part for T {
     }
 }
 
-static FLOW_FIELDS: [Field; 5] = [
+static FLOW_FIELDS: [Field; 6] = [
     Field::new(
         "protocol",
         Type::Protocol,
@@ -101,7 +101,18 @@ static FLOW_FIELDS: [Field; 5] = [
     )
     .bare()
     .ipfix(DESTINATION_TRANSPORT_PORT),
+    Field::new(
+        "community_id",
+        Type::CommunityId,
+        Unit::None,
+        "Community ID of the flow, version 1 with seed 0, as Zeek, Suricata and Wireshark print it; both directions have the same.",
+    )
+    .absent()
+    .own_ipfix(COMMUNITY_ID),
 ];
+
+/// Fathom's own element.
+const COMMUNITY_ID: u16 = 340;
 
 impl Part for FlowKey {
     const SHAPE: Shape = Shape::Group(&FLOW_FIELDS);
@@ -114,6 +125,7 @@ impl Part for FlowKey {
             2 => Value::Port(self.source_port),
             3 => Value::Address(self.destination),
             4 => Value::Port(self.destination_port),
+            5 => Value::CommunityId(self.community_id()),
             _ => Value::Missing,
         }
     }
@@ -188,8 +200,8 @@ pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; CO
 /// Declares a kind of record once: the Rust struct, its [`Schema`](crate::Schema) as `SCHEMA`, and its [`Record`](crate::Record).
 ///
 /// The name of a Rust field is its name in every output, its doc comment the description there. Any type that implements
-/// [`AsValue`](crate::AsValue) may stand in it; a [`FlowKey`](crate::FlowKey) adds the five fields `protocol`, `source`,
-/// `source_port`, `destination` and `destination_port`; `Option` makes either one that may be missing. `#[field(...)]` changes what
+/// [`AsValue`](crate::AsValue) may stand in it; a [`FlowKey`](crate::FlowKey) adds the six fields `protocol`, `source`,
+/// `source_port`, `destination`, `destination_port` and `community_id`; `Option` makes either one that may be missing. `#[field(...)]` changes what
 /// the type implies, by the methods of [`Field`](crate::Field): `label = "min"`, `unit = Unit::Bytes`, `bare`, `unless_zero`, `absent`,
 /// `ipfix = 325` (IANA's element), `reverse_ipfix = 1` (the same of the other direction), `own_ipfix = 1` (fathom's own). The crate's first page has an example.
 #[macro_export]
@@ -319,6 +331,7 @@ mod tests {
             "source_port",
             "destination",
             "destination_port",
+            "community_id",
         ];
         assert_eq!(
             names,
@@ -364,7 +377,7 @@ mod tests {
     #[test]
     fn values_stand_where_the_schema_says() {
         let record = example();
-        let values: Vec<_> = (0..10).map(|index| record.value(index)).collect();
+        let values: Vec<_> = (0..11).map(|index| record.value(index)).collect();
         assert_eq!(
             values,
             [
@@ -374,6 +387,7 @@ mod tests {
                 Value::Port(1),
                 Value::Address(record.flow.destination),
                 Value::Port(2),
+                Value::CommunityId(record.flow.community_id()),
                 Value::Missing,
                 Value::Unsigned(9),
                 Value::Text("eth0"),

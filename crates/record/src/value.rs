@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::{Network, Protocol, Type, Unit};
+use crate::{CommunityId, Network, Protocol, Type, Unit};
 
 /// A point in time: nanoseconds since the Unix epoch, UTC, leap seconds not counted (as in `CLOCK_REALTIME`). Reaches the year 2554.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -58,6 +58,8 @@ pub enum Value<'a> {
     Protocol(Protocol),
     /// An address prefix.
     Network(Network),
+    /// The hash of a flow.
+    CommunityId(CommunityId),
 }
 
 /// A Rust type that fills one field of a record. Implement it for a new type by delegating to one of the kinds there are.

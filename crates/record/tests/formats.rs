@@ -95,7 +95,7 @@ fn written(format: Format, records: &[&dyn Record]) -> String {
 #[test]
 fn text_is_for_people() {
     let mut every = sample();
-    let line = "12:34:56.123456 every  tcp 10.0.0.1:5000 > 10.0.1.1:443  timestamp  rtt 20.11 ms  min 20.03 ms  sent 1200 B  eth0\n";
+    let line = "12:34:56.123456+00:00 every  tcp 10.0.0.1:5000 > 10.0.1.1:443  timestamp  rtt 20.11 ms  min 20.03 ms  sent 1200 B  eth0\n";
     assert_eq!(written(Format::Text, &[&every]), line);
 
     every.flow = flow("2001:db8::1", "::1");
@@ -104,7 +104,7 @@ fn text_is_for_people() {
     every.load = Some(0.25);
     every.retransmitted = true;
     every.network = "10.0.0.0/8".parse().ok();
-    let line = "12:34:56.123456 every  tcp [2001:db8::1]:5000 > [::1]:443  a\\u{1b}[31m\\n\\u{9b}é  rtt 20.11 ms  sent 1200 B  \
+    let line = "12:34:56.123456+00:00 every  tcp [2001:db8::1]:5000 > [::1]:443  a\\u{1b}[31m\\n\\u{9b}é  rtt 20.11 ms  sent 1200 B  \
                 load 0.250  retransmitted  network 10.0.0.0/8  eth0\n";
     assert_eq!(written(Format::Text, &[&every]), line);
 
@@ -134,11 +134,18 @@ fn text_is_for_people() {
 
 #[test]
 fn json_is_an_object_a_line() {
+    let id = sample().flow.community_id();
     let line = "{\"kind\":\"every\",\"time\":\"2026-11-20T12:34:56.123456789Z\",\"protocol\":\"tcp\",\"source\":\"10.0.0.1\",\
-                \"source_port\":5000,\"destination\":\"10.0.1.1\",\"destination_port\":443,\"method\":\"timestamp\",\
+                \"source_port\":5000,\"destination\":\"10.0.1.1\",\"destination_port\":443,\"community_id\":\"{id}\",\"method\":\"timestamp\",\
                 \"rtt_ns\":20113000,\"rtt_min_ns\":20031000,\"sent_bytes\":1200,\"retransmitted\":false,\
                 \"since\":\"1970-01-01T00:00:01.000000000Z\",\"interface\":\"eth0\"}\n";
+    let line = line.replace("{id}", &id.to_string());
     assert_eq!(written(Format::Json, &[&sample()]), line);
+    let mut of_host = Vec::new();
+    let mut sink = Format::Json.sink_of("a \"host\"", |_| 0);
+    sink.write(&sample(), &mut of_host);
+    let expected = line.replace("\"every\",", r#""every","host":"a \"host\"","#);
+    assert_eq!(String::from_utf8(of_host).unwrap(), expected);
     let mut strange = sample();
     strange.load = Some(f64::NAN);
     assert!(written(Format::Json, &[&strange]).contains("\"load\":null,"));
@@ -150,12 +157,15 @@ fn csv_has_a_header_for_each_kind() {
         flow: None,
         count: 3,
     };
-    let every = "every,2026-11-20T12:34:56.123456789Z,tcp,10.0.0.1,5000,10.0.1.1,443,timestamp,20113000,20031000,1200,,false,,\
-                 1970-01-01T00:00:01.000000000Z,,eth0\n";
+    let id = sample().flow.community_id();
+    let every = format!(
+        "every,2026-11-20T12:34:56.123456789Z,tcp,10.0.0.1,5000,10.0.1.1,443,{id},timestamp,20113000,20031000,1200,,false,,\
+         1970-01-01T00:00:01.000000000Z,,eth0\n"
+    );
     let lines = format!(
-        "kind,time,protocol,source,source_port,destination,destination_port,method,rtt_ns,rtt_min_ns,sent_bytes,load,retransmitted,\
-         network,since,vlan,interface\n{every}kind,protocol,source,source_port,destination,destination_port,count\n\
-         \"other, \"\"odd\"\" one\",,,,,,3\n{every}"
+        "kind,time,protocol,source,source_port,destination,destination_port,community_id,method,rtt_ns,rtt_min_ns,sent_bytes,load,retransmitted,\
+         network,since,vlan,interface\n{every}kind,protocol,source,source_port,destination,destination_port,community_id,count\n\
+         \"other, \"\"odd\"\" one\",,,,,,,3\n{every}"
     );
     assert_eq!(written(Format::Csv, &[&sample(), &other, &sample()]), lines);
 }
@@ -213,6 +223,7 @@ fn expected(value: Value<'_>) -> Option<String> {
         Value::Address(address) => address.to_string(),
         Value::Protocol(protocol) => protocol.to_string(),
         Value::Network(network) => network.to_string(),
+        Value::CommunityId(id) => id.to_string(),
         Value::Float(_) | Value::Time(_) => unreachable!("compared as numbers"),
     })
 }

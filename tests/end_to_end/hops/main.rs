@@ -5,6 +5,7 @@ mod accuracy;
 mod analysis;
 mod beside;
 mod harm;
+mod join;
 mod lifecycle;
 mod matching;
 mod names;

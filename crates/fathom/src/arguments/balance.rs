@@ -1,12 +1,11 @@
 //! Options of `fathom balance`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::{ExportArguments, PrintFormat, interval, positive_duration};
+use super::{DumpFormat, ExportArguments, Place, PrintFormat, interval, positive_duration};
 
 /// Options of `fathom balance`.
 #[derive(Debug, Args)]
@@ -32,9 +31,8 @@ pub(crate) struct BalanceArguments {
     /// How to print; by default text, or not at all with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<PrintFormat>,
-    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     #[command(flatten)]
     pub(crate) export: ExportArguments,
 }
@@ -46,7 +44,7 @@ pub(crate) enum BalanceAction {
     Status {
         /// How to print.
         #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-        format: PrintFormat,
+        format: DumpFormat,
     },
     /// Give a server no new connections; those that it has, it keeps.
     Drain {
@@ -57,7 +55,7 @@ pub(crate) enum BalanceAction {
         undo: bool,
         /// How to print what was done: a sentence, or how the server stands.
         #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-        format: PrintFormat,
+        format: DumpFormat,
     },
     /// Give a server another weight than the configured one.
     Weight {
@@ -67,7 +65,7 @@ pub(crate) enum BalanceAction {
         weight: String,
         /// How to print what was done: a sentence, or how the server stands.
         #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-        format: PrintFormat,
+        format: DumpFormat,
     },
     /// End forwarding, and take away programs, tables and what they hold; connections break.
     Stop,

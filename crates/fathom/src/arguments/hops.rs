@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fathom_record::{Network, Protocol};
 
-use super::{ExportArguments, interval, positive_duration};
+use super::{ExportArguments, Place, interval, positive_duration};
 
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
@@ -134,9 +134,8 @@ pub(crate) struct HopsOutput {
     /// How to print; by default text, and on a terminal a table that refreshes, unless a command has it.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<HopsFormat>,
-    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 /// How hops are printed.

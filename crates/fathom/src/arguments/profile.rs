@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{Ends, ExportArguments, PrintFormat, duration, positive_duration};
+use super::{Ends, ExportArguments, Place, PrintFormat, duration, positive_duration};
 
 /// Options of `fathom profile`.
 #[derive(Debug, Args)]
@@ -81,9 +81,8 @@ pub(crate) struct ProfileOutput {
     /// How to print; by default text, or not at all with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<PrintFormat>,
-    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with --dns, unless they are addresses or are asked for the name of one: see --no-names.
     #[arg(long, value_name = "BITS", value_parser = anonymity)]
     pub(crate) anonymize: Option<Anonymity>,

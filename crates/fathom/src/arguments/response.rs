@@ -1,6 +1,5 @@
 //! Options of `fathom response`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -8,7 +7,7 @@ use fathom_measure::response::Estimator;
 use fathom_record::{Network, Protocol};
 
 use super::{
-    ExportArguments, Prefixes, PrintFormat, Source, duration, interval, positive_duration,
+    ExportArguments, Place, Prefixes, PrintFormat, Source, duration, interval, positive_duration,
 };
 
 /// Options of `fathom response`.
@@ -122,9 +121,8 @@ pub(crate) struct ResponseOutput {
     /// How to print; by default text, and live on a terminal a table that refreshes.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<PrintFormat>,
-    /// Append to this file in place of standard output; it is opened anew at SIGHUP.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Place,
 }
 
 fn epoch(text: &str) -> Result<Duration, String> {

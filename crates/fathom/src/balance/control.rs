@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use nix::sys::stat::{Mode, umask};
 
-use crate::arguments::PrintFormat;
+use crate::arguments::DumpFormat;
 
 /// Whoever asks slower than this is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -40,15 +40,13 @@ pub(super) enum Question {
 pub(super) enum Rendering {
     Text,
     Json,
-    Csv,
 }
 
-impl From<PrintFormat> for Rendering {
-    fn from(format: PrintFormat) -> Self {
+impl From<DumpFormat> for Rendering {
+    fn from(format: DumpFormat) -> Self {
         match format {
-            PrintFormat::Text => Self::Text,
-            PrintFormat::Json => Self::Json,
-            PrintFormat::Csv => Self::Csv,
+            DumpFormat::Text => Self::Text,
+            DumpFormat::Json => Self::Json,
         }
     }
 }
@@ -58,7 +56,6 @@ impl Rendering {
         match self {
             Self::Text => "text",
             Self::Json => "json",
-            Self::Csv => "csv",
         }
     }
 
@@ -66,7 +63,6 @@ impl Rendering {
         match name {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            "csv" => Ok(Self::Csv),
             _ => Err(format!("it knows no format \"{name}\"")),
         }
     }
@@ -244,7 +240,6 @@ mod tests {
         for question in [
             Question::Status(Rendering::Text),
             Question::Status(Rendering::Json),
-            Question::Status(Rendering::Csv),
             Question::Drain {
                 server: server(),
                 undo: false,
@@ -253,7 +248,7 @@ mod tests {
             Question::Drain {
                 server: server(),
                 undo: true,
-                rendering: Rendering::Csv,
+                rendering: Rendering::Json,
             },
             Question::Weight {
                 server: server(),

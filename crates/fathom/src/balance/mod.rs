@@ -10,6 +10,7 @@ use anyhow::Context;
 use fathom_balance::balancer::{Balancer, News, Obeyed};
 use fathom_balance::config::{Config, EXAMPLE};
 use fathom_balance::live;
+use fathom_balance::record::BalanceWeight;
 use fathom_record::format::Format;
 use fathom_record::{Count, Record, Time};
 
@@ -19,6 +20,7 @@ use crate::failure::{WrongUsage, say};
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use crate::summary;
+use crate::zone;
 use control::{Control, Question, Rendering, ask, read_weight};
 use metrics::{Metrics, page};
 
@@ -161,16 +163,17 @@ fn balance(
     config: &Config,
 ) -> anyhow::Result<()> {
     demand_whole(file, config)?;
-    let signals = Signals::listen(arguments.output.is_some())?;
+    let signals = Signals::listen(arguments.place.output.is_some())?;
     signals.listen_to_reload()?;
     let balancer = Balancer::start(config, arguments.interval)?;
     let control = Control::open(&balancer.config().socket)?;
     let metrics = arguments.metrics.map(Metrics::serve).transpose()?;
     let format = arguments.format.unwrap_or(PrintFormat::Text);
-    let is_asked_for = arguments.format.is_some() || arguments.output.is_some();
+    let is_asked_for = arguments.format.is_some() || arguments.place.output.is_some();
     let output = Output::open(
-        arguments.output.as_deref(),
+        &arguments.place,
         format.into(),
+        BalanceWeight::SCHEMA,
         Backlog::Long,
         &signals,
     )?
@@ -190,6 +193,7 @@ fn balance(
         metrics,
         output,
         signals,
+        host: arguments.place.host()?,
         page_due: Instant::now(),
     };
     let begun = Instant::now();
@@ -207,6 +211,7 @@ struct Run {
     metrics: Option<Metrics>,
     output: Output,
     signals: Signals,
+    host: String,
     page_due: Instant,
 }
 
@@ -257,13 +262,13 @@ impl Run {
 
     fn answer(&mut self) -> Option<Asked> {
         let mut asked = None;
-        let balancer = &mut self.balancer;
+        let (balancer, host) = (&mut self.balancer, &self.host);
         self.control.answer(|question| {
             let (done, server, rendering) = match question {
                 Question::Status(rendering) => {
                     return balancer
                         .status()
-                        .map(|records| render(&records, rendering))
+                        .map(|records| render(&records, rendering, host))
                         .map_err(|error| error.to_string());
                 }
                 Question::Stop => {
@@ -282,7 +287,7 @@ impl Run {
                 } => (balancer.set_weight(&server, weight), server, rendering),
             };
             match done {
-                Ok(Some(obeyed)) => Ok(confirm(obeyed, rendering)),
+                Ok(Some(obeyed)) => Ok(confirm(obeyed, rendering, host)),
                 Ok(None) => Err(format!("there is no server \"{server}\"")),
                 Err(error) => Err(error.to_string()),
             }
@@ -338,18 +343,17 @@ impl Run {
 }
 
 /// What was done: for people a sentence, for programs how the server stands.
-fn confirm(obeyed: Obeyed, rendering: Rendering) -> Vec<u8> {
+fn confirm(obeyed: Obeyed, rendering: Rendering, host: &str) -> Vec<u8> {
     match rendering {
         Rendering::Text => format!("{}\n", obeyed.sentence).into_bytes(),
-        Rendering::Json | Rendering::Csv => render(&[Box::new(obeyed.server)], rendering),
+        Rendering::Json => render(&[Box::new(obeyed.server)], rendering, host),
     }
 }
 
-fn render(records: &[Box<dyn Record>], rendering: Rendering) -> Vec<u8> {
+fn render(records: &[Box<dyn Record>], rendering: Rendering, host: &str) -> Vec<u8> {
     let mut sink = match rendering {
-        Rendering::Text => Format::Text.sink(),
-        Rendering::Json => Format::Json.sink(),
-        Rendering::Csv => Format::Csv.sink(),
+        Rendering::Text => Format::Text.sink_of(host, zone::offset_at),
+        Rendering::Json => Format::Json.sink_of(host, zone::offset_at),
     };
     let mut text = Vec::new();
     for record in records {

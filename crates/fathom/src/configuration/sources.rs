@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-use crate::arguments::{Arguments, Command, RttArguments, Source};
+use crate::arguments::{Arguments, Command, Place, PrintFormat, RttArguments, Source};
 use crate::output::OutputFormat;
 
 /// Decides between interfaces and files, and refuses what cannot be meant.
@@ -19,11 +19,19 @@ pub(super) fn settle(arguments: &mut Arguments, matches: &ArgMatches) -> Result<
         Command::Rtt(options) if !options.print_config => settle_rtt(options, is_typed),
         Command::Response(options) if !options.print_config => {
             let live_only = ["xdp", "duration", "waiting"];
+            let is_csv = options.output.format == Some(PrintFormat::Csv);
+            let beside = options.estimation.waiting.is_some().then_some("waiting");
+            settle_table(is_csv, &options.output.place, beside)?;
             settle_source(&mut options.source, &live_only, &["compare"], is_typed)
         }
         #[cfg(feature = "live")]
         Command::Hops(options) if !options.print_config && options.interface.is_empty() => {
             Err("nothing to probe: name an interface with -i".to_owned())
+        }
+        #[cfg(feature = "live")]
+        Command::Profile(options) if !options.print_config => {
+            let is_csv = options.output.format == Some(PrintFormat::Csv);
+            settle_table(is_csv, &options.output.place, options.dns.then_some("dns"))
         }
         _ => Ok(()),
     }
@@ -38,7 +46,19 @@ fn settle_rtt(options: &mut RttArguments, is_typed: impl Fn(&str) -> bool) -> Re
             "ppviz shows single samples: leave --interval or --format ppviz out".to_owned(),
         );
     }
-    Ok(())
+    let is_csv = options.output.format == Some(OutputFormat::Csv);
+    let beside = options.output.events.then_some("events");
+    settle_table(is_csv, &options.output.place, beside)
+}
+
+/// A table on standard output has no place for the other kinds of records that an option asks for.
+fn settle_table(is_csv: bool, place: &Place, beside: Option<&str>) -> Result<(), String> {
+    match beside {
+        Some(option) if is_csv && place.output.is_none() => Err(format!(
+            "CSV is a table of one kind of record, and --{option} asks for another: name a file with --output, beside which it gets one of its own, or take --format json"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Decides between capture files and interfaces.
@@ -113,6 +133,8 @@ mod tests {
                 .contains("--near-side is for live")
         );
         assert!(settled(&["a.pcap", "--format", "ppviz", "--interval", "5s"]).is_err());
+        assert!(settled(&["a.pcap", "--events", "--format", "csv"]).is_err());
+        assert!(settled(&["a.pcap", "--events", "--format", "csv", "--output", "a.csv"]).is_ok());
         let live = ["-i", "eth0", "--compare"];
         let told = settled_of("response", &live).unwrap_err();
         assert!(told.contains("--compare is for capture files"));

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use fathom_record::{Time, record};
 
-use crate::arguments::DoctorArguments;
+use crate::arguments::{DoctorArguments, Place};
 use crate::output::{Backlog, Output, OutputFormat};
 use crate::signals::Signals;
 
@@ -170,8 +170,14 @@ const REPORT: &str =
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let checks = examine();
     let format = OutputFormat::from(arguments.format);
-    let mut output = Output::open(None, format, Backlog::Short, &Signals::default())?;
-    if format.is_for_programs() {
+    let mut output = Output::open(
+        &Place::default(),
+        format,
+        Check::SCHEMA,
+        Backlog::Short,
+        &Signals::default(),
+    )?;
+    if format != OutputFormat::Text {
         for check in &checks {
             output.put(check);
         }

@@ -33,7 +33,7 @@ const NAMES_PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// When the kernel or the privileges do not allow it, or the output cannot be written.
 pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
-    let signals = Signals::listen(arguments.output.output.is_some())?;
+    let signals = Signals::listen(arguments.output.place.output.is_some())?;
     let child = Child::prepare(&arguments.command)?;
     let registry = Registry::open(arguments)?;
     let prober = Prober::start(&options(arguments, child.as_ref()))?;

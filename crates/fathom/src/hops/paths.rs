@@ -213,6 +213,7 @@ pub(super) mod tests {
             sequence: None,
             answer_identification: None,
             cpu: None,
+            interface: "eth0",
         })
     }
 
@@ -239,6 +240,7 @@ pub(super) mod tests {
             queue_ns: None,
             routers_back: None,
             marks: None,
+            interface: "eth0",
         }
     }
 
@@ -287,6 +289,7 @@ pub(super) mod tests {
             new: [10, 79, 2, 2].into(),
             old_length: 3,
             new_length: 3,
+            interface: "eth0",
         })
     }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Instant;
 
 use fathom_measure::hops::Report;
-use fathom_record::format::{Format, display_duration};
+use fathom_record::format::{OffsetAt, Sink, TextWriter, display_duration};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -128,19 +128,21 @@ pub(super) struct HopsTable {
     order: Order,
     /// The last congestion, change of route or the like, as a line of text.
     event: String,
+    writer: TextWriter,
     /// Lines scrolled past.
     offset: usize,
 }
 
 impl HopsTable {
-    /// An empty one.
-    pub(super) fn new(interfaces: &[String]) -> Self {
+    /// An empty one, with the time of a place.
+    pub(super) fn new(interfaces: &[String], offset_at: OffsetAt) -> Self {
         Self {
             paths: Paths::new(),
             interfaces: interfaces.join(", "),
             rate: Rate::new(),
             order: Order::Probes,
             event: String::new(),
+            writer: TextWriter::of_zone(offset_at),
             offset: 0,
         }
     }
@@ -150,7 +152,7 @@ impl HopsTable {
         self.paths.take(report);
         if !matches!(report, Report::Probe(_) | Report::Hop(_)) {
             let mut line = Vec::new();
-            Format::Text.sink().write(report.record(), &mut line);
+            self.writer.write(report.record(), &mut line);
             self.event = String::from_utf8_lossy(line.trim_ascii()).into_owned();
         }
     }
@@ -287,7 +289,7 @@ mod tests {
     }
 
     fn filled() -> HopsTable {
-        let mut table = HopsTable::new(&["eth0".to_owned()]);
+        let mut table = HopsTable::new(&["eth0".to_owned()], |_| 0);
         for round in 0..20 {
             for ttl in 1..=3 {
                 let answers = ttl != 2 || round % 4 == 0;

@@ -1,6 +1,6 @@
 //! How hops are shown: as lines, in the columns of ELF, as a graph at the end, or on a terminal as a table that refreshes.
 
-use fathom_measure::hops::Report;
+use fathom_measure::hops::{HopSummary, Report};
 use fathom_record::Count;
 
 use super::dot;
@@ -12,6 +12,7 @@ use crate::failure::say;
 use crate::output::{Backlog, Output, OutputFormat};
 use crate::signals::Signals;
 use crate::table::{Screen, Wish, is_looked_at};
+use crate::zone;
 
 /// Where what is measured goes.
 pub(super) enum View {
@@ -29,7 +30,7 @@ pub(super) enum View {
 fn is_table(arguments: &HopsArguments) -> bool {
     let output = &arguments.output;
     let asks_for_lines = output.format.is_some()
-        || output.output.is_some()
+        || output.place.output.is_some()
         || output.each_probe
         || arguments.export.is_asked_for();
     !asks_for_lines && arguments.command.is_empty() && is_looked_at()
@@ -42,16 +43,16 @@ impl View {
     /// When the output cannot be opened.
     pub(super) fn open(arguments: &HopsArguments, signals: &Signals) -> anyhow::Result<Self> {
         if is_table(arguments) {
-            let table = HopsTable::new(&arguments.interface);
+            let table = HopsTable::new(&arguments.interface, zone::offset_at);
             return Ok(Self::Table(Box::new(Screen::open(table)?)));
         }
         let format = match arguments.output.format {
             Some(HopsFormat::Json) => OutputFormat::Json,
             _ => OutputFormat::Text,
         };
-        let file = arguments.output.output.as_deref();
-        let is_asked_for = arguments.output.format.is_some() || file.is_some();
-        let output = Output::open(file, format, Backlog::Long, signals)?
+        let place = &arguments.output.place;
+        let is_asked_for = arguments.output.format.is_some() || place.output.is_some();
+        let output = Output::open(place, format, HopSummary::SCHEMA, Backlog::Long, signals)?
             .exporting(&arguments.export, is_asked_for)?;
         Ok(match arguments.output.format {
             Some(HopsFormat::Csv) => Self::Elf(

@@ -10,7 +10,7 @@ use fathom_record::Time;
 
 use crate::arguments::{DumpArguments, DumpFormat};
 use crate::failure::say;
-use crate::output::{Backlog, Output, OutputFormat};
+use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use listen::Listeners;
 
@@ -21,7 +21,7 @@ use listen::Listeners;
 pub(crate) fn dump(arguments: &DumpArguments) -> anyhow::Result<()> {
     let signals = Signals::listen(false)?;
     let mut listeners = Listeners::open(&arguments.listen)?;
-    let mut output = Output::open(None, OutputFormat::Text, Backlog::Long, &signals)?;
+    let mut output = Output::lines(Backlog::Long, &signals)?;
     let mut collector = Collector::new(Limits {
         template_lifetime: arguments.template_lifetime,
         ..Limits::default()

@@ -162,6 +162,8 @@ impl Record for Hidden<'_> {
     fn value(&self, index: usize) -> Value<'_> {
         match (self.record.value(index), &self.name) {
             (Value::Address(address), _) => Value::Address(self.anonymity.cut(address)),
+            // The addresses could be found from it.
+            (Value::CommunityId(_), _) => Value::Missing,
             (Value::Text(_), Some((position, name))) if *position == index => Value::Text(name),
             (value, _) => value,
         }

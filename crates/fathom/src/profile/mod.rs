@@ -5,7 +5,7 @@ mod probes;
 
 use std::time::{Duration, Instant};
 
-use fathom_measure::profile::{Options, ProbeSet, Probes, Profiler};
+use fathom_measure::profile::{Options, ProbeSet, Probes, Profiler, TcpProfile};
 use fathom_record::{Record, Time, Value};
 
 use crate::arguments::{PrintFormat, ProbeSetName, ProfileArguments};
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
     if arguments.probes {
         return probes::print();
     }
-    let signals = Signals::listen(arguments.output.output.is_some())?;
+    let signals = Signals::listen(arguments.output.place.output.is_some())?;
     let output = open_output(arguments, &signals)?;
     let profiler = Profiler::start(&options(arguments))?;
     // To load the programs takes its time, in which nothing is measured.
@@ -153,10 +153,11 @@ fn is_of_mptcp(record: &dyn Record) -> bool {
 }
 
 fn open_output(arguments: &ProfileArguments, signals: &Signals) -> anyhow::Result<Output> {
-    let is_asked_for = arguments.output.format.is_some() || arguments.output.output.is_some();
+    let place = &arguments.output.place;
+    let is_asked_for = arguments.output.format.is_some() || place.output.is_some();
     let format = arguments.output.format.unwrap_or(PrintFormat::Text);
-    let path = arguments.output.output.as_deref();
-    Output::open(path, format.into(), Backlog::Long, signals)?
+    let main = TcpProfile::SCHEMA;
+    Output::open(place, format.into(), main, Backlog::Long, signals)?
         .exporting(&arguments.export, is_asked_for)
 }
 

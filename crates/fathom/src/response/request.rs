@@ -1,7 +1,7 @@
 //! From options to what the measurement takes.
 
 use fathom_measure::Selection;
-use fathom_measure::response::{GroupBy, Grouping, Settings};
+use fathom_measure::response::{GroupBy, Grouping, ResponseAggregate, ResponseEpoch, Settings};
 
 use crate::arguments::{PrintFormat, ResponseArguments, ResponsesBy};
 use crate::output::{Backlog, Output};
@@ -64,8 +64,12 @@ impl ResponseArguments {
         signals: &Signals,
     ) -> anyhow::Result<Output> {
         let format = self.output.format.unwrap_or(PrintFormat::Text).into();
-        let is_asked_for = self.output.format.is_some() || self.output.output.is_some();
-        Output::open(self.output.output.as_deref(), format, backlog, signals)?
+        let is_asked_for = self.output.format.is_some() || self.output.place.output.is_some();
+        let main = match self.groups.by {
+            ResponsesBy::Flow => ResponseEpoch::SCHEMA,
+            _ => ResponseAggregate::SCHEMA,
+        };
+        Output::open(&self.output.place, format, main, backlog, signals)?
             .exporting(&self.export, is_asked_for)
     }
 }

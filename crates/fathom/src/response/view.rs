@@ -24,7 +24,7 @@ impl View {
     /// When the output cannot be opened.
     pub(super) fn open(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<Self> {
         let asks_for_lines = arguments.output.format.is_some()
-            || arguments.output.output.is_some()
+            || arguments.output.place.output.is_some()
             || arguments.groups.by != ResponsesBy::Flow
             || arguments.export.is_asked_for();
         if !asks_for_lines && is_looked_at() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fathom_measure::rtt::{Aggregation, MethodSet, Settings};
+use fathom_measure::rtt::{Aggregation, MethodSet, RttAggregate, RttSample, Settings};
 
 use crate::arguments::{Bounds, RttArguments};
 use crate::output::{Backlog, Output, OutputFormat};
@@ -85,8 +85,12 @@ impl RttArguments {
         signals: &Signals,
     ) -> anyhow::Result<Output> {
         let format = self.output.format.unwrap_or(OutputFormat::Text);
-        let is_asked_for = self.output.format.is_some() || self.output.output.is_some();
-        Output::open(self.output.output.as_deref(), format, backlog, signals)?
+        let is_asked_for = self.output.format.is_some() || self.output.place.output.is_some();
+        let main = match self.aggregation.interval {
+            Some(_) => RttAggregate::SCHEMA,
+            None => RttSample::SCHEMA,
+        };
+        Output::open(&self.output.place, format, main, backlog, signals)?
             .exporting(&self.export, is_asked_for)
     }
 }

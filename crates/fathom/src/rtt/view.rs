@@ -24,7 +24,7 @@ impl View {
     /// When the output cannot be opened.
     pub(super) fn open(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<Self> {
         let asks_for_lines = arguments.output.format.is_some()
-            || arguments.output.output.is_some()
+            || arguments.output.place.output.is_some()
             || arguments.output.events
             || arguments.export.is_asked_for()
             || arguments.aggregation.interval.is_some();

@@ -47,7 +47,7 @@ fn lines_are_these() {
     let line = |format| fathom(&["rtt", capture.path(), "--format", format]).stdout;
     assert_eq!(
         line("text"),
-        "22:13:20.020000 rtt  icmp 10.0.0.1:7 > 10.0.1.1:7  echo  rtt 20.00 ms  echoes.pcap  capture\n"
+        "22:13:20.020000+00:00 rtt  icmp 10.0.0.1:7 > 10.0.1.1:7  echo  rtt 20.00 ms  echoes.pcap  capture\n"
     );
     assert_eq!(
         line("ppviz"),
@@ -55,10 +55,56 @@ fn lines_are_these() {
     );
     let csv = line("csv");
     assert!(
-        csv.starts_with("kind,time,protocol,source,source_port,destination,"),
+        csv.starts_with("kind,host,time,protocol,source,source_port,destination,"),
         "{csv}"
     );
     assert_eq!(csv.lines().count(), 2);
+}
+
+#[test]
+fn people_read_the_time_of_their_place_and_programs_utc() {
+    let capture = Capture::new(1);
+    let in_kathmandu = |format: &str| {
+        let mut command = command(&["rtt", capture.path(), "--format", format]);
+        crate::run::outcome(command.env("TZ", "<+0545>-5:45")).stdout
+    };
+    let text = in_kathmandu("text");
+    assert!(text.starts_with("03:58:20.020000+05:45 rtt "), "{text}");
+    let json = in_kathmandu("json");
+    assert!(
+        json.contains("\"2023-11-14T22:13:20.020000000Z\""),
+        "{json}"
+    );
+}
+
+#[test]
+fn records_say_who_observed_and_of_which_flow() {
+    let capture = Capture::new(1);
+    let record = |options: &[&str]| -> Value {
+        let arguments = [&["rtt", capture.path(), "--format", "json"], options].concat();
+        serde_json::from_str(&fathom(&arguments).stdout).unwrap()
+    };
+    let own_name = nix::unistd::gethostname().unwrap();
+    assert_eq!(record(&[])["host"], own_name.to_str().unwrap());
+    let named = record(&["--host", "gateway"]);
+    assert_eq!(named["host"], "gateway");
+    // By tshark.
+    assert_eq!(named["community_id"], "1:v9yinJ53URp8rnBPA9/JBymt0qA=");
+    assert_eq!(fathom(&["rtt", capture.path(), "--host", ""]).status, 2);
+}
+
+#[test]
+fn csv_is_a_table_of_one_kind() {
+    let capture = Capture::new(1);
+    let refused = fathom(&["rtt", capture.path(), "--events", "--format", "csv"]);
+    assert_eq!(refused.status, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("--output"), "{}", refused.stderr);
+    let outcome = fathom(&["rtt", capture.path(), "--format", "csv"]);
+    let kinds = outcome
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("kind,"));
+    assert_eq!(kinds.count(), 1, "{}", outcome.stdout);
 }
 
 #[test]

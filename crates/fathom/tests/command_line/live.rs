@@ -115,7 +115,7 @@ fn samples_are_written_until_sigterm_and_the_file_is_opened_anew_at_sighup() {
     assert!(said.contains(" samples in "), "{said}");
     for file in [&file, &moved] {
         let text = std::fs::read_to_string(file).unwrap();
-        assert!(text.starts_with("kind,time,"), "{text}");
+        assert!(text.starts_with("kind,host,time,"), "{text}");
         assert!(text.ends_with('\n'));
     }
 }

@@ -21,7 +21,10 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.args(arguments).env("COLUMNS", "100");
+    command
+        .args(arguments)
+        .env("COLUMNS", "100")
+        .env("TZ", "UTC");
     command
 }
 

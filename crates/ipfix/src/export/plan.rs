@@ -73,7 +73,7 @@ impl Plan {
             }
             Type::Float => Form::Float,
             Type::Boolean => Form::Boolean,
-            Type::Text | Type::Network => Form::Text,
+            Type::Text | Type::Network | Type::CommunityId => Form::Text,
             Type::Time => Form::Time,
             Type::Address => Form::MappedAddress,
         };
@@ -109,7 +109,7 @@ impl Plan {
             }
             (Type::Float, T::Float64) => Form::Float,
             (Type::Boolean, T::Boolean) => Form::Boolean,
-            (Type::Text | Type::Network, T::Text) => Form::Text,
+            (Type::Text | Type::Network | Type::CommunityId, T::Text) => Form::Text,
             (Type::Text, T::Unsigned8) if has_codes(ipfix.element) => Form::Code,
             (
                 Type::Time,
@@ -171,6 +171,9 @@ impl Plan {
                 Some(code) => out.push(code),
                 None => return Written::Nothing,
             },
+            (Form::Text, Value::CommunityId(id)) => {
+                self.write_text(&id.to_string(), out, counts);
+            }
             (Form::Time, Value::Time(ns)) => write_time(out, self.data_type, ns),
             (Form::Address, Value::Address(IpAddr::V4(address))) => out.extend(address.octets()),
             (Form::Address, Value::Address(IpAddr::V6(address))) if self.ipv6.is_some() => {
@@ -214,7 +217,7 @@ const fn own_type(kind: Type) -> DataType {
         Type::Unsigned | Type::Duration => DataType::Unsigned64,
         Type::Float => DataType::Float64,
         Type::Boolean => DataType::Boolean,
-        Type::Text | Type::Network => DataType::Text,
+        Type::Text | Type::Network | Type::CommunityId => DataType::Text,
         Type::Time => DataType::DateTimeNanoseconds,
         Type::Address => DataType::Ipv6Address,
         Type::Port => DataType::Unsigned16,

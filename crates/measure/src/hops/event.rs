@@ -7,6 +7,7 @@ use fathom_record::{FlowKey, Protocol};
 use super::Quoted;
 use crate::bytes::read_prefix;
 use crate::native::{self, hops_answer, hops_clue, hops_event, hops_header, hops_opening};
+use crate::replay::Interfaces;
 
 /// Something that happened in the kernel; times are ns of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +31,8 @@ pub(crate) struct Opened {
     pub(crate) flow: u32,
     /// From this side to the other.
     pub(crate) key: FlowKey,
+    /// That it leaves by.
+    pub(crate) interface: &'static str,
 }
 
 /// A probe.
@@ -88,12 +91,15 @@ pub(crate) struct Clue {
 
 impl Event {
     /// Reads the event at the start of `bytes`, and what is behind it.
-    pub(crate) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+    pub(crate) fn read<'a>(
+        bytes: &'a [u8],
+        interfaces: &impl Interfaces,
+    ) -> Option<(Self, &'a [u8])> {
         let (event, behind) = read_prefix::<hops_event>(bytes)?;
         Some(match u32::from(event.type_) {
             native::HOPS_EVENT_FLOW => {
                 let (opening, behind) = read_prefix::<hops_opening>(bytes)?;
-                (Self::Opened(opened(&opening)), behind)
+                (Self::Opened(opened(&opening, interfaces)), behind)
             }
             native::HOPS_EVENT_SENT => (
                 Self::Sent(Sent {
@@ -136,7 +142,7 @@ impl hops_header {
     }
 }
 
-fn opened(opening: &hops_opening) -> Opened {
+fn opened(opening: &hops_opening, interfaces: &impl Interfaces) -> Opened {
     let key = &opening.key;
     let forward = FlowKey {
         protocol: Protocol(key.protocol() as u8),
@@ -153,6 +159,7 @@ fn opened(opening: &hops_opening) -> Opened {
         } else {
             forward.reversed()
         },
+        interface: interfaces.name(key.interface),
     }
 }
 

@@ -23,6 +23,8 @@ use super::{Extensions, Marks, Quoted};
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) key: FlowKey,
+    /// That it leaves by.
+    interface: &'static str,
     pub(super) path: Path,
     pub(super) route: Route,
     pub(super) schedule: Schedule,
@@ -48,6 +50,7 @@ impl Flow {
         let is_safe = opened.key.protocol == Protocol::TCP;
         Self {
             key: opened.key,
+            interface: opened.interface,
             path: Path::default(),
             route: Route::default(),
             schedule: Schedule::new(settings.rate, settings.highest_ttl, is_safe),
@@ -148,14 +151,14 @@ impl Flow {
             sequence: (self.key.protocol != Protocol::UDP).then_some(answered.header.seq),
             answer_identification: responder.is_ipv4().then_some(answered.identification),
             cpu: Some(answered.cpu),
-            ..probe(self.key, sent, outcome, offset_ns)
+            ..self.probe(sent, outcome, offset_ns)
         }
     }
 
     /// Takes note that a probe was not answered. Returns what is told of it.
     pub(super) fn lose(&mut self, sent: Sent, offset_ns: u64) -> HopProbe {
         self.path.hop_mut(sent.ttl).lose(sent.time);
-        probe(self.key, sent, Outcome::Lost, offset_ns)
+        self.probe(sent, Outcome::Lost, offset_ns)
     }
 
     /// Takes what the application's own packets say.
@@ -198,6 +201,7 @@ impl Flow {
                     far: router(queue.far),
                     direction: direction.name(),
                     queue_ns: Nanoseconds(queue.added_ns),
+                    interface: self.interface,
                 }));
             }
         }
@@ -217,6 +221,7 @@ impl Flow {
             new: change.new,
             old_length: change.old_length,
             new_length: change.new_length,
+            interface: self.interface,
         }));
     }
 
@@ -263,9 +268,36 @@ impl Flow {
                     queue_ns: excess_ns.map(|excess| Nanoseconds(excess.saturating_sub(before_ns))),
                     routers_back,
                     marks: marks.text(),
+                    interface: self.interface,
                 }));
             }
             before_ns = excess_ns.unwrap_or(before_ns);
+        }
+    }
+
+    fn probe(&self, sent: Sent, outcome: Outcome, offset_ns: u64) -> HopProbe {
+        HopProbe {
+            time: Time(sent.time.wrapping_add(offset_ns)),
+            flow: self.key,
+            ttl: sent.ttl,
+            outcome,
+            responder: None,
+            rtt_ns: None,
+            answer_time: None,
+            probe: sent.probe,
+            is_idle: sent.is_idle,
+            length_bytes: sent.length,
+            is_edited: sent.is_edited,
+            extracted: None,
+            reply_ttl: None,
+            icmp_type_code: None,
+            mpls: None,
+            router_interface: None,
+            changed: None,
+            sequence: None,
+            answer_identification: None,
+            cpu: None,
+            interface: self.interface,
         }
     }
 
@@ -297,29 +329,4 @@ fn changed(answered: &Answered, outcome: Outcome) -> Marks {
     quoted.map_or(Marks::default(), |quoted| {
         quoted.changes(&answered.header.as_sent(), is_expired)
     })
-}
-
-fn probe(flow: FlowKey, sent: Sent, outcome: Outcome, offset_ns: u64) -> HopProbe {
-    HopProbe {
-        time: Time(sent.time.wrapping_add(offset_ns)),
-        flow,
-        ttl: sent.ttl,
-        outcome,
-        responder: None,
-        rtt_ns: None,
-        answer_time: None,
-        probe: sent.probe,
-        is_idle: sent.is_idle,
-        length_bytes: sent.length,
-        is_edited: sent.is_edited,
-        extracted: None,
-        reply_ttl: None,
-        icmp_type_code: None,
-        mpls: None,
-        router_interface: None,
-        changed: None,
-        sequence: None,
-        answer_identification: None,
-        cpu: None,
-    }
 }

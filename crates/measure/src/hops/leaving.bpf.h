@@ -92,6 +92,7 @@ static __always_inline __u32 hops_open(struct __sk_buff *skb, struct hops_cpu *c
 	}
 	hops_begin(&opening->event, HOPS_EVENT_FLOW, number);
 	opening->key = cpu->key;
+	opening->key.interface = skb->ifindex;
 	opening->direction = direction;
 	__builtin_memset(opening->padding, 0, sizeof(opening->padding));
 	bpf_ringbuf_submit(opening, 0);

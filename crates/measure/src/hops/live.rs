@@ -221,9 +221,9 @@ impl Prober {
 
     fn drain(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
         self.engine.offset_ns = wall_clock_offset();
-        let engine = &mut self.engine;
+        let (engine, names) = (&mut self.engine, &self.places.names);
         self.programs.ring.read(|mut bytes| {
-            while let Some((event, behind)) = Event::read(bytes) {
+            while let Some((event, behind)) = Event::read(bytes, names) {
                 engine.take(&event, report);
                 bytes = behind;
             }

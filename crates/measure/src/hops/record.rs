@@ -130,6 +130,9 @@ record! {
         /// The processor that the answer arrived on, modulo 256.
         #[field(absent, own_ipfix = 250)]
         pub cpu: Option<u8>,
+        /// The interface that it left by.
+        #[field(absent, ipfix = 82)]
+        pub interface: &'static str,
     }
 }
 
@@ -199,6 +202,9 @@ record! {
         /// `asymmetric` where `routers_back` says so.
         #[field(label = "marks", own_ipfix = 210)]
         pub marks: Option<Arc<str>>,
+        /// The interface that the flow leaves by.
+        #[field(absent, ipfix = 82)]
+        pub interface: &'static str,
     }
 }
 
@@ -230,6 +236,9 @@ record! {
         /// What the link adds to round trips by waiting, at the median of the second.
         #[field(label = "queue", own_ipfix = 220)]
         pub queue_ns: Nanoseconds,
+        /// The interface that the flow leaves by.
+        #[field(absent, ipfix = 82)]
+        pub interface: &'static str,
     }
 }
 
@@ -261,6 +270,9 @@ record! {
         /// The same from now on.
         #[field(label = "length", own_ipfix = 229)]
         pub new_length: u8,
+        /// The interface that the flow leaves by.
+        #[field(absent, ipfix = 82)]
+        pub interface: &'static str,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Points in time as digits.
 
+use super::OffsetAt;
 use super::line::Line;
 
 /// The calendar and the clock, with the second last shown kept ready: records come in bursts of the same one.
@@ -8,6 +9,11 @@ pub(super) struct Clock {
     second: u64,
     /// `2026-11-20T12:00:00.`
     shown: [u8; 20],
+    offset_at: OffsetAt,
+    /// Of the second, in seconds.
+    offset: i32,
+    /// `+02:00`
+    shown_offset: [u8; 6],
 }
 
 impl Default for Clock {
@@ -15,6 +21,9 @@ impl Default for Clock {
         Self {
             second: 0,
             shown: *b"1970-01-01T00:00:00.",
+            offset_at: |_| 0,
+            offset: 0,
+            shown_offset: *b"+00:00",
         }
     }
 }
@@ -23,6 +32,17 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: u64 = 86_400;
 
 impl Clock {
+    /// Of a place, or, without, of UTC.
+    pub(super) fn of_zone(offset_at: OffsetAt) -> Self {
+        // The first second has an offset, too.
+        let mut clock = Self {
+            offset_at,
+            ..Self::default()
+        };
+        clock.change(0);
+        clock
+    }
+
     /// Appends date and time as RFC 3339 with nanoseconds: `2026-11-20T12:00:00.123456789Z`.
     pub(super) fn put_date_and_time(&mut self, line: &mut Line, ns: u64) {
         self.show(ns / NANOSECONDS_PER_SECOND);
@@ -33,12 +53,13 @@ impl Clock {
         line.byte(b'Z');
     }
 
-    /// Appends the time of day with microseconds, cut off: `12:00:00.123456`.
+    /// Appends the time of day with microseconds, cut off, and its offset from UTC: `14:00:00.123456+02:00`.
     pub(super) fn put_time_of_day(&mut self, line: &mut Line, ns: u64) {
         self.show(ns / NANOSECONDS_PER_SECOND);
         let block: &mut [u8; 9] = line.block(9);
         block.copy_from_slice(&self.shown[11..]);
         line.padded(ns % NANOSECONDS_PER_SECOND / 1_000, 6);
+        *line.block(6) = self.shown_offset;
     }
 
     #[inline]
@@ -49,6 +70,13 @@ impl Clock {
     }
 
     fn change(&mut self, second: u64) {
+        self.second = second;
+        let offset = (self.offset_at)(second);
+        if self.offset != offset {
+            self.offset = offset;
+            self.change_offset();
+        }
+        let second = second.saturating_add_signed(offset.into());
         let (day, of_day) = (second / SECONDS_PER_DAY, second % SECONDS_PER_DAY);
         let (year, month, day) = date(day);
         let date = [(0, year / 100), (2, year % 100), (5, month), (8, day)];
@@ -61,7 +89,15 @@ impl Clock {
             self.shown[at] = b'0' + (number / 10) as u8;
             self.shown[at + 1] = b'0' + (number % 10) as u8;
         }
-        self.second = second;
+    }
+
+    fn change_offset(&mut self) {
+        let minutes = self.offset.unsigned_abs() / 60;
+        self.shown_offset[0] = if self.offset < 0 { b'-' } else { b'+' };
+        for (at, number) in [(1, minutes / 60), (4, minutes % 60)] {
+            self.shown_offset[at] = b'0' + (number / 10 % 10) as u8;
+            self.shown_offset[at + 1] = b'0' + (number % 10) as u8;
+        }
     }
 }
 
@@ -107,8 +143,24 @@ mod tests {
             assert_eq!(line_of(|line| clock.put_date_and_time(line, ns)), shown);
             assert_eq!(
                 line_of(|line| clock.put_time_of_day(line, ns)),
-                shown[11..26]
+                shown[11..26].to_owned() + "+00:00"
             );
+        }
+    }
+
+    #[test]
+    fn a_place_has_its_own_time() {
+        const DAY: u64 = 86_400;
+        // An hour more from the second day on; a quarter of an hour west of UTC before.
+        let mut clock = Clock::of_zone(|second| if second < DAY { -900 } else { 20_700 });
+        let cases = [
+            (DAY - 1, "23:44:59.000001-00:15"),
+            (DAY, "05:45:00.000001+05:45"),
+            (DAY - 1, "23:44:59.000001-00:15"),
+        ];
+        for (second, shown) in cases {
+            let ns = second * NANOSECONDS_PER_SECOND + 1_999;
+            assert_eq!(line_of(|line| clock.put_time_of_day(line, ns)), shown);
         }
     }
 

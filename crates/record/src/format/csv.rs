@@ -10,7 +10,7 @@ use super::prepared::{PerSchema, put_plain};
 use crate::parts::Part as _;
 use crate::{FlowKey, Record, Schema, Value, Visitor};
 
-/// Writes comma-separated values: the column `kind`, then one for each field.
+/// Writes comma-separated values: the column `kind`, that of the host if it is told, then one for each field.
 ///
 /// The first record of each kind is preceded by a header line with the names of its columns, so that a stream of one kind is a table,
 /// and one of several is told apart by the first column. Values are quoted as RFC 4180 says; lines end with a line feed alone, as
@@ -18,26 +18,45 @@ use crate::{FlowKey, Record, Schema, Value, Visitor};
 /// empty.
 #[derive(Debug, Clone, Default)]
 pub struct CsvWriter {
+    host: Option<Box<str>>,
     kinds: PerSchema<Prepared>,
     flows: ShownFlows,
     clock: Clock,
     line: Line,
 }
 
+impl CsvWriter {
+    /// One whose records were observed by this host: the column `host`, behind `kind`.
+    pub fn of_host(host: &str) -> Self {
+        Self {
+            host: Some(host.into()),
+            ..Self::default()
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Prepared {
     header: Box<[u8]>,
-    kind: Piece,
+    /// The values of the columns before the fields.
+    start: Piece,
     field_count: usize,
 }
 
 impl Prepared {
-    fn new(schema: &'static Schema) -> Self {
+    fn new(schema: &'static Schema, host: Option<&str>) -> Self {
         let mut line = Line::default();
         put_text(&mut line, schema.kind);
-        let kind = Piece::new(line.bytes());
+        if let Some(host) = host {
+            line.byte(b',');
+            put_text(&mut line, host);
+        }
+        let start = Piece::new(line.bytes());
         line.restart();
         line.slice(b"kind");
+        if host.is_some() {
+            line.slice(b",host");
+        }
         for field in schema.fields {
             line.byte(b',');
             put_text(&mut line, field.name);
@@ -45,7 +64,7 @@ impl Prepared {
         line.byte(b'\n');
         Self {
             header: line.bytes().into(),
-            kind,
+            start,
             field_count: schema.fields.len(),
         }
     }
@@ -54,17 +73,20 @@ impl Prepared {
 impl Sink for CsvWriter {
     fn write(&mut self, record: &dyn Record, out: &mut Vec<u8>) {
         let Self {
+            host,
             kinds,
             flows,
             clock,
             line,
         } = self;
-        let (prepared, is_new) = kinds.get(record.schema(), Prepared::new);
+        let (prepared, is_new) = kinds.get(record.schema(), |schema| {
+            Prepared::new(schema, host.as_deref())
+        });
         if is_new {
             out.extend_from_slice(&prepared.header);
         }
         line.restart();
-        line.piece(&prepared.kind);
+        line.piece(&prepared.start);
         let mut columns = Columns {
             next: 0,
             flows,

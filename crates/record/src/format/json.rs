@@ -16,33 +16,52 @@ use crate::{FlowKey, Record, Schema, Type, Value, Visitor};
 /// left out; a floating-point number that JSON cannot say is null. A protocol is always a string.
 #[derive(Debug, Clone, Default)]
 pub struct JsonWriter {
+    host: Option<Box<str>>,
     kinds: PerSchema<Prepared>,
     flows: ShownFlows,
     clock: Clock,
     line: Line,
 }
 
+impl JsonWriter {
+    /// One whose records were observed by this host: `"host"`, behind `"kind"`.
+    pub fn of_host(host: &str) -> Self {
+        Self {
+            host: Some(host.into()),
+            ..Self::default()
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Prepared {
-    /// `{"kind":"rtt"`
+    /// `{"kind":"rtt","host":"gateway"`
     start: Piece,
     /// `,"rtt_ns":` for each field, with the quote that begins a string
     names: Vec<Piece>,
 }
 
 impl Prepared {
-    fn new(schema: &'static Schema) -> Self {
+    fn new(schema: &'static Schema, host: Option<&str>) -> Self {
         let mut line = Line::default();
         line.slice(b"{\"kind\":");
         put_text(&mut line, schema.kind);
+        if let Some(host) = host {
+            line.slice(b",\"host\":");
+            put_text(&mut line, host);
+        }
         let start = Piece::new(line.bytes());
         let names = schema.fields.iter().map(|field| {
             line.restart();
             line.byte(b',');
             put_text(&mut line, field.name);
             line.byte(b':');
-            if let Type::Text | Type::Time | Type::Address | Type::Protocol | Type::Network =
-                field.kind
+            if let Type::Text
+            | Type::Time
+            | Type::Address
+            | Type::Protocol
+            | Type::Network
+            | Type::CommunityId = field.kind
             {
                 line.byte(b'"');
             }
@@ -58,12 +77,15 @@ impl Prepared {
 impl Sink for JsonWriter {
     fn write(&mut self, record: &dyn Record, out: &mut Vec<u8>) {
         let Self {
+            host,
             kinds,
             flows,
             clock,
             line,
         } = self;
-        let (prepared, _) = kinds.get(record.schema(), Prepared::new);
+        let (prepared, _) = kinds.get(record.schema(), |schema| {
+            Prepared::new(schema, host.as_deref())
+        });
         line.restart();
         line.piece(&prepared.start);
         record.visit(&mut Members {
@@ -116,7 +138,8 @@ fn put_value(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
     | Value::Time(_)
     | Value::Address(_)
     | Value::Protocol(_)
-    | Value::Network(_) = value
+    | Value::Network(_)
+    | Value::CommunityId(_) = value
     {
         line.byte(b'"');
     }

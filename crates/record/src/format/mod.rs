@@ -23,6 +23,9 @@ pub use text::TextWriter;
 
 use crate::{Error, Record};
 
+/// The time of a place: seconds that are to be added to UTC at this second since 1970.
+pub type OffsetAt = fn(u64) -> i32;
+
 /// Something that turns records into bytes.
 pub trait Sink {
     /// Appends one record to `out`, as whole lines.
@@ -53,12 +56,22 @@ impl Format {
         }
     }
 
-    /// A new writer of this format.
+    /// A new writer of this format, which tells no host, and times as UTC.
     pub fn sink(self) -> Box<dyn Sink + Send> {
         match self {
             Self::Text => Box::new(TextWriter::default()),
             Self::Json => Box::new(JsonWriter::default()),
             Self::Csv => Box::new(CsvWriter::default()),
+        }
+    }
+
+    /// A new writer of this format: data have the name of the host that observed them and are in UTC, text for people has the time of
+    /// the place.
+    pub fn sink_of(self, host: &str, offset_at: OffsetAt) -> Box<dyn Sink + Send> {
+        match self {
+            Self::Text => Box::new(TextWriter::of_zone(offset_at)),
+            Self::Json => Box::new(JsonWriter::of_host(host)),
+            Self::Csv => Box::new(CsvWriter::of_host(host)),
         }
     }
 }

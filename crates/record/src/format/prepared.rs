@@ -57,6 +57,7 @@ pub(super) fn put_plain(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
             line.byte(b'/');
             line.unsigned(network.prefix_length().into());
         }
+        Value::CommunityId(id) => id.with_text(|text| line.slice(text.as_bytes())),
         Value::Missing | Value::Text(_) | Value::Float(_) => {}
     }
 }

@@ -3,18 +3,18 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use super::Sink;
 use super::clock::Clock;
 use super::duration::put_duration;
 use super::flows::ShownFlows;
 use super::line::{Line, Piece};
 use super::prepared::{PerSchema, put_plain, put_protocol};
+use super::{OffsetAt, Sink};
 use crate::{Field, FlowKey, Record, Schema, TextForm, Type, Unit, Value, Visitor};
 
-/// Writes a line for people: time of day (UTC), kind, then what the record has, with labels where the fields ask for them.
+/// Writes a line for people: time of day with its offset from UTC, kind, then what the record has, with labels where the fields ask for them.
 ///
 /// ```text
-/// 12:34:56.123456 rtt  tcp 10.0.0.1:5000 > 10.0.1.1:443  timestamp  rtt 20.11 ms  min 20.03 ms  eth0
+/// 14:34:56.123456+02:00 rtt  tcp 10.0.0.1:5000 > 10.0.1.1:443  timestamp  rtt 20.11 ms  min 20.03 ms  eth0
 /// ```
 ///
 /// Durations get a unit that suits them, a boolean is its label when true, the five fields of a flow are joined, and control
@@ -25,6 +25,16 @@ pub struct TextWriter {
     flows: ShownFlows,
     clock: Clock,
     line: Line,
+}
+
+impl TextWriter {
+    /// One whose times are those of a place.
+    pub fn of_zone(offset_at: OffsetAt) -> Self {
+        Self {
+            clock: Clock::of_zone(offset_at),
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -353,7 +353,7 @@ mod tests {
         }
         assert_eq!(
             String::from_utf8(text).unwrap().trim_end(),
-            r#"{"kind":"profile_dns","time":"1970-01-01T00:00:04.000000005Z","protocol":"udp","source":"10.0.0.1","source_port":4000,"destination":"192.0.2.53","destination_port":53,"start_state":"NEW","end_state":"FINISHED","reason":"answer","flow_end_reason":"end of flow","start_time":"1970-01-01T00:00:04.000000000Z","query_type":"TYPE65280","response_code":"NOERROR","latency_ns":5,"retries":0,"transaction_id":7,"pid":99,"process":"dig"}"#
+            r#"{"kind":"profile_dns","time":"1970-01-01T00:00:04.000000005Z","protocol":"udp","source":"10.0.0.1","source_port":4000,"destination":"192.0.2.53","destination_port":53,"community_id":"1:zd2p56UfklWyAwrDsdcI0J11fB8=","start_state":"NEW","end_state":"FINISHED","reason":"answer","flow_end_reason":"end of flow","start_time":"1970-01-01T00:00:04.000000000Z","query_type":"TYPE65280","response_code":"NOERROR","latency_ns":5,"retries":0,"transaction_id":7,"pid":99,"process":"dig"}"#
         );
     }
 }

@@ -1,0 +1,302 @@
+//! The reference of all records, from their declarations: docs/records.md, and the manual page fathom-records(7).
+
+use std::fmt::Write as _;
+
+use fathom_balance::record::{BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
+use fathom_ipfix::iana_element;
+use fathom_measure::hops::{Congestion, HopProbe, HopSummary, Paths, RouteChange};
+use fathom_measure::profile::{DnsProfile, LookupProfile, MptcpProfile, TcpProfile};
+use fathom_measure::response::{ResponseAggregate, ResponseEpoch, ResponseWait};
+use fathom_measure::rtt::{RttAggregate, RttFlow, RttSample};
+use fathom_record::{Count, Field, Schema, Type, Unit};
+
+use crate::doctor::Check;
+
+/// All kinds of records, by who prints them.
+const KINDS: [(&str, &[&Schema]); 7] = [
+    (
+        "fathom rtt",
+        &[RttSample::SCHEMA, RttFlow::SCHEMA, RttAggregate::SCHEMA],
+    ),
+    (
+        "fathom response",
+        &[
+            ResponseEpoch::SCHEMA,
+            ResponseAggregate::SCHEMA,
+            ResponseWait::SCHEMA,
+        ],
+    ),
+    (
+        "fathom hops",
+        &[
+            HopSummary::SCHEMA,
+            HopProbe::SCHEMA,
+            Congestion::SCHEMA,
+            RouteChange::SCHEMA,
+            Paths::SCHEMA,
+        ],
+    ),
+    (
+        "fathom profile",
+        &[
+            TcpProfile::SCHEMA,
+            MptcpProfile::SCHEMA,
+            DnsProfile::SCHEMA,
+            LookupProfile::SCHEMA,
+        ],
+    ),
+    (
+        "fathom balance",
+        &[
+            BalanceWeight::SCHEMA,
+            BalanceHealth::SCHEMA,
+            BalanceService::SCHEMA,
+            BalanceServer::SCHEMA,
+        ],
+    ),
+    ("all measurements", &[Count::SCHEMA]),
+    ("fathom doctor", &[Check::SCHEMA]),
+];
+
+/// What holds for all of them, a paragraph each.
+const COMMON: [&str; 4] = [
+    "A name means the same in every record: names are made of the quantity, the statistic if it is one, and the unit (rtt_p99_ns). \
+     Times are UTC in JSON and CSV (RFC 3339, nanoseconds), and those of the place, with their offset, in text. Durations are in nanoseconds. \
+     A field that a record has nothing to say in is left out of JSON, and empty in CSV.",
+    "Every record in JSON and CSV begins with its kind and with host: who observed it, by default the name of the host, else what --host says.",
+    "Records of a flow have its community_id, which is the same for both directions, in all measurements, and in Zeek, Suricata and Wireshark: \
+     by it and by host they join. It is left out where addresses are anonymized.",
+    "CSV is a table of one kind, the first of each command below; other kinds go to files of their own beside that of --output. \
+     Of IPFIX, numbers are elements of IANA's registry, those with `own` are under the enterprise number that --enterprise-number sets.",
+];
+
+/// docs/records.md.
+pub(crate) fn markdown() -> String {
+    let mut text = "# Records\n\nGenerated from the declarations by `make reference`; `fathom-records(7)` says the same.\n".to_owned();
+    for paragraph in COMMON {
+        // Writing to memory does not fail.
+        let _ = write!(text, "\n{paragraph}\n");
+    }
+    for (whose, schemas) in KINDS {
+        let _ = write!(text, "\n## {whose}\n");
+        for schema in schemas {
+            let _ = write!(text, "\n### `{}`\n\n{}\n\n", schema.kind, schema.about);
+            text.push_str("| field | type | unit | IPFIX | what it is |\n|---|---|---|---|---|\n");
+            for field in schema.fields {
+                let _ = writeln!(
+                    text,
+                    "| `{}` | {} | {} | {} | {} |",
+                    field.name,
+                    type_name(field.kind),
+                    unit_name(field.unit),
+                    element_name(field),
+                    field.about.replace('|', "\\|")
+                );
+            }
+        }
+    }
+    text
+}
+
+/// The manual page.
+pub(crate) fn manual_page() -> String {
+    let mut text = ".TH fathom-records 7\n.SH NAME\nfathom-records \\- what the records of fathom hold\n.SH DESCRIPTION\n".to_owned();
+    for paragraph in COMMON {
+        let _ = write!(text, "{}\n.PP\n", roff(paragraph));
+    }
+    for (whose, schemas) in KINDS {
+        let _ = writeln!(text, ".SH \"{}\"", whose.to_uppercase());
+        for schema in schemas {
+            let _ = writeln!(text, ".SS {}\n{}", schema.kind, roff(schema.about));
+            for field in schema.fields {
+                let words = [type_name(field.kind), unit_name(field.unit)];
+                let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
+                let element = match element_name(field) {
+                    none if none.is_empty() => none,
+                    element => format!(", IPFIX {element}"),
+                };
+                let _ = writeln!(
+                    text,
+                    ".TP\n.B {}\n({}{element}) {}",
+                    field.name,
+                    words.join(", "),
+                    roff(field.about)
+                );
+            }
+        }
+    }
+    text
+}
+
+/// With nothing that roff would take for its own.
+fn roff(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    match text.as_bytes().first() {
+        Some(b'.' | b'\'') => format!("\\&{text}"),
+        _ => text,
+    }
+}
+
+fn type_name(kind: Type) -> &'static str {
+    match kind {
+        Type::Unsigned => "unsigned",
+        Type::Float => "float",
+        Type::Boolean => "boolean",
+        Type::Text => "text",
+        Type::Time => "time",
+        Type::Duration => "duration",
+        Type::Address => "address",
+        Type::Port => "port",
+        Type::Protocol => "protocol",
+        Type::Network => "network",
+        Type::CommunityId => "Community ID",
+    }
+}
+
+fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::None | Unit::Count => "",
+        Unit::Nanoseconds => "ns",
+        Unit::Bytes => "bytes",
+        Unit::Packets => "packets",
+    }
+}
+
+fn element_name(field: &Field) -> String {
+    let Some(ipfix) = field.ipfix else {
+        return String::new();
+    };
+    if ipfix.is_own {
+        return format!("own {}", ipfix.element);
+    }
+    let name = |number| {
+        let element = iana_element(number);
+        element.map_or_else(
+            || number.to_string(),
+            |element| format!("{} ({number})", element.name),
+        )
+    };
+    match ipfix.for_ipv6().element {
+        twin if twin != ipfix.element => format!("{}, {}", name(ipfix.element), name(twin)),
+        _ => name(ipfix.element),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn schemas() -> impl Iterator<Item = &'static Schema> {
+        KINDS
+            .iter()
+            .flat_map(|(_, schemas)| schemas.iter().copied())
+    }
+
+    #[test]
+    fn the_document_is_what_the_declarations_give() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records.md");
+        let document = fs::read_to_string(path).unwrap();
+        assert!(
+            document == markdown(),
+            "docs/records.md is old: `make reference` writes it anew"
+        );
+    }
+
+    #[test]
+    fn every_declaration_is_in_it() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut declared = Vec::new();
+        for name in ["record", "measure", "balance", "fathom"] {
+            collect(&crates.join(name).join("src"), &mut declared);
+        }
+        let mut listed: Vec<_> = schemas().map(|schema| schema.kind.to_owned()).collect();
+        declared.sort();
+        listed.sort();
+        assert_eq!(listed, declared);
+    }
+
+    /// The kinds that are declared in this folder, but for those of tests.
+    fn collect(folder: &Path, declared: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, declared);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let lines = text.lines().map(str::trim);
+                let kinds = lines
+                    .filter_map(|line| line.strip_prefix("#[record = \"")?.strip_suffix("\"]"));
+                declared.extend(kinds.map(str::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn one_name_is_one_thing() {
+        let mut known: HashMap<&str, (&Field, &str)> = HashMap::new();
+        for schema in schemas() {
+            for field in schema.fields {
+                let (first, kind) = known.entry(field.name).or_insert((field, schema.kind));
+                assert_eq!(
+                    (first.kind, first.unit),
+                    (field.kind, field.unit),
+                    "{} in {kind} and in {}",
+                    field.name,
+                    schema.kind
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn names_end_with_their_unit_and_statistics_stand_before_it() {
+        const STATISTICS: [&str; 7] = ["min", "mean", "p50", "p90", "p95", "p99", "max"];
+        for schema in schemas() {
+            for field in schema.fields {
+                let words: Vec<_> = field.name.split('_').collect();
+                assert_eq!(
+                    field.kind == Type::Duration,
+                    words.ends_with(&["ns"]),
+                    "{}",
+                    field.name
+                );
+                let at = words.iter().position(|word| STATISTICS.contains(word));
+                let is_in_place = at.is_none_or(|at| at > 0 && at + 2 == words.len());
+                assert!(is_in_place, "{} of {}", field.name, schema.kind);
+            }
+            // What has one tail has all that the others have.
+            let tails = schema
+                .fields
+                .iter()
+                .filter_map(|field| field.name.strip_suffix("_p99_ns"));
+            for quantity in tails {
+                for statistic in STATISTICS {
+                    let name = format!("{quantity}_{statistic}_ns");
+                    assert!(
+                        schema.position(&name).is_some(),
+                        "{} has no {name}",
+                        schema.kind
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_manual_page_has_every_field() {
+        let page = manual_page();
+        for field in schemas().flat_map(|schema| schema.fields) {
+            assert!(
+                page.contains(&format!(".B {}\n", field.name)),
+                "{}",
+                field.name
+            );
+        }
+        assert!(!page.contains("\n'"));
+    }
+}
