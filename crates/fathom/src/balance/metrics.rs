@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::anyhow;
 use fathom_balance::record::{BalanceServer, BalanceService, BalanceWeight};
-use fathom_record::Histogram;
+use fathom_record::{Histogram, Record, Value};
 use tiny_http::{Header, Response, Server};
 
 /// Serves the page that was last given.
@@ -75,127 +75,95 @@ pub(super) fn page(
     counts: &[(&'static str, u64)],
 ) -> String {
     let mut page = Page::default();
-    for (name, about, value) in [
-        (
-            "service_packets_total",
-            "Packets to a service.",
-            (|it| it.packets) as fn(&BalanceService) -> u64,
-        ),
-        ("service_bytes_total", "Bytes of IP to a service.", |it| {
-            it.bytes
-        }),
-        (
-            "service_connections_total",
-            "New connections to a service.",
-            |it| it.connections,
-        ),
-        (
-            "service_table_hits_total",
-            "Packets whose connection was in the table.",
-            |it| it.hits,
-        ),
-        (
-            "service_table_misses_total",
-            "Packets of no connection in the table that began none.",
-            |it| it.misses,
-        ),
-    ] {
-        page.family(name, "counter", about);
-        for service in services {
-            page.sample(
-                name,
-                &[("service", &service.service)],
-                value(service) as f64,
-            );
-        }
-    }
+    let by_service = |it: &BalanceService| vec![("service", it.service.to_string())];
+    let fields = ["packets", "bytes", "connections", "hits", "misses"].map(|name| (name, COUNTER));
+    put_fields(&mut page, "service_", &fields, services, by_service);
     servers_on(&mut page, servers);
-    weights_on(&mut page, weights);
+    let by_both = |it: &BalanceWeight| {
+        vec![
+            ("service", it.service.to_string()),
+            ("server", it.server.to_string()),
+        ]
+    };
+    let fields = ["share", "latency_ns", "waiting_flows"].map(|name| (name, GAUGE));
+    put_fields(&mut page, "", &fields, weights, by_both);
     latencies_on(&mut page, latencies);
     page.family(
-        "events_total",
-        "counter",
+        "count_total",
+        COUNTER,
         "What happened to packets and connections, by name.",
     );
-    for (event, count) in counts {
-        page.sample("events_total", &[("event", event)], *count as f64);
+    for (name, count) in counts {
+        page.sample("count_total", &[("name", name)], *count as f64);
     }
     page.0
 }
 
-fn servers_on(page: &mut Page, servers: &[BalanceServer]) {
-    let is_up = |it: &BalanceServer| !matches!(it.state, "unhealthy" | "unreachable");
-    for (name, kind, about, value) in [
-        (
-            "server_packets_total",
-            "counter",
-            "Packets sent to a server.",
-            (|it, _| it.packets as f64) as fn(&BalanceServer, bool) -> f64,
-        ),
-        (
-            "server_bytes_total",
-            "counter",
-            "Bytes of IP sent to a server, as they came.",
-            |it, _| it.bytes as f64,
-        ),
-        (
-            "server_connections",
-            "gauge",
-            "Connections of a server in the table.",
-            |it, _| it.connections as f64,
-        ),
-        (
-            "server_configured_weight",
-            "gauge",
-            "What an operator said, else what is configured.",
-            |it, _| it.weight,
-        ),
-        (
-            "server_up",
-            "gauge",
-            "1: it is healthy and can be reached.",
-            |_, is_up| f64::from(u8::from(is_up)),
-        ),
-    ] {
-        page.family(name, kind, about);
-        for server in servers {
-            let labels = [
-                ("server", &*server.server),
-                ("address", &server.address.to_string()),
-            ];
-            page.sample(name, &labels, value(server, is_up(server)));
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+
+/// A family for each of these fields of records: its name is the field's, in seconds where that is in nanoseconds, and its help is what the
+/// declaration says.
+fn put_fields<R: Record>(
+    page: &mut Page,
+    prefix: &str,
+    fields: &[(&str, &str)],
+    records: &[R],
+    labels: impl Fn(&R) -> Vec<(&'static str, String)>,
+) {
+    let Some(schema) = records.first().map(Record::schema) else {
+        return;
+    };
+    for (name, kind) in fields {
+        let Some(index) = schema.position(name) else {
+            continue;
+        };
+        let stem = match name.strip_suffix("_ns") {
+            Some(stem) => format!("{prefix}{stem}_seconds"),
+            None => format!("{prefix}{name}"),
+        };
+        let family = if *kind == COUNTER {
+            format!("{stem}_total")
+        } else {
+            stem
+        };
+        page.family(&family, kind, schema.fields[index].about);
+        for record in records {
+            let value = match record.value(index) {
+                Value::Unsigned(number) => number as f64,
+                Value::Float(number) => number,
+                Value::Duration(ns) => ns as f64 / 1e9,
+                _ => continue,
+            };
+            let labels = labels(record);
+            let labels: Vec<_> = labels.iter().map(|(key, text)| (*key, &**text)).collect();
+            page.sample(&family, &labels, value);
         }
     }
 }
 
-fn weights_on(page: &mut Page, weights: &[BalanceWeight]) {
-    for (name, about, value) in [
-        (
-            "share",
-            "A server's part of the new connections of a service, 0 to 1.",
-            (|it| Some(it.share)) as fn(&BalanceWeight) -> Option<f64>,
-        ),
-        (
-            "latency_seconds",
-            "What clients waited for responses in the last interval, on average.",
-            |it| it.latency_ns.map(|latency| latency.0 as f64 / 1e9),
-        ),
-        (
-            "waiting_flows",
-            "Connections whose last request is not answered yet.",
-            |it| Some(it.waiting_flows as f64),
-        ),
-    ] {
-        page.family(name, "gauge", about);
-        for weight in weights {
-            if let Some(value) = value(weight) {
-                page.sample(
-                    name,
-                    &[("service", &weight.service), ("server", &weight.server)],
-                    value,
-                );
-            }
-        }
+fn servers_on(page: &mut Page, servers: &[BalanceServer]) {
+    let labels = |it: &BalanceServer| {
+        vec![
+            ("server", it.server.to_string()),
+            ("address", it.address.to_string()),
+        ]
+    };
+    let fields = [
+        ("packets", COUNTER),
+        ("bytes", COUNTER),
+        ("connections", GAUGE),
+        ("weight", GAUGE),
+    ];
+    put_fields(page, "server_", &fields, servers, labels);
+    page.family("server_up", GAUGE, "1: it is healthy and can be reached.");
+    for server in servers {
+        let is_up = !matches!(server.state, "unhealthy" | "unreachable");
+        let labels = [
+            ("server", &*server.server),
+            ("address", &server.address.to_string()),
+        ];
+        page.sample("server_up", &labels, f64::from(u8::from(is_up)));
     }
 }
 
@@ -303,16 +271,17 @@ mod tests {
             &[("connections replaced: idle", 7)],
         );
         for line in [
+            "# HELP fathom_balance_server_packets_total Packets.",
             "# TYPE fathom_balance_server_packets_total counter",
             "fathom_balance_server_packets_total{server=\"web1\",address=\"10.0.0.1\"} 100",
             "fathom_balance_server_up{server=\"web1\",address=\"10.0.0.1\"} 0",
-            "fathom_balance_server_configured_weight{server=\"web1\",address=\"10.0.0.1\"} 1.5",
+            "fathom_balance_server_weight{server=\"web1\",address=\"10.0.0.1\"} 1.5",
             "# TYPE fathom_balance_response_seconds histogram",
             "fathom_balance_response_seconds_bucket{service=\"web\",server=\"web1\",le=\"0.0025\"} 0",
             "fathom_balance_response_seconds_bucket{service=\"web\",server=\"web1\",le=\"0.005\"} 7",
             "fathom_balance_response_seconds_bucket{service=\"web\",server=\"web1\",le=\"+Inf\"} 8",
             "fathom_balance_response_seconds_count{service=\"web\",server=\"web1\"} 8",
-            "fathom_balance_events_total{event=\"connections replaced: idle\"} 7",
+            "fathom_balance_count_total{name=\"connections replaced: idle\"} 7",
         ] {
             assert!(page.lines().any(|own| own == line), "{line}\n{page}");
         }

@@ -89,6 +89,7 @@ fn decode(messages: impl Iterator<Item = Outgoing>) -> (Vec<Vec<String>>, Vec<Ve
 fn show((field, bytes): (&crate::wire::FieldSpecifier, &[u8])) -> String {
     let (name, data_type) = match field.enterprise {
         None => iana_element(field.element).map(|element| (element.name, element.data_type)),
+        Some(_) if field.element == 250 => Some(("community_id".into(), DataType::Text)),
         Some(_) => None,
     }
     .unwrap_or((format!("own{}", field.element).into(), DataType::Unsigned64));
@@ -109,6 +110,7 @@ fn records_come_back_as_they_went() {
     exporter.record(&example("10.0.0.2", Some(30), Some("")), NOW);
     exporter.flush();
     let (data, options) = decode(exporter.outgoing());
+    let id = example("10.0.0.1", None, None).flow.community_id();
     assert_eq!(
         data[0],
         [
@@ -118,15 +120,19 @@ fn records_come_back_as_they_went() {
             "sourceTransportPort=5000",
             "destinationIPv4Address=10.0.0.1",
             "destinationTransportPort=443",
+            &format!("community_id={id}"),
             "own7=20",
             "interfaceName=eth0",
         ]
     );
     assert_eq!(data[1][2], "sourceIPv6Address=fd00::1");
-    assert_eq!(data[1].len(), 6);
-    assert_eq!(data[2][7], "interfaceName=");
+    assert_eq!(data[1].len(), 7);
+    assert_eq!(data[2][8], "interfaceName=");
+    assert_eq!(options[0][1], "informationElementId=250");
+    assert_eq!(options[0][2], "informationElementDataType=13");
+    assert_eq!(options[0][5], "informationElementName=community_id");
     assert_eq!(
-        options,
+        options[1..],
         [[
             "privateEnterpriseNumber=32473",
             "informationElementId=7",
@@ -155,7 +161,7 @@ fn templates_are_bounded_and_what_is_left_out_is_counted() {
     let (data, _) = decode(exporter.outgoing());
     assert_eq!(data.len(), 3);
     assert_eq!(data[2].last().unwrap(), "interfaceName=eth1");
-    assert_eq!(data[2].len(), 7);
+    assert_eq!(data[2].len(), 8);
     let counts = exporter.counts();
     assert_eq!((counts.omitted_values, counts.refused_records), (1, 1));
 }
