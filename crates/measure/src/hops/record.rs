@@ -200,7 +200,7 @@ record! {
         pub routers_back: Option<u8>,
         /// What answers of the interval showed: words as in `changed`, `mpls` for labels, `balanced` where routers take turns packet by packet,
         /// `asymmetric` where `routers_back` says so.
-        #[field(label = "marks", own_ipfix = 210)]
+        #[field(label = "marks", own_ipfix = 251)]
         pub marks: Option<Arc<str>>,
         /// The interface that the flow leaves by.
         #[field(absent, ipfix = 82)]
