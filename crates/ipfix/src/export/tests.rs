@@ -89,7 +89,7 @@ fn decode(messages: impl Iterator<Item = Outgoing>) -> (Vec<Vec<String>>, Vec<Ve
 fn show((field, bytes): (&crate::wire::FieldSpecifier, &[u8])) -> String {
     let (name, data_type) = match field.enterprise {
         None => iana_element(field.element).map(|element| (element.name, element.data_type)),
-        Some(_) if field.element == 250 => Some(("community_id".into(), DataType::Text)),
+        Some(_) if field.element == 340 => Some(("community_id".into(), DataType::Text)),
         Some(_) => None,
     }
     .unwrap_or((format!("own{}", field.element).into(), DataType::Unsigned64));
@@ -128,7 +128,7 @@ fn records_come_back_as_they_went() {
     assert_eq!(data[1][2], "sourceIPv6Address=fd00::1");
     assert_eq!(data[1].len(), 7);
     assert_eq!(data[2][8], "interfaceName=");
-    assert_eq!(options[0][1], "informationElementId=250");
+    assert_eq!(options[0][1], "informationElementId=340");
     assert_eq!(options[0][2], "informationElementDataType=13");
     assert_eq!(options[0][5], "informationElementName=community_id");
     assert_eq!(
@@ -169,7 +169,7 @@ fn templates_are_bounded_and_what_is_left_out_is_counted() {
 #[test]
 fn messages_end_at_their_limit_and_at_their_time() {
     let settings = ExporterSettings {
-        message_bytes: 200,
+        message_bytes: 290,
         ..ExporterSettings::default()
     };
     let mut exporter = Exporter::new(&settings);
@@ -180,7 +180,7 @@ fn messages_end_at_their_limit_and_at_their_time() {
     assert_eq!(messages.len(), 2 + 6);
     for message in &messages {
         let (Outgoing::Announcement(encoded) | Outgoing::Data(encoded)) = message;
-        assert!(encoded.bytes.len() <= 200);
+        assert!(encoded.bytes.len() <= 290);
     }
     // The last two records wait for others.
     assert_eq!(exporter.due(), Some(Time(NOW.0 + 1_000_000_000)));
