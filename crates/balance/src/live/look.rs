@@ -18,7 +18,7 @@ use crate::native::{
 /// A request that has been unanswered for longer says nothing of how fast the server is: the client has gone, or waits for something to happen.
 const GIVEN_UP_NS: u64 = 5_000_000_000;
 /// Of the time, the part that looks at the whole table may take, at most.
-const SHARE: u32 = 500;
+const SHARE: u32 = 50;
 
 /// What a look at the whole table found.
 #[derive(Debug, Clone, Default)]
@@ -310,14 +310,14 @@ mod tests {
     fn where_no_packets_pass_nothing_is_looked_at() {
         const MS: u64 = 1_000_000;
         let (mut pace, mut whole, mut busy) = (Pace::default(), 0, 0);
-        // Packets pass for a second, and then none for a minute; a look at all takes 4 ms.
+        // Packets pass for a second, and then none for a minute; a look at all takes 40 ms.
         for round in 0..305 {
-            let now = (10 + round * 200) * MS;
+            let now = (100 + round * 200) * MS;
             pace.take(vec![round.min(5)], now);
             busy += u32::from(pace.may_be_busy(Duration::from_millis(200), now));
             if pace.is_whole_due(now) {
                 whole += 1;
-                pace.has_seen_whole(now - 4 * MS, now);
+                pace.has_seen_whole(now - 40 * MS, now);
             }
         }
         // The first, and two after the last packet, two seconds apart.
