@@ -42,6 +42,12 @@ static __always_inline void response_begin_flight(struct response_flow *flow, co
 	flow->flight_packets = 1;
 }
 
+/* A request that a response triggered comes a round trip after another, at least. (That of the handshake may have been a slow one.) */
+static __always_inline int response_is_early(const struct response_flow *flow, __u32 ticks)
+{
+	return (ticks >> RESPONSE_HANDSHAKE_SHIFT) < flow->state.tcp.handshake / 2U;
+}
+
 /* Once may have been chance (an answer came before all was sent), or the client does something else now: what comes twice in a row counts. */
 static __always_inline void response_learn_flight(struct response_flow *flow, struct response_triggers *triggers)
 {
@@ -62,7 +68,7 @@ static __always_inline void response_learn_flight(struct response_flow *flow, st
  */
 static __always_inline void response_follow_flight(struct response_flow *restrict flow,
 						   union response_gaps *restrict gaps,
-						   const struct packet *restrict packet, int is_triggered, int is_early,
+						   const struct packet *restrict packet, __u32 gap, int is_triggered,
 						   const struct response_config *config)
 {
 	if (!(flow->flags & RESPONSE_COUNTS_FLIGHT))
@@ -74,18 +80,12 @@ static __always_inline void response_follow_flight(struct response_flow *restric
 		return;
 	}
 	flow->flags &= ~RESPONSE_COUNTS_FLIGHT;
-	if (is_early)
+	if (response_is_early(flow, gap))
 		return;
 	if ((__u64)packet->payload * flow->flight_packets * 2 > flow->flight * 3U)
 		flow->flags |= RESPONSE_HOLDS_BACK;
 	else if (config->estimator == RESPONSE_BY_ACKNOWLEDGED)
 		response_learn_flight(flow, &gaps->triggers);
-}
-
-/* A request that a response triggered comes a round trip after another, at least. (That of the handshake may have been a slow one.) */
-static __always_inline int response_is_early(const struct response_flow *flow, __u32 ticks)
-{
-	return (ticks >> RESPONSE_HANDSHAKE_SHIFT) < flow->state.tcp.handshake / 2U;
 }
 
 /* A gap that counts, to the estimator. */
@@ -160,7 +160,6 @@ static __always_inline void response_on_gap(struct response_flow *restrict flow,
 		if (is_early)
 			response_count(&flow->state.tcp.early, flow);
 	}
-	response_follow_flight(flow, gaps, packet, is_triggered, is_early, config);
 }
 
 static __always_inline void response_on_request(struct response_flow *restrict flow, union response_gaps *restrict gaps,
@@ -185,6 +184,8 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 		response_leave_out(gaps, &flow->timeouts, config);
 	else
 		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
+	/* Also where the gap does not count: what was triggered is no part of the flight. */
+	response_follow_flight(flow, gaps, packet, gap, is_triggered, config);
 	/*
 	 * After silence of the client for as long as a timeout takes, nothing is outstanding. Of the path or the server it says nothing: what is sent
 	 * before the next answer is then whatever was answered.

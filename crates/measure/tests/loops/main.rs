@@ -86,6 +86,19 @@ fn whatever_stands_still_no_sure_estimate_is_wrong() {
     assert!(sure > 200, "{sure} of 240 runs have sure epochs");
 }
 
+/// A client that has its first answers and stands still acknowledges them late: the gap before its second batch tells nothing, but the batch is another one.
+#[test]
+fn what_follows_a_gap_that_does_not_count_is_another_flight() {
+    let mut setting = Setting::new(Shape::Batch(4), Service::Exponential(2 * MS));
+    setting.pauses = vec![(MS, 70 * MS)];
+    let judged = judge(&setting.run());
+    assert!(judged.len() >= 5);
+    for one in &judged {
+        assert_eq!(one.epoch.concurrency.map(f64::round), Some(4.0), "{one:#?}");
+    }
+    assert!(check(&judged).unwrap().abs() < 0.02);
+}
+
 /// The first answers come while the last requests are still being written, and something else runs on the processor of the client now and then.
 #[test]
 fn small_requests_that_are_written_one_by_one_are_one_batch() {
