@@ -264,3 +264,11 @@ fn prepare(
     choose_programs(object, is_needed);
     Ok(())
 }
+
+/// Loads the programs without attaching them, to see whether this kernel takes them.
+///
+/// # Errors
+/// As [`Live::start`].
+pub fn probe(settings: &Settings) -> Result<(), Error> {
+    load(settings, |_| true).map(drop)
+}

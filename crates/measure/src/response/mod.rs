@@ -22,7 +22,7 @@ pub use counts::ResponseCounts;
 pub use engine::Engine;
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]
-pub use live::Live;
+pub use live::{Live, probe};
 pub use record::{ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, Settings};
 #[cfg(feature = "live")]

@@ -76,6 +76,7 @@ impl World {
             time: self.now,
             flow: self.opened,
             key,
+            interface: "eth0",
         };
         self.engine.take(&Event::Opened(opened), &mut |_| {});
         self.connections.push(Connection {
