@@ -307,9 +307,12 @@ fn read_records(pipe: PipeReader, output: &Mutex<Output>) {
     let mut line = String::new();
     while matches!(reader.read_line(&mut line), Ok(1..)) {
         // A line without its end is one that a killed process did not finish.
+        // By way of a value: where some crate asks serde_json for arbitrary precision, numbers that are not whole can else not
+        // be read into an enum by its tag.
         let record = serde_json::from_str(&line)
             .ok()
-            .filter(|_| line.ends_with('\n'));
+            .filter(|_| line.ends_with('\n'))
+            .and_then(|value: serde_json::Value| serde_json::from_value(value).ok());
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         match record {
             Some(record) => output.records.push(record),

@@ -88,7 +88,10 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
             "Give a pcap or pcapng file, as tcpdump, dumpcap or Wireshark write it; it may be compressed by gzip or zstd.",
         );
     }
-    if error.chain().any(|cause| cause.is::<fathom_ipfix::Error>()) {
+    if error
+        .chain()
+        .any(<dyn std::error::Error>::is::<fathom_ipfix::Error>)
+    {
         return Some("Check what --export says, and whether the collector runs.");
     }
     match system_error(error)?.kind() {

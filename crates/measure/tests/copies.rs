@@ -252,9 +252,9 @@ impl Sighting {
 
 /// Those and a copy of each, in order of time.
 fn doubled(frames: &[Captured], copies: &[Sighting]) -> Vec<Captured> {
-    let copied = frames.iter().zip(copies.iter().cycle());
+    let pairs = frames.iter().zip(copies.iter().cycle());
     let mut all: Vec<_> = frames.to_vec();
-    all.extend(copied.map(|(frame, copy)| copy.of(frame)));
+    all.extend(pairs.map(|(frame, copy)| copy.of(frame)));
     all.sort_by_key(|(time_ns, _)| *time_ns);
     all
 }

@@ -23,7 +23,7 @@ fn tshark_has_nothing_to_complain_of() {
     for templates in [TemplateSet::Derived, TemplateSet::Flowcorder] {
         let file = directory.path().join(format!("{templates:?}.pcap"));
         captured(&namespace, &file, || {
-            let datagrams = datagrams(&namespace, templates, &profile);
+            let datagrams = datagrams(&namespace, templates, None, &profile);
             datagrams.iter().map(|datagram| datagram.len() + 58).sum()
         });
         let complaints = "_ws.malformed || _ws.expert || _ws.short || cflow.no_template_found";
@@ -151,6 +151,7 @@ fn netgauze_decodes_every_value() {
     let text = as_text(&netgauze(&datagrams(
         &namespace,
         TemplateSet::Derived,
+        Some(32),
         &numbers,
     )));
     let own = |element: u16, value: [u8; 8]| {
@@ -177,6 +178,7 @@ fn netgauze_decodes_every_value() {
     let text = as_text(&netgauze(&datagrams(
         &namespace,
         TemplateSet::Flowcorder,
+        None,
         &profile,
     )));
     for number in 0..RECORDS {

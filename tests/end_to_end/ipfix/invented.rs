@@ -142,18 +142,20 @@ pub(crate) fn profile(number: u64) -> Profile {
 
 /// Sends the records from within the namespace.
 pub(crate) fn export(namespace: &Namespace, url: &str, templates: TemplateSet) -> Counters {
-    export_all(namespace, url, templates, &profile)
+    export_all(namespace, url, templates, None, &profile)
 }
 
 pub(crate) fn export_all<R: Record>(
     namespace: &Namespace,
     url: &str,
     templates: TemplateSet,
+    text_bytes: Option<u16>,
     record: &(impl Fn(u64) -> R + Sync),
 ) -> Counters {
     let destination = url.parse().unwrap();
     let settings = ExporterSettings {
         enterprise: ENTERPRISE,
+        text_bytes,
         ..ExporterSettings::new(templates)
     };
     let counters = namespace.enter(|| {
@@ -175,6 +177,7 @@ pub(crate) fn export_all<R: Record>(
 pub(crate) fn datagrams<R: Record>(
     namespace: &Namespace,
     templates: TemplateSet,
+    text_bytes: Option<u16>,
     record: &(impl Fn(u64) -> R + Sync),
 ) -> Vec<Vec<u8>> {
     let address = format!("127.0.0.1:{PORT}");
@@ -183,7 +186,7 @@ pub(crate) fn datagrams<R: Record>(
         .unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let url = format!("ipfix+udp://{address}");
-    let sent = export_all(namespace, &url, templates, record);
+    let sent = export_all(namespace, &url, templates, text_bytes, record);
     let mut buffer = vec![0; 1 << 16];
     let receive = |_| {
         let length = socket.recv(&mut buffer).unwrap();

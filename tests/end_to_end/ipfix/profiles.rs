@@ -86,15 +86,6 @@ fn tshark_decodes_every_message() {
 #[fathom_lab::real_time]
 #[test]
 fn nfdump_shows_what_they_carried() {
-    let Some(namespace) = namespace(&["nfcapd", "nfdump"]) else {
-        return;
-    };
-    let nfcapd = Nfcapd::start(&namespace);
-    let url = format!("ipfix+udp://127.0.0.1:{PORT}");
-    let mut measured = Measured::start(&namespace, &["--export", &url]);
-    measured.talk();
-    let printed = measured.finish();
-    wait_until_read(&namespace);
     const NAMES: [&str; 10] = [
         "source",
         "destination",
@@ -107,6 +98,15 @@ fn nfdump_shows_what_they_carried() {
         "reverse_bytes",
         "reverse_packets",
     ];
+    let Some(namespace) = namespace(&["nfcapd", "nfdump"]) else {
+        return;
+    };
+    let nfcapd = Nfcapd::start(&namespace);
+    let url = format!("ipfix+udp://127.0.0.1:{PORT}");
+    let mut measured = Measured::start(&namespace, &["--export", &url]);
+    measured.talk();
+    let printed = measured.finish();
+    wait_until_read(&namespace);
     let mut found = nfcapd.finish("fmt:%sa,%da,%sp,%dp,%pr,%nh,%byt,%pkt,%obyt,%opkt,%ts");
     assert!(found.iter().all(|cells| !cells[10].starts_with("1970")));
     for cells in &mut found {

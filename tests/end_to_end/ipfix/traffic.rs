@@ -255,7 +255,9 @@ pub(crate) fn expected((_, profile): &Printed) -> BTreeMap<String, Value> {
         "packets_received" => "reverseTransportPacketDeltaCount".to_owned(),
         own => own.to_owned(),
     };
-    let fields = profile.fields().map(|(name, value)| {
+    // Who observed stands in the message, as its observation domain and its sender.
+    let own = profile.fields().filter(|(name, _)| *name != "host");
+    let fields = own.map(|(name, value)| {
         let value = match name {
             "time" | "start_time" => milliseconds(value).unwrap().into(),
             "protocol" => u64::from(if value == "tcp" { 6_u8 } else { 17 }).into(),

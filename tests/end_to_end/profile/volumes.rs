@@ -90,10 +90,10 @@ fn packets_and_bytes_are_those_of_the_link() {
     for family in Family::BOTH {
         for (port, is_whole) in [(WHOLE, true), (LOSSY, false)] {
             let port = family.port(port);
-            let (lan, wan) = (&stage.lab.lan, &stage.lab.wan);
+            let (near, far) = (&stage.lab.lan, &stage.lab.wan);
             let client = stage.profiles(&stage.lab.client, port);
             let server = stage.profiles(&stage.lab.server, port);
-            for (profiles, link, is_client) in [(&client, lan, true), (&server, wan, false)] {
+            for (profiles, link, is_client) in [(&client, near, true), (&server, far, false)] {
                 adds_up(profiles);
                 let last = profiles.last().unwrap();
                 let told = |names: [&str; 2]| names.map(|name| last.number(name).unwrap());

@@ -177,13 +177,13 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         Backlog::Short,
         &Signals::default(),
     )?;
-    if format != OutputFormat::Text {
+    if format == OutputFormat::Text {
+        output.put_text(&report::report(&checks));
+        output.put_text(&advice::next(&checks, &first_command()));
+    } else {
         for check in &checks {
             output.put(check);
         }
-    } else {
-        output.put_text(&report::report(&checks));
-        output.put_text(&advice::next(&checks, &first_command()));
     }
     output.finish()?;
     let is_no = |check: &Check| check.verdict == Verdict::No.name();

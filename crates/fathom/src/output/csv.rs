@@ -60,22 +60,21 @@ impl Tables {
         signals: &Signals,
     ) -> anyhow::Result<&mut Table> {
         let known = |(other, _): &(&'static Schema, _)| std::ptr::eq(*other, schema);
-        let place = match self.others.iter().position(known) {
-            Some(place) => place,
-            None => {
-                let table = match path {
-                    Some(path) => {
-                        let path = beside(path, schema.kind);
-                        let (format, host) = (OutputFormat::Csv, host.to_owned());
-                        let output =
-                            Output::start(Some(&path), format, host, None, Backlog::Long, signals)?;
-                        Table::File(Box::new(output))
-                    }
-                    None => Table::LeftOut(0),
-                };
-                self.others.push((schema, table));
-                self.others.len() - 1
-            }
+        let place = if let Some(place) = self.others.iter().position(known) {
+            place
+        } else {
+            let table = match path {
+                Some(path) => {
+                    let path = beside(path, schema.kind);
+                    let (format, host) = (OutputFormat::Csv, host.to_owned());
+                    let output =
+                        Output::start(Some(&path), format, host, None, Backlog::Long, signals)?;
+                    Table::File(Box::new(output))
+                }
+                None => Table::LeftOut(0),
+            };
+            self.others.push((schema, table));
+            self.others.len() - 1
         };
         Ok(&mut self.others[place].1)
     }

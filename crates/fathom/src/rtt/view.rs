@@ -13,7 +13,7 @@ use crate::table::{RttTable, Screen, Wish, is_looked_at};
 
 /// Where what is measured goes.
 pub(super) enum View {
-    Lines(Output),
+    Lines(Box<Output>),
     Table(Box<Screen<RttTable>>),
 }
 
@@ -32,7 +32,9 @@ impl View {
             let table = RttTable::new(&arguments.source.interface);
             return Ok(Self::Table(Box::new(Screen::open(table)?)));
         }
-        Ok(Self::Lines(arguments.open_output(Backlog::Long, signals)?))
+        Ok(Self::Lines(Box::new(
+            arguments.open_output(Backlog::Long, signals)?,
+        )))
     }
 
     pub(super) fn take(&mut self, report: &Report) {

@@ -72,7 +72,7 @@ fn own_elements_have_the_names_that_were_told() {
     let own = ("rtt_ns".to_owned(), "Unsigned(7)".to_owned());
     assert!(records[7].contains(&own), "{:?}", records[7]);
     let counts = collector.counts();
-    assert_eq!((counts.records, counts.options), (20, 1));
+    assert_eq!((counts.records, counts.options), (20, 2));
     assert_eq!((counts.lost_records, counts.malformed), (0, 0));
     assert_eq!(counts.unknown_sets, 0);
 }
@@ -111,7 +111,7 @@ fn names_may_come_from_schemas_or_not_at_all() {
         for message in export(1) {
             records.extend(collect(collector, &message));
         }
-        records[0][6].0.clone()
+        records[0][7].0.clone()
     };
     assert_eq!(name_of_own(&mut collector), "e32473id7");
     collector.know(&[Example::SCHEMA], 32_473);

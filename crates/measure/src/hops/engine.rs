@@ -330,7 +330,9 @@ impl Engine {
             flow.is_some_and(|flow| {
                 flow.follow(
                     plan,
-                    (!is_asked).then(|| self.destinations.of(&flow.key)),
+                    (!is_asked)
+                        .then(|| self.destinations.of(&flow.key))
+                        .as_ref(),
                     now,
                 )
             })

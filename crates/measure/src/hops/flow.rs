@@ -87,7 +87,7 @@ impl Flow {
     pub(super) fn follow(
         &mut self,
         plan: &mut Plan,
-        destination: Option<Destination>,
+        destination: Option<&Destination>,
         now: u64,
     ) -> bool {
         let is_hurried = self.route.is_hurried(now);

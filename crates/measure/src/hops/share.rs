@@ -89,6 +89,7 @@ pub(super) enum Standing {
 
 /// Has flows be asked so rarely that all together are asked `per_second`, if that is less than planned: by steps of a half, so that plans stay what they
 /// are while little changes.
+#[expect(clippy::cast_sign_loss, reason = "neither factor is negative")]
 pub(super) fn slow_down(plans: &mut [(u32, Plan)], per_second: f64) {
     let planned: f64 = plans.iter().map(|(_, plan)| plan.per_second()).sum();
     if planned <= per_second {
@@ -98,7 +99,7 @@ pub(super) fn slow_down(plans: &mut [(u32, Plan)], per_second: f64) {
     let factor = (steps.ceil() / 2.0).exp2();
     for (_, plan) in plans {
         for interval in &mut plan.intervals_us {
-            // As a cast of a float does: the most that there is, where it is more.
+            // The cast saturates.
             *interval = (f64::from(*interval) * factor) as u32;
         }
     }

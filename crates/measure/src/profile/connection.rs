@@ -260,6 +260,7 @@ impl Maker {
     }
 
     /// What `connection` did until `now`. As long as the record has fields, in their order.
+    #[expect(clippy::too_many_lines, reason = "a line for each field of the record")]
     pub(super) fn profile(
         &mut self,
         connection: &Connection,

@@ -57,7 +57,7 @@ pub(super) struct Copies {
     senders: Box<[Sender]>,
     /// Packets, of those that tell something, and copies among them.
     packets: u32,
-    copies: u32,
+    copied: u32,
     /// Places in the present batch.
     perhaps: Vec<usize>,
 }
@@ -68,7 +68,7 @@ impl Copies {
             seen: vec![[Seen::default(); WAYS]; SETS].into_boxed_slice(),
             senders: vec![Sender::default(); SENDERS].into_boxed_slice(),
             packets: 0,
-            copies: 0,
+            copied: 0,
             perhaps: Vec::new(),
         }
     }
@@ -91,11 +91,11 @@ impl Copies {
                 Finding::New => self.packets += is_telling | is_numbered,
                 Finding::Copy => {
                     packet.reading.verdict = PACKET_COPY;
-                    self.copies += 1;
+                    self.copied += 1;
                     found += 1;
                 }
                 Finding::Perhaps => {
-                    self.copies += is_telling;
+                    self.copied += is_telling;
                     self.perhaps.push(place);
                 }
             }
@@ -108,13 +108,13 @@ impl Copies {
         }
         if self.packets > RULE_MEMORY {
             self.packets /= 2;
-            self.copies /= 2;
+            self.copied /= 2;
         }
         found
     }
 
     fn is_rule(&self) -> bool {
-        self.copies >= RULE_COPIES && self.copies.saturating_mul(RULE_PACKETS) >= self.packets
+        self.copied >= RULE_COPIES && self.copied.saturating_mul(RULE_PACKETS) >= self.packets
     }
 
     fn find(&mut self, packet: &Dissected) -> Finding {

@@ -211,6 +211,16 @@ static __noinline int rtt_make_flow(struct rtt_pass *pass)
 	rtt_open(flow, rtt_ring_of(flow), pass->packet, pass->now, rtt_settings(), &pass->cpu->output);
 	if (pass->hook != RTT_HOOK_EGRESS)
 		flow->flags |= RTT_FLOW_ARRIVES << pass->packet->direction;
+	return 1;
+}
+
+/* Not by rtt_make_flow: with the frame of rtt_emit_flow below its own the stack would be too deep. */
+static __noinline int rtt_tell_opened(struct rtt_pass *pass)
+{
+	struct rtt_flow *flow = bpf_map_lookup_elem(&rtt_flows, &pass->packet->key);
+
+	if (!flow)
+		return 0;
 	rtt_tell_flow(pass, flow, RTT_EVENT_OPEN, pass->cpu->output.reason);
 	return 1;
 }
@@ -234,8 +244,12 @@ static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow
 
 	if (output->actions & RTT_ACTION_FORGET && rtt_forget_flow(pass))
 		counters[RTT_COUNT_FLOWS_DELETED]++;
-	if (output->actions & RTT_ACTION_OPEN)
-		counters[rtt_make_flow(pass) ? RTT_COUNT_FLOWS_OPENED : RTT_COUNT_FLOWS_REFUSED]++;
+	if (output->actions & RTT_ACTION_OPEN) {
+		if (!rtt_make_flow(pass))
+			counters[RTT_COUNT_FLOWS_REFUSED]++;
+		else if (++counters[RTT_COUNT_FLOWS_OPENED] && rtt_config.has_events && !rtt_tell_opened(pass))
+			counters[RTT_COUNT_EVENTS_LOST]++;
+	}
 	if (output->sample_count)
 		rtt_emit_sample(pass, &output->samples[0]);
 	if (output->sample_count > 1)

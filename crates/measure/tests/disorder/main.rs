@@ -43,7 +43,7 @@ impl Vector {
         let (mut segments, mut expected) = (Vec::new(), String::new());
         for line in text.lines().map(str::trim) {
             if let Some(line) = line.strip_prefix("= ") {
-                expected = line.to_owned();
+                line.clone_into(&mut expected);
             } else if !line.is_empty() && !line.starts_with('#') {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let number = |index: usize| words[index].parse::<u32>().unwrap();

@@ -26,7 +26,7 @@ const MARK: usize = 8;
 const INTERFACE: usize = 40;
 const CONTROL_BLOCK: usize = 48;
 const CONTEXT_BYTES: usize = 68;
-/// As own_probe.bpf.h has them.
+/// As `own_probe.bpf.h` has them.
 const NOTE: [u32; 2] = [0x9f3c_6a71, 0xd582_0be4];
 const SHOT: u32 = 2;
 const UNSPECIFIED: u32 = u32::MAX;

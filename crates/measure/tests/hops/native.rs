@@ -46,7 +46,7 @@ pub(crate) fn config() -> hops_config {
 
 /// A flow, and what has been sent in it.
 struct Flow {
-    flow: hops_flow,
+    state: hops_flow,
     is_open: bool,
     clue_due: u64,
     probes: Vec<(Vec<u8>, hops_probe)>,
@@ -77,15 +77,15 @@ impl Flow {
                 return;
             }
             self.is_open = true;
-            self.flow.header = header;
+            self.state.header = header;
             self.told.push("flow".to_owned());
         }
         self.close(&header);
         // SAFETY: both are valid.
         let may_be_cloned =
-            unsafe { fathom_hops_on_packet(&raw mut self.flow, &raw const header) } != 0;
-        if may_be_cloned && self.flow.is_closed == 0 {
-            let quiet_ack = self.flow.header.quiet_ack;
+            unsafe { fathom_hops_on_packet(&raw mut self.state, &raw const header) } != 0;
+        if may_be_cloned && self.state.is_closed == 0 {
+            let quiet_ack = self.state.header.quiet_ack;
             self.take_turns(
                 now,
                 frame,
@@ -98,8 +98,8 @@ impl Flow {
     }
 
     fn close(&mut self, header: &hops_header) {
-        if header.protocol == TCP && header.tcp_flags & ENDS != 0 && self.flow.is_closed == 0 {
-            self.flow.is_closed = 1;
+        if header.protocol == TCP && header.tcp_flags & ENDS != 0 && self.state.is_closed == 0 {
+            self.state.is_closed = 1;
             self.told.push("closed".to_owned());
         }
     }
@@ -108,7 +108,7 @@ impl Flow {
     fn take_turns(&mut self, now: u64, frame: &[u8], header: hops_header) {
         let mut burst = HOPS_BURST;
         for ttl in 1..=CEILING {
-            let turn = &mut self.flow.turns[usize::from(ttl) - 1];
+            let turn = &mut self.state.turns[usize::from(ttl) - 1];
             if turn.due > now || burst == 0 {
                 continue;
             }
@@ -137,10 +137,10 @@ impl Flow {
     fn arrive(&mut self, now: u64, frame: &[u8]) {
         let header = read(frame).unwrap();
         // SAFETY: both are valid.
-        unsafe { fathom_hops_on_reply(&raw mut self.flow, &raw const header) };
+        unsafe { fathom_hops_on_reply(&raw mut self.state, &raw const header) };
         if now >= self.clue_due {
             self.clue_due = now + 20 * MS;
-            let told = told::clue(self.flow.packets, self.flow.retransmitted);
+            let told = told::clue(self.state.packets, self.state.retransmitted);
             self.told.push(told);
         }
     }
@@ -157,7 +157,7 @@ impl Flow {
         let answered = self.probes.iter().find(|(_, probe)| {
             // SAFETY: the message is as long as said; all are valid.
             unsafe {
-                let (own, flow) = (&raw const *probe, &raw const self.flow);
+                let (own, flow) = (&raw const *probe, &raw const self.state);
                 fathom_hops_is_answer(room.as_ptr(), length as u32, is_ipv6.into(), own, flow, now)
                     != 0
             }
@@ -170,7 +170,7 @@ impl Flow {
 /// What comes of the steps.
 pub(crate) fn run(fixture: &Fixture, family: Family) -> Vec<String> {
     let mut flow = Flow {
-        flow: hops_flow::default(),
+        state: hops_flow::default(),
         is_open: false,
         clue_due: 0,
         probes: Vec::new(),
@@ -184,20 +184,19 @@ pub(crate) fn run(fixture: &Fixture, family: Family) -> Vec<String> {
                 last = packet.frame(family, false);
                 flow.leave(at(ms), &last);
             }
-            // The kernel's alone.
-            Step::Noted(..) => {}
             Step::Arrives(ms, packet) => flow.arrive(at(ms), &packet.frame(family, true)),
             Step::Answers(ms, number) => {
                 let answer = time_exceeded(family, &flow.probes[number as usize - 1].0);
                 flow.answer(at(ms), family, &answer);
             }
             Step::Tells(ms) => flow.answer(at(ms), family, &time_exceeded(family, &last)),
-            Step::Silent(ms) if flow.flow.is_closed == 0 => {
-                let header = flow.flow.header;
+            Step::Silent(ms) if flow.state.is_closed == 0 => {
+                let header = flow.state.header;
                 let frame = last.clone();
                 flow.take_turns(at(ms), &frame, header);
             }
-            Step::Silent(_) => {}
+            // A note is the kernel's alone.
+            Step::Noted(..) | Step::Silent(_) => {}
         }
     }
     flow.told

@@ -84,7 +84,7 @@ impl Packet {
                 let kind = usize::from(is_reply);
                 match family {
                     Family::V4 => ip.icmpv4(v4[kind].clone()).write(&mut frame, &[7; 40]),
-                    Family::V6 => ip.icmpv6(v6[kind].clone()).write(&mut frame, &[7; 40]),
+                    Family::V6 => ip.icmpv6(v6[kind]).write(&mut frame, &[7; 40]),
                 }
                 .unwrap();
             }

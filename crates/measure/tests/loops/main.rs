@@ -139,10 +139,11 @@ fn probes_within_a_connection_change_nothing() {
         };
         let [plain, probed] = [setting, probed].map(|setting| judge(&setting.run()));
         assert!(plain.len() >= 5);
-        for (one, other) in plain.iter().zip(&probed) {
+        assert_eq!(plain.len(), probed.len());
+        // The last epoch ends with the capture, and that with the last probe.
+        for (one, other) in plain.iter().zip(&probed).take(plain.len() - 1) {
             assert_eq!(one.epoch, other.epoch);
         }
-        assert_eq!(plain.len(), probed.len());
     }
 }
 

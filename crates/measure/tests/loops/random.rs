@@ -29,6 +29,10 @@ impl Random {
     }
 
     /// With this average.
+    #[expect(
+        clippy::cast_sign_loss,
+        reason = "a logarithm of at most one is not positive"
+    )]
     pub(crate) fn exponential(&mut self, average: Duration) -> u64 {
         (-(1.0 - self.part()).ln() * average.as_nanos() as f64) as u64
     }

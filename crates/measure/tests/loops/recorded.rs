@@ -62,6 +62,7 @@ fn judged(name: &str, estimator: Estimator) -> Vec<Judged> {
     judged
 }
 
+#[expect(clippy::cast_sign_loss, reason = "a part is not negative")]
 fn quantile(errors: &mut [f64], part: f64) -> f64 {
     errors.sort_by(f64::total_cmp);
     errors[((errors.len() - 1) as f64 * part).round() as usize]

@@ -322,9 +322,8 @@ impl<'a> Simulation<'a> {
 
     fn begin_turn(&mut self) {
         self.to_write = match self.setting.shape {
-            Shape::Window(size) | Shape::Batch(size) => size,
             Shape::Tree(_) if self.is_root => 1,
-            Shape::Tree(size) => size,
+            Shape::Window(size) | Shape::Batch(size) | Shape::Tree(size) => size,
         };
         self.is_root = !self.is_root;
         self.outstanding = self.to_write;

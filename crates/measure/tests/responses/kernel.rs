@@ -1,12 +1,13 @@
 //! The programs that are attached, run by the kernel over the frames.
 
+use std::mem::offset_of;
 use std::sync::LazyLock;
 
 use fathom_measure::bytes::bytes_of;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::compile::compile;
-use crate::native::{self, Epoch, HANDSHAKES, response_config, response_flow};
+use crate::native::{self, Epoch, HANDSHAKES, response_config, response_epoch, response_flow};
 use crate::test_run::{TestRun, fill};
 
 /// The object, compiled once for all tests.
@@ -61,6 +62,15 @@ impl Kernel {
         let epochs = epochs
             .iter()
             .map(|bytes| native::epoch_of(bytes, self.estimator));
-        epochs.collect()
+        epochs.map(without_arrival).collect()
     }
+}
+
+/// Only the kernel knows that requests come in by this interface.
+fn without_arrival((mut flow, gaps): Epoch) -> Epoch {
+    let flags = offset_of!(response_epoch, flow) + offset_of!(response_flow, flags);
+    let [low, high] = (native::RESPONSE_ARRIVES as u16).to_ne_bytes();
+    flow[flags] &= !low;
+    flow[flags + 1] &= !high;
+    (flow, gaps)
 }

@@ -19,10 +19,11 @@ use fathom_measure::bytes::bytes_of;
 
 use bindings::{
     PACKET_LINK_ETHERNET, PACKET_MEASURABLE, RESPONSE_DIRECTION_NONE, fathom_reading, flow_key,
-    response_epoch, response_gaps, response_handshake,
+    response_gaps, response_handshake,
 };
 pub(crate) use bindings::{
-    response_batches, response_bins, response_config, response_flow, response_modes,
+    RESPONSE_ARRIVES, response_batches, response_bins, response_config, response_epoch,
+    response_flow, response_modes,
 };
 
 /// The interface of test runs in the kernel: loopback.

@@ -93,7 +93,7 @@ fn gre(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<Vec<u8>, Pro
     Ok([start.as_flattened(), &fields, &header, &frame].concat())
 }
 
-/// `erspan1`, `erspan2 SESSION`, `erspan3 SESSION [platform]`: the EtherType and the header, if it is one.
+/// `erspan1`, `erspan2 SESSION`, `erspan3 SESSION [platform]`: the `EtherType` and the header, if it is one.
 fn erspan(words: &mut Words<'_>) -> Result<Option<(u16, Vec<u8>)>, Problem> {
     let kind = words.peek().unwrap_or_default();
     if !matches!(kind, "erspan1" | "erspan2" | "erspan3") {
@@ -132,7 +132,7 @@ fn gtp(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<Vec<u8>, Pro
         flags |= 4;
         lengths.push(words.value("length of an extension header")?);
     }
-    let mut options = if flags & 7 == 0 {
+    let mut options = if flags.trailing_zeros() >= 3 {
         Vec::new()
     } else {
         vec![0, 9, 0, 0]

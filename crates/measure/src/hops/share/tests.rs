@@ -90,7 +90,7 @@ impl World {
         });
     }
 
-    /// As hops_take_turns() does.
+    /// As `hops_take_turns()` does.
     fn leave(&mut self, place: usize) {
         let connection = &mut self.connections[place];
         self.packets += 2;
@@ -151,7 +151,7 @@ impl World {
                 let closed = Event::Closed { flow: over.number };
                 self.engine.take(&closed, &mut |_| {});
             }
-            if self.now % POLL == 0 {
+            if self.now.is_multiple_of(POLL) {
                 self.engine.watched(self.packets, self.now);
                 for (number, plan) in self.engine.tick(self.now, &mut |_| {}) {
                     self.follow(number, &plan);
