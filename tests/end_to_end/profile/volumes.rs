@@ -95,8 +95,8 @@ fn packets_and_bytes_are_those_of_the_link() {
             let server = stage.profiles(&stage.lab.server, port);
             for (profiles, link, is_client) in [(&client, near, true), (&server, far, false)] {
                 adds_up(profiles);
-                let last = profiles.last().unwrap();
-                let told = |names: [&str; 2]| names.map(|name| last.number(name).unwrap());
+                let end = profiles.last().unwrap();
+                let told = |names: [&str; 2]| names.map(|name| end.number(name).unwrap());
                 let sent = told(["total_packets", "total_bytes"]);
                 let received = told(["total_reverse_packets", "total_reverse_bytes"]);
                 let truth = [
