@@ -48,10 +48,8 @@ fn live_and_replayed_epochs_are_the_same_for_a_minute() {
     let half = Service::Constant(Duration::from_micros(500));
     let mut window = Case::new("window of four", Shape::Window(4), half);
     window.workload.is_serial = true;
-    let batch = cases()
-        .into_iter()
-        .find(|case| case.name == "k16_batch_exp");
-    let runs = [window, batch.unwrap()];
+    let single = cases().into_iter().find(|case| case.name == "k1_exp");
+    let runs = [window, single.unwrap()];
     let runs = runs.map(|case| {
         (
             case.name,

@@ -142,9 +142,10 @@ fn the_command_of_the_readme_joins_all_measurements_of_a_flow() {
     assert_eq!(row["hosts"], serde_json::json!(["gateway", "web1"]));
     assert_eq!(row["share"], 0.25);
     for figure in ["rtt_ms", "farthest_hop_ms", "response_ms", "srtt_ms"] {
-        let ms = row[figure]
-            .as_f64()
-            .unwrap_or_else(|| panic!("{figure}: {text}"));
+        let ms = row[figure].as_f64().unwrap_or_else(|| {
+            let hops = fs::read_to_string(directory.path().join("hops.json"));
+            panic!("{figure}: {text}{}", hops.unwrap_or_default())
+        });
         // Three links of 2 ms there and back, two of them to the last router.
         assert!((4.0..60.0).contains(&ms), "{figure}: {text}");
     }
