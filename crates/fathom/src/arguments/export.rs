@@ -49,6 +49,7 @@ pub(crate) enum TemplateName {
 
 impl ExportArguments {
     /// Is there a collector?
+    #[cfg(feature = "live")]
     pub(crate) fn is_asked_for(&self) -> bool {
         !self.export.is_empty()
     }
