@@ -8,6 +8,7 @@ mod simulation;
 
 use std::time::Duration;
 
+use fathom_measure::response::Confidence;
 use judge::{Judged, judge};
 use proptest::prelude::*;
 use random::Random;
@@ -169,9 +170,9 @@ fn settings() -> impl Strategy<Value = Setting> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whose times go back is measured as if they did not.
+    /// Whose times go back is measured as if they did not; where they go back by more than a round trip, it may be less sure of it.
     #[test]
     fn times_that_go_back_change_no_estimate(setting in settings(), seed: u64) {
         let ordered = setting.run();
@@ -181,7 +182,11 @@ proptest! {
         prop_assert_eq!(ordered.len(), disordered.len());
         for (one, other) in ordered.iter().zip(&disordered) {
             prop_assert!(one.epoch.duration_ns.0.abs_diff(other.epoch.duration_ns.0) <= 100_000);
-            prop_assert_eq!(one.epoch.confidence, other.epoch.confidence);
+            if one.epoch.confidence != other.epoch.confidence {
+                prop_assert!(setting.round_trip <= 200 * US, "{:#?} {:#?}", one, other);
+                prop_assert!(other.epoch.confidence == Confidence::Low, "{:#?} {:#?}", one, other);
+                continue;
+            }
             let (Some(latency), Some(disordered)) = (one.epoch.latency_ns, other.epoch.latency_ns) else {
                 continue;
             };
