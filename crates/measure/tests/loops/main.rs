@@ -6,10 +6,13 @@ mod random;
 mod recorded;
 mod simulation;
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use judge::{Judged, judge};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use random::Random;
 use simulation::{Service, Setting, Shape, Trace};
 
@@ -168,28 +171,58 @@ fn settings() -> impl Strategy<Value = Setting> {
     )
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, rng_seed: proptest::test_runner::RngSeed::Fixed(7), ..ProptestConfig::default() })]
+/// What was left out of an epoch, and how sure the rest is. Each follows from single gaps that are on one side of a bound.
+fn decisions(judged: &Judged) -> impl PartialEq + Debug {
+    let epoch = &judged.epoch;
+    (epoch.confidence, epoch.timeout_gaps, epoch.idle_gaps)
+}
 
-    /// Whose times go back is measured as if they did not; where they go back by more than a round trip, it may be as sure or not.
+fn sure(judged: &[Judged]) -> usize {
+    judged.iter().filter_map(Judged::sure_error).count()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A gap near a bound (half a round trip, for one) may come to be on its other side. Where none does, the estimate is the same; what is sure is right in any case.
     #[test]
-    fn times_that_go_back_change_no_estimate(setting in settings(), seed: u64) {
+    fn times_that_go_back_make_no_sure_estimate_wrong(setting in settings(), seed: u64) {
         let ordered = setting.run();
         let mut disordered = ordered.clone();
         disorder(&mut disordered, 100 * US, seed);
         let (ordered, disordered) = (judge(&ordered), judge(&disordered));
+        check(&disordered);
         prop_assert_eq!(ordered.len(), disordered.len());
         for (one, other) in ordered.iter().zip(&disordered) {
             prop_assert!(one.epoch.duration_ns.0.abs_diff(other.epoch.duration_ns.0) <= 100_000);
-            if one.epoch.confidence != other.epoch.confidence {
-                prop_assert!(setting.round_trip <= 200 * US, "{:#?} {:#?}", one, other);
-                continue;
-            }
             let (Some(latency), Some(disordered)) = (one.epoch.latency_ns, other.epoch.latency_ns) else {
                 continue;
             };
-            let error_ns = latency.0.abs_diff(disordered.0);
-            prop_assert!(error_ns < latency.0 / 20 + 20_000, "{:#?} {:#?}", one, other);
+            let gaps = one.epoch.causal_gaps.max(1);
+            let others = one.epoch.causal_gaps.abs_diff(other.epoch.causal_gaps);
+            let share = 0.05 + f64::from(others) / f64::from(gaps);
+            let error_ns = latency.0.abs_diff(disordered.0) as f64;
+            prop_assert!(
+                decisions(one) != decisions(other) || error_ns < latency.0 as f64 * share + 20_000.0,
+                "{:#?} {:#?}", one, other
+            );
         }
     }
+}
+
+#[test]
+fn times_that_go_back_cost_hardly_any_sureness() {
+    let mut runner = TestRunner::deterministic();
+    let (mut ordered, mut disordered) = (0, 0);
+    for seed in 0..200 {
+        let mut trace = settings().new_tree(&mut runner).unwrap().current().run();
+        ordered += sure(&judge(&trace));
+        disorder(&mut trace, 100 * US, seed);
+        disordered += sure(&judge(&trace));
+    }
+    println!("{ordered} epochs are sure in order, {disordered} in disorder");
+    assert!(
+        disordered * 100 >= ordered * 97,
+        "{disordered} of {ordered}"
+    );
 }
