@@ -13,6 +13,9 @@ use crate::responses::Epoch;
 /// Between the time that a capture has of a packet and the clock of the program, which reads it next, when nothing interrupts.
 const STAMPS_NS: f64 = 50_000.0;
 
+/// Epochs that begin so near each other are one: they are at least 100 ms long, unless a flow ends.
+const SAME_NS: u64 = 50_000_000;
+
 /// How the epochs of a measurement on a live interface are those of a capture that was made there.
 #[derive(Debug, Clone, Default)]
 pub struct Agreement {
@@ -44,24 +47,23 @@ impl Agreement {
             .collect();
         let mut others = Vec::new();
         for epoch in replayed {
-            others.push((epoch, epoch.end_ns()?));
+            others.push((epoch, epoch.begin_ns()?));
         }
         for epoch in live {
-            let end_ns = epoch.end_ns()?;
-            let near = others.iter().position(|(other, other_ns)| {
-                other.source_port == epoch.source_port
-                    && other_ns.abs_diff(end_ns) < epoch.duration_ns / 4
+            // Where they begin: the last one ends with the measurement, or with the capture.
+            let begin_ns = epoch.begin_ns()?;
+            let same = others.iter().position(|(other, other_ns)| {
+                other.source_port == epoch.source_port && other_ns.abs_diff(begin_ns) < SAME_NS
             });
-            let longest = longest.get(&epoch.source_port).copied();
-            let Some(place) = near else {
-                // The last epoch ends with the measurement, which the capture does not have.
+            let Some(place) = same else {
                 if epoch.causal_gaps > 0 {
                     agreement.apart.push(format!("only live: {epoch:?}"));
                 }
                 continue;
             };
             let (other, _) = others.swap_remove(place);
-            agreement.compare(epoch, other, longest.unwrap_or_default() as f64, end_ns);
+            let longest = longest.get(&epoch.source_port).copied();
+            agreement.compare(epoch, other, longest.unwrap_or_default() as f64, begin_ns);
         }
         for (other, _) in others.iter().filter(|(other, _)| other.causal_gaps > 0) {
             agreement.apart.push(format!("only replayed: {other:?}"));
@@ -69,7 +71,7 @@ impl Agreement {
         Ok(agreement)
     }
 
-    fn compare(&mut self, live: &Epoch, replayed: &Epoch, longest_ns: f64, end_ns: u64) {
+    fn compare(&mut self, live: &Epoch, replayed: &Epoch, longest_ns: f64, begin_ns: u64) {
         self.epochs += 1;
         let gaps = f64::from(live.causal_gaps.max(1));
         let is_same = match (live.latency_ns, replayed.latency_ns) {
@@ -85,7 +87,7 @@ impl Agreement {
         if is_same && live.confidence == replayed.confidence && rounded(live) == rounded(replayed) {
             return;
         }
-        let begin_ns = end_ns - live.duration_ns;
+        let end_ns = begin_ns + live.duration_ns;
         let is_in_epoch = |gap: &Range<u64>| gap.start < end_ns && begin_ns < gap.end;
         if stolen_time().iter().any(is_in_epoch) {
             self.excused += 1;

@@ -89,6 +89,14 @@ impl Judged {
 }
 
 impl Epoch {
+    /// When it began, in ns since 1970.
+    ///
+    /// # Errors
+    /// When that is no time.
+    pub fn begin_ns(&self) -> Result<u64> {
+        Ok(self.end_ns()? - self.duration_ns)
+    }
+
     /// When it ended, in ns since 1970.
     ///
     /// # Errors
