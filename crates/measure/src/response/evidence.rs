@@ -14,6 +14,8 @@ pub(super) struct Evidence {
     /// What was sent before the first answer, when that was seen: what it usually is, and what it was the last time.
     pub(super) flight: Option<Flight>,
     pub(super) latest_flight: Option<Flight>,
+    /// Bytes that the first answer after the latest flight triggered; 0 if that is not known.
+    pub(super) first_burst_bytes: f64,
     /// The client's stack kept requests back, and sent them together.
     pub(super) holds_back: bool,
     /// Bytes of the requests that came after a gap that counts.
@@ -104,6 +106,11 @@ impl Evidence {
             early: tcp.early.into(),
             flight: flight(triggers.known, triggers.known_packets),
             latest_flight: flight(triggers.latest, triggers.latest_packets),
+            first_burst_bytes: if has(native::RESPONSE_COUNTS_FLIGHT) {
+                0.0
+            } else {
+                flow.flight.into()
+            },
             holds_back: has(native::RESPONSE_HOLDS_BACK),
             sent_bytes: flow.sent.into(),
             handshake_ns: (tcp.handshake != 0).then_some(f64::from(tcp.handshake) * 8192.0),

@@ -63,6 +63,21 @@ static __always_inline void response_learn_flight(struct response_flow *flow, st
 }
 
 /*
+ * What the first answer after a flight triggered, until the next one comes: in the place of the flight, which is over. A client that was still
+ * writing sends the rest of its flight with it.
+ */
+static __always_inline void response_follow_answer(struct response_flow *flow, const struct packet *packet,
+						   int is_triggered)
+{
+	if (!flow->flight_packets)
+		return;
+	if (is_triggered)
+		flow->flight_packets = 0;
+	else
+		flow->flight = flow->flight + packet->payload < 0xffff ? flow->flight + packet->payload : 0xffff;
+}
+
+/*
  * The flight ends with the first request that was triggered. It was no whole flight if that is much longer than those before
  * (the stack held some back, and sent them together with it), or if it came sooner than an answer can.
  */
@@ -71,8 +86,10 @@ static __always_inline void response_follow_flight(struct response_flow *restric
 						   const struct packet *restrict packet, __u32 gap, int is_triggered,
 						   const struct response_config *config)
 {
-	if (!(flow->flags & RESPONSE_COUNTS_FLIGHT))
+	if (!(flow->flags & RESPONSE_COUNTS_FLIGHT)) {
+		response_follow_answer(flow, packet, is_triggered);
 		return;
+	}
 	if (!is_triggered) {
 		flow->flight = flow->flight + packet->payload < 0xffff ? flow->flight + packet->payload : 0xffff;
 		if (!(flow->flags & RESPONSE_AFTER_FULL))
@@ -80,12 +97,17 @@ static __always_inline void response_follow_flight(struct response_flow *restric
 		return;
 	}
 	flow->flags &= ~RESPONSE_COUNTS_FLIGHT;
-	if (response_is_early(flow, gap))
+	if (response_is_early(flow, gap)) {
+		flow->flight = 0;
+		flow->flight_packets = 0;
 		return;
+	}
 	if ((__u64)packet->payload * flow->flight_packets * 2 > flow->flight * 3U)
 		flow->flags |= RESPONSE_HOLDS_BACK;
 	else if (config->estimator == RESPONSE_BY_ACKNOWLEDGED)
 		response_learn_flight(flow, &gaps->triggers);
+	flow->flight = packet->payload < 0xffff ? packet->payload : 0xffff;
+	flow->flight_packets = 1;
 }
 
 /* A gap that counts, to the estimator. */

@@ -109,8 +109,8 @@ struct response_flow {
 	__u32 retained; /* ticks: the gaps that count, together */
 	__u32 sent; /* bytes of the packets that ended them */
 	union response_state state;
-	__u16 flight; /* bytes so far, while what is sent before the first answer is counted */
-	__u8 flight_packets; /* of these, without those that go on with the message before */
+	__u16 flight; /* bytes so far, while what is sent before the first answer is counted; then, what that answer triggered */
+	__u8 flight_packets; /* of these, without those that go on with the message before; then, 0: the second answer came */
 	__u8 repeated; /* packets that were sent before: retransmissions, and what arrived out of order; 255: or more */
 	__u8 timeouts; /* gaps that do not count: longer than a timeout; 255: or more */
 	__u8 idle; /* gaps that do not count: the client had its answer and was silent; 255: or more */

@@ -150,6 +150,25 @@ fn probes_within_a_connection_change_nothing() {
     }
 }
 
+/// Something else runs on the processor of the client while it writes its first requests: an answer comes before all are written.
+#[test]
+fn a_window_that_was_cut_when_it_began_is_not_sure() {
+    let mut sure = 0;
+    let sizes = [1, 2, 3, 4, 6, 8];
+    for (seed, size) in sizes.into_iter().cycle().take(360).enumerate() {
+        let mut setting = Setting::new(Shape::Window(size), Service::Exponential(500 * US));
+        setting.seed = seed as u64;
+        setting.duration = Duration::from_secs(1);
+        setting.interrupted = [0.05, 0.1, 0.2][seed / sizes.len() % 3];
+        for error in judge(&setting.run()).iter().filter_map(Judged::sure_error) {
+            // One of four that is missing is a quarter.
+            assert!(error.abs() < 0.26, "{error} {setting:#?}");
+            sure += 1;
+        }
+    }
+    assert!(sure >= 360, "{sure} of 1080 epochs are sure");
+}
+
 fn settings() -> impl Strategy<Value = Setting> {
     let shape = prop_oneof![
         (1..17_u32).prop_map(Shape::Window),

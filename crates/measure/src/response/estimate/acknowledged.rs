@@ -14,6 +14,10 @@ const ACCIDENTS: f64 = 0.05;
 const ROUNDING: f64 = 0.15;
 /// Of the requests that were outstanding at first, those that a burst must have for a client to send in batches.
 const BATCH: f64 = 0.6;
+/// As many times as much as others does the first answer trigger, at least, if the client was still writing its flight.
+const MORE: f64 = 1.5;
+/// The same where bursts are of two lengths, as of trees.
+const TWICE: f64 = 2.0;
 /// As many times as long are the pauses between bursts, at least, as what interrupts a burst. (Pauses for one answer and for the last of several may be of two
 /// classes, too.)
 const FAR: f64 = 16.0;
@@ -59,7 +63,7 @@ fn by_flight(evidence: &Evidence, within: u32, flight: Option<Flight>) -> Estima
     let whole_size = f64::from(requests + evidence.repeated) / f64::from(pauses);
     match window {
         // Each pause is followed by as much as was sent in the beginning.
-        Some((window, _)) if is_near(window, size) => bursts,
+        Some((window, _)) if is_near(window, size) => bursts.unless_cut(evidence, MORE),
         _ if overlaps => Estimate::none(Reason::Overlapping),
         // Not all pauses were some, or answers came together.
         Some((window, packets))
@@ -68,7 +72,19 @@ fn by_flight(evidence: &Evidence, within: u32, flight: Option<Flight>) -> Estima
             bursts.at_most(Confidence::Medium, Reason::WindowVaries)
         }
         _ if evidence.holds_back => bursts.at_most(Confidence::Medium, Reason::HeldBack),
-        _ => bursts,
+        _ => bursts.unless_cut(evidence, TWICE),
+    }
+}
+
+impl Estimate {
+    /// Not sure if the client had not written all of its flight when the first answer came: that answer seems to have triggered more than others did.
+    fn unless_cut(self, evidence: &Evidence, times: f64) -> Self {
+        let usual_bytes = evidence.sent_bytes / f64::from(evidence.causal);
+        if evidence.first_burst_bytes > times * usual_bytes {
+            self.at_most(Confidence::Medium, Reason::WindowVaries)
+        } else {
+            self
+        }
     }
 }
 
@@ -90,7 +106,7 @@ fn one_by_one(evidence: &Evidence, overlaps: bool, window: Option<(f64, u32)>) -
     let requests = evidence.requests();
     let plain = Estimate::share(evidence.retained_ns, requests, requests);
     match window {
-        Some((window, 1)) if window < 1.5 => plain,
+        Some((window, 1)) if window < 1.5 => plain.unless_cut(evidence, MORE),
         Some((window, 2..))
             if window > 1.5 && (window - window.round()).abs() < ROUNDING * window.sqrt() =>
         {
@@ -104,7 +120,7 @@ fn one_by_one(evidence: &Evidence, overlaps: bool, window: Option<(f64, u32)>) -
                 // Of all that was outstanding meanwhile, one gap is left out, and the others come together.
                 slides.at_most(Confidence::Medium, Reason::WindowVaries)
             } else {
-                slides
+                slides.unless_cut(evidence, MORE)
             }
         }
         _ if overlaps => Estimate::none(Reason::Overlapping),
@@ -129,6 +145,7 @@ mod tests {
             early: 0,
             flight,
             latest_flight: flight,
+            first_burst_bytes: 0.0,
             holds_back: false,
             sent_bytes: f64::from(requests) * 100.0,
             handshake_ns: None,
@@ -243,6 +260,23 @@ mod tests {
         // What is not told apart by its length contradicts the flight.
         let contradicted = of(&evidence(1600, 140, Some((16.0, 16))), 0);
         assert_eq!(contradicted.confidence, Confidence::Medium);
+    }
+
+    #[test]
+    fn what_the_first_answer_triggered_tells_whether_the_flight_was_whole() {
+        let cut = |bytes, causal, flight| {
+            let evidence = Evidence {
+                first_burst_bytes: bytes,
+                ..evidence(400, causal, Some(flight))
+            };
+            estimated(&evidence).confidence
+        };
+        assert_eq!(cut(100.0, 400, (1.0, 1)), Confidence::High);
+        assert_eq!(cut(400.0, 400, (1.0, 1)), Confidence::Medium);
+        assert_eq!(cut(300.0, 380, (2.0, 2)), Confidence::Medium);
+        // A batch, and a tree of one request and three.
+        assert_eq!(cut(400.0, 100, (4.0, 4)), Confidence::High);
+        assert_eq!(cut(300.0, 200, (1.0, 1)), Confidence::High);
     }
 
     #[test]
