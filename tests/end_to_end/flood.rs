@@ -103,16 +103,16 @@ fn start_flood(lab: &Topology) -> Worker<u32> {
     .unwrap()
 }
 
-/// Traffic for as long as a flood takes.
-fn drive(lab: &Topology) {
+/// Traffic for so long.
+fn drive(lab: &Topology, lasts: Duration) {
     let server = Topology::SERVER_V4;
-    let end = Instant::now() + PAUSE * (PACKETS / BURST);
+    let end = Instant::now() + lasts;
     let is_over = || Instant::now() >= end;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // One connection from the first to the last packet of the flood.
             let client = tcp::Client {
-                requests: (PACKETS / BURST) * 3_500 / 60_000,
+                requests: lasts.as_millis() as u32 / 60,
                 pause: 30 * MILLISECOND,
                 ..tcp::Client::new((server, 8080).into())
             };
@@ -137,7 +137,7 @@ fn drive(lab: &Topology) {
             }
         });
         scope.spawn(|| {
-            let count = (PAUSE * (PACKETS / BURST)).as_millis() as u32 / 20;
+            let count = lasts.as_millis() as u32 / 20;
             tools::ping(&lab.client, server, count, 20 * MILLISECOND).unwrap();
         });
     });
@@ -159,7 +159,9 @@ fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished, Duration) {
     let fathom = Fathom::start(&lab.router, &[interface], &options).unwrap();
     let begin = Instant::now();
     let flood = has_flood.then(|| start_flood(&lab));
-    drive(&lab);
+    // As long as the flood; without one half of that tells the same.
+    let lasts = PAUSE * (PACKETS / BURST);
+    drive(&lab, if has_flood { lasts } else { lasts / 2 });
     if let Some(flood) = flood {
         let start = Instant::now();
         let sent = flood.join();

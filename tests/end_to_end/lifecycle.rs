@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fathom_lab::traffic::tools;
@@ -14,15 +13,15 @@ use nix::sys::signal::Signal;
 const PATIENCE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// A lab without delays and the turn of its test; `None` where it cannot be.
-fn lab() -> Option<(Topology, MutexGuard<'static, ()>)> {
-    static TURN: Mutex<()> = Mutex::new(());
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return None;
-    }
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Some((Topology::builder().build().unwrap(), turn))
+fn is_skipped() -> bool {
+    obstacle()
+        .inspect(|why| println!("skipped: {why}"))
+        .is_some()
+}
+
+/// A lab without delays; `None` where it cannot be.
+fn lab() -> Option<Topology> {
+    (!is_skipped()).then(|| Topology::builder().build().unwrap())
 }
 
 fn ping(lab: &Topology, count: u32) {
@@ -44,7 +43,7 @@ fn wait_for_samples(fathom: &Fathom, interface: &str, count: usize) {
 #[fathom_lab::real_time]
 #[test]
 fn a_gone_interface_is_told_and_the_rest_goes_on() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let both = [Topology::LAN_INTERFACE, Topology::WAN_INTERFACE];
     let mut fathom = Fathom::start(&lab.router, &both, &EVERY_PACKET).unwrap();
     ping(&lab, 5);
@@ -84,7 +83,9 @@ fn wait_for_message(fathom: &Fathom, message: &str) {
 #[fathom_lab::real_time]
 #[test]
 fn an_interface_that_comes_back_is_measured_again() {
-    let Some((_lab, _turn)) = lab() else { return };
+    if is_skipped() {
+        return;
+    }
     let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
     join(&near, &far);
     let mut fathom = Fathom::start(&near, &["w0"], &EVERY_PACKET).unwrap();
@@ -105,7 +106,9 @@ fn an_interface_that_comes_back_is_measured_again() {
 #[fathom_lab::real_time]
 #[test]
 fn patterns_and_any_measure_interfaces_that_come() {
-    let Some((_lab, _turn)) = lab() else { return };
+    if is_skipped() {
+        return;
+    }
     for wanted in ["w*", "any"] {
         let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
         let mut options = EVERY_PACKET.to_vec();
@@ -130,7 +133,7 @@ fn patterns_and_any_measure_interfaces_that_come() {
 #[fathom_lab::real_time]
 #[test]
 fn signals_leave_nothing_behind() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
         if signal == Signal::SIGKILL && !has_tcx(&lab.router, "wan0").unwrap() {
             println!(
@@ -165,7 +168,7 @@ fn signals_leave_nothing_behind() {
 #[fathom_lab::real_time]
 #[test]
 fn two_measure_the_same_interface() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let first = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
     let second = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
     ping(&lab, 10);
@@ -182,7 +185,7 @@ fn two_measure_the_same_interface() {
 #[fathom_lab::real_time]
 #[test]
 fn a_missing_interface_is_named_with_those_that_exist() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let path = fathom_tests::binary().unwrap();
     let mut command = lab.router.command(path.to_str().unwrap());
     let output = command.args(["rtt", "-i", "wan7"]).output().unwrap();

@@ -301,7 +301,7 @@ fn bulk_traffic_fills_the_queue_of_the_slowest_link() {
     for (number, way) in [(2, Way::Forward), (4, Way::Backward)] {
         let link = chain.link(number);
         link.reconfigure(way, narrow());
-        flood(&chain, way, Duration::from_secs(3));
+        flood(&chain, way, Duration::from_millis(1_500));
         let (delay, dropped) = queue(link, way);
         assert!(delay > full * 3 / 4 && delay < full * 5 / 4, "{delay:?}");
         assert!(dropped > 0);

@@ -21,6 +21,9 @@ pub(crate) const SERVICE_V6: &str = "[fd77:9::1]:8080";
 /// Servers, from 1 on.
 pub(crate) const SERVERS: u8 = 4;
 
+/// Connections that are opened before they are asked: fewer than may wait to be accepted.
+const AT_ONCE: usize = 64;
+
 /// The hosts of the switch: the client, the balancer, and the servers.
 const HOSTS: [&str; 2 + SERVERS as usize] = [
     "client", "balancer", "server1", "server2", "server3", "server4",
@@ -77,14 +80,27 @@ impl Stage {
         Ok(self.switch.plug(BALANCER)?)
     }
 
-    /// Opens so many connections to the service, one after the other.
+    /// Opens so many connections to the service, some at a time.
     pub(crate) fn connect(&self, count: usize) -> Result<Vec<Connection>> {
         self.connect_to(SERVICE, count)
     }
 
     /// The same to another address of it.
     pub(crate) fn connect_to(&self, service: SocketAddr, count: usize) -> Result<Vec<Connection>> {
-        let connect = || (0..count).map(|_| Connection::open(service)).collect();
+        let connect = || {
+            let mut connections = Vec::new();
+            while connections.len() < count {
+                let some = AT_ONCE.min(count - connections.len());
+                let some = (0..some).map(|_| Connection::silent(service));
+                let mut some = some.collect::<Result<Vec<_>>>()?;
+                some.iter_mut().try_for_each(Connection::request)?;
+                for connection in &mut some {
+                    connection.server = connection.answer()?;
+                }
+                connections.append(&mut some);
+            }
+            Ok(connections)
+        };
         self.client.enter(connect)?
     }
 }
@@ -228,12 +244,6 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn open(service: SocketAddr) -> Result<Self> {
-        let mut connection = Self::silent(service)?;
-        connection.server = connection.ask()?;
-        Ok(connection)
-    }
-
     /// One that has asked nothing yet; to be opened by a thread of the client's namespace.
     pub(crate) fn silent(service: SocketAddr) -> Result<Self> {
         let patience = Duration::from_secs(20);
@@ -246,8 +256,18 @@ impl Connection {
 
     /// Asks once. Returns who answered.
     pub(crate) fn ask(&mut self) -> Result<u8> {
+        self.request()?;
+        self.answer()
+    }
+
+    /// Asks, and does not wait.
+    pub(crate) fn request(&mut self) -> Result<()> {
+        Ok(self.stream.write_all(b"?")?)
+    }
+
+    /// Waits for an answer. Returns who gave it.
+    pub(crate) fn answer(&mut self) -> Result<u8> {
         let mut answer = [0];
-        self.stream.write_all(b"?")?;
         self.stream.read_exact(&mut answer)?;
         Ok(answer[0])
     }

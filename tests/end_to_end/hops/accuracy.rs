@@ -4,7 +4,7 @@ use fathom_lab::traffic::tools;
 use fathom_lab::{Chain, Family, Passed, Tap, Transport};
 use fathom_tests::{Fathom, Probe, ProbeOutcome, was_away};
 
-use crate::stage::{Application, MILLISECOND, chain, turn, wait_for_answers};
+use crate::stage::{Application, MILLISECOND, alone, chain, wait_for_answers};
 
 const ROUTERS: usize = 8;
 /// Answers of each hop of each flow.
@@ -26,7 +26,7 @@ fn limit_ns(truth_ns: u64) -> u64 {
 #[fathom_lab::real_time]
 #[test]
 fn every_round_trip_is_that_of_the_probe_and_its_answer() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = alone() else { return };
     let chain = chain(ROUTERS, |link| MILLISECOND * link / 2)
         .build()
         .unwrap();

@@ -7,7 +7,8 @@ use fathom_record::Time;
 use fathom_tests::{Fathom, Record, RouteChange, Way};
 
 use crate::stage::{
-    Application, MILLISECOND, PATIENCE, SECOND, chain, turn, wait_for_answers, wait_for_probes,
+    Application, MILLISECOND, PATIENCE, SECOND, alone, beside_others, chain, wait_for_answers,
+    wait_for_probes,
 };
 
 const RATE: [&str; 2] = ["--rate", "10"];
@@ -23,7 +24,7 @@ fn changes(records: &[Record]) -> Vec<RouteChange> {
 #[fathom_lab::real_time]
 #[test]
 fn a_change_of_route_is_told_once_and_a_router_that_limits_its_answers_is_called_so() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let faster = [LinkConfig::symmetric(MILLISECOND), LinkConfig::default()];
     let chain = chain(3, |_| MILLISECOND).branch(2, faster).build().unwrap();
     chain.limit_icmp(1).unwrap();
@@ -55,7 +56,7 @@ fn a_change_of_route_is_told_once_and_a_router_that_limits_its_answers_is_called
 #[fathom_lab::real_time]
 #[test]
 fn balanced_ways_are_found_and_the_slower_one_is_named() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = alone() else { return };
     let way = |delay: u32| {
         [
             LinkConfig::symmetric(delay * MILLISECOND),
@@ -108,7 +109,7 @@ fn balanced_ways_are_found_and_the_slower_one_is_named() {
 #[fathom_lab::real_time]
 #[test]
 fn a_longer_way_back_is_marked() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let link = LinkConfig::symmetric(MILLISECOND);
     let chain = chain(3, |_| MILLISECOND)
         .branch(2, [link.clone(), link.clone(), link])

@@ -6,7 +6,7 @@ use fathom_lab::traffic::tools;
 use fathom_lab::{Chain, Family, Passed, Tap, TcpFlags, Transport, wait_until};
 use fathom_tests::{Fathom, FlowEvent, Method, Record};
 
-use crate::stage::{Application, MILLISECOND, PATIENCE, chain, turn, wait_for_answers};
+use crate::stage::{Application, MILLISECOND, PATIENCE, beside_others, chain, wait_for_answers};
 
 const TCP: u8 = 6;
 /// What is sent to be answered by a router has this TTL at most; the hosts of the lab start at 64.
@@ -47,7 +47,7 @@ fn packets(passed: &[Passed], port: u16) -> [u64; 2] {
 
 #[test]
 fn the_first_router_measures_what_it_would_without_probes() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(3, |_| 2 * MILLISECOND).build().unwrap();
     let router = &chain.routers[0];
     let interface = Chain::interface(1);

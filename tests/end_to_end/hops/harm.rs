@@ -7,14 +7,16 @@ use fathom_lab::traffic::tools;
 use fathom_lab::{Chain, ChainBuilder, Family, Namespace, Tap, wait_until};
 use fathom_tests::{Fathom, ProbeOutcome};
 
-use crate::stage::{Application, MILLISECOND, PATIENCE, chain, turn, wait_for_answers};
+use crate::stage::{
+    Application, MILLISECOND, PATIENCE, alone, beside_others, chain, wait_for_answers,
+};
 
 const FASTEST: [&str; 2] = ["--rate", "100"];
 
 #[fathom_lab::real_time]
 #[test]
 fn a_udp_receiver_gets_what_was_sent_to_it_and_no_probe() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     // Without answers nothing tells where the path ends but its end; with them no probe goes there.
     for (routers, answers) in [(1, false), (3, false), (3, true)] {
         let chain = chain(routers, |_| MILLISECOND / 2).build().unwrap();
@@ -108,7 +110,7 @@ pub(crate) fn assert_unharmed(hosts: [&Namespace; 2], before: [BTreeMap<String, 
 #[fathom_lab::real_time]
 #[test]
 fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = alone() else { return };
     let chain = chain(1, |_| MILLISECOND).build().unwrap();
     let hosts = [&chain.client, &chain.server];
     let before = hosts.map(counters);
@@ -123,7 +125,7 @@ fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
             .flat_map(|family| [(); 5].map(|()| Application::tcp(&chain, family, size)))
             .collect();
         for flow in &flows {
-            wait_for_answers(&fathom, 50, |probe| probe.flow.source_port == flow.port);
+            wait_for_answers(&fathom, 20, |probe| probe.flow.source_port == flow.port);
             flow.talk(false);
         }
         all.extend(flows);
@@ -141,7 +143,7 @@ fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
 
 #[test]
 fn probes_that_reach_a_sender_are_no_duplicate_acknowledgements() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = alone() else { return };
     // Three duplicate acknowledgements have a sender without SACK retransmit, and halve its rate.
     for has_timestamps in [true, false] {
         let chain = chain(1, |_| 2 * MILLISECOND).build().unwrap();
@@ -181,7 +183,7 @@ fn probes_that_reach_a_sender_are_no_duplicate_acknowledgements() {
 fn throughput(chain: &Chain, port: u16) -> f64 {
     let _server = tools::iperf3_server(&chain.server, port).unwrap();
     let server = (chain.server_address(Family::V4), port).into();
-    let client = tools::iperf3_client(&chain.client, server, 3, &["--omit", "1"]).unwrap();
+    let client = tools::iperf3_client(&chain.client, server, 2, &["--omit", "1"]).unwrap();
     let output = client.output(PATIENCE).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     report["end"]["sum_received"]["bits_per_second"]
@@ -192,7 +194,7 @@ fn throughput(chain: &Chain, port: u16) -> f64 {
 #[fathom_lab::real_time]
 #[test]
 fn a_local_shaper_lets_as_much_through_with_probes() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = alone() else { return };
     // At 40 probes a second to each of eight hops there is one every 3 ms, and they take 0.3 % of the rate themselves; the benchmark has one every
     // millisecond.
     let options = ["--rate", "40"];
@@ -212,7 +214,7 @@ fn a_local_shaper_lets_as_much_through_with_probes() {
         let answered = probes
             .iter()
             .filter(|probe| probe.outcome == ProbeOutcome::Answered);
-        assert!(answered.count() >= 800, "{}", finished.errors);
+        assert!(answered.count() >= 600, "{}", finished.errors);
     }
     // What else runs on the machine only makes it less.
     let [without, with] = [without, with].map(|runs| runs.into_iter().fold(0.0, f64::max));

@@ -14,7 +14,7 @@ use fathom_record::{FlowKey, Protocol};
 use fathom_tests::binary;
 use serde_json::Value;
 
-use crate::stage::{MILLISECOND, PATIENCE, chain, connect, turn};
+use crate::stage::{MILLISECOND, PATIENCE, beside_others, chain, connect};
 
 const MESSAGE: [u8; 200] = [7; 200];
 
@@ -88,7 +88,7 @@ fn command_of_the_readme() -> String {
 
 #[test]
 fn the_command_of_the_readme_joins_all_measurements_of_a_flow() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(2, |_| 2 * MILLISECOND).build().unwrap();
     let exchanges = Exchanges::start(&chain);
     let directory = tempfile::tempdir().unwrap();

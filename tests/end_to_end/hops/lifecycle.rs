@@ -9,7 +9,9 @@ use fathom_record::Time;
 use fathom_tests::{EVERY_PACKET, Fathom, attached_programs, binary};
 use nix::sys::signal::Signal;
 
-use crate::stage::{Application, MILLISECOND, PATIENCE, SECOND, chain, turn, wait_for_answers};
+use crate::stage::{
+    Application, MILLISECOND, PATIENCE, SECOND, beside_others, chain, wait_for_answers,
+};
 
 const INTERFACE: &str = Chain::HOST_INTERFACE;
 const FAST: [&str; 2] = ["--rate", "20"];
@@ -21,7 +23,7 @@ fn attached(chain: &Chain) -> usize {
 #[fathom_lab::real_time]
 #[test]
 fn signals_leave_nothing_behind_and_others_alone() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
     let other = Fathom::start(&chain.client, &[INTERFACE], &EVERY_PACKET).unwrap();
     let with_other = attached(&chain);
@@ -58,7 +60,7 @@ fn join(near: &Namespace, far: &Namespace) {
 #[fathom_lab::real_time]
 #[test]
 fn a_flow_is_probed_again_when_its_interface_is_back() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
     join(&near, &far);
     let fathom = Fathom::hops(&near, "w0", &["--rate", "20", "--timeout", "100ms"]).unwrap();
@@ -96,7 +98,7 @@ fn a_flow_is_probed_again_when_its_interface_is_back() {
 #[fathom_lab::real_time]
 #[test]
 fn a_reader_that_goes_away_ends_it_well() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(1, |_| MILLISECOND).build().unwrap();
     let _flow = Application::tcp(&chain, Family::V4, 100);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -116,7 +118,7 @@ fn a_reader_that_goes_away_ends_it_well() {
 #[fathom_lab::real_time]
 #[test]
 fn a_silent_flow_is_probed_for_a_while_and_a_closed_one_is_not() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
     let options = ["--rate", "20", "--idle", "3s", "--timeout", "500ms"];
     let fathom = Fathom::hops(&chain.client, INTERFACE, &options).unwrap();
@@ -166,7 +168,7 @@ fn a_silent_flow_is_probed_for_a_while_and_a_closed_one_is_not() {
 #[fathom_lab::real_time]
 #[test]
 fn a_command_is_run_and_its_flows_alone_are_probed() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(2, |_| 5 * MILLISECOND).build().unwrap();
     let other = Application::tcp(&chain, Family::V4, 100);
     let server = chain.server_address(Family::V4).to_string();
@@ -191,7 +193,7 @@ fn a_command_is_run_and_its_flows_alone_are_probed() {
 #[fathom_lab::real_time]
 #[test]
 fn answers_are_kept_from_the_host_unless_asked_for() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(1, |_| MILLISECOND).build().unwrap();
     let received = || {
         let text = chain

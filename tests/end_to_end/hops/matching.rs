@@ -7,7 +7,7 @@ use fathom_lab::traffic::probe;
 use fathom_lab::{Chain, Family, Tap, Transport};
 use fathom_tests::{Fathom, ProbeOutcome};
 
-use crate::stage::{Application, MILLISECOND, SECOND, chain, turn, wait_for_answers};
+use crate::stage::{Application, MILLISECOND, SECOND, beside_others, chain, wait_for_answers};
 
 const ROUTERS: usize = 4;
 const FLOWS: usize = 5;
@@ -18,7 +18,7 @@ const FOREIGN_PORT: u16 = 33_434;
 #[fathom_lab::real_time]
 #[test]
 fn ten_flows_and_a_traceroute_do_not_take_each_others_answers() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(ROUTERS, |link| MILLISECOND * link).build().unwrap();
     let tap = Tap::start(&chain.client, Chain::HOST_INTERFACE).unwrap();
     let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &["--rate", "30"]).unwrap();

@@ -13,7 +13,7 @@ use maxminddb_writer::metadata::IpVersion;
 use maxminddb_writer::paths::IpAddrWithMask;
 use tempfile::TempDir;
 
-use crate::stage::{MILLISECOND, PATIENCE, chain, turn};
+use crate::stage::{MILLISECOND, PATIENCE, beside_others, chain};
 
 const ROUTERS: usize = 3;
 /// The system of router 1; each has its own.
@@ -40,7 +40,7 @@ fn write_systems(chain: &Chain, file: &Path) {
 #[fathom_lab::real_time]
 #[test]
 fn routers_have_names_and_systems() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     if !["/etc/resolv.conf", "/etc/nsswitch.conf"]
         .iter()
         .all(|file| Path::new(file).exists())

@@ -8,7 +8,7 @@ use fathom_tests::{Fathom, Probe, ProbeOutcome};
 use tempfile::TempDir;
 
 use crate::harm::{assert_unharmed, counters};
-use crate::stage::{Application, MILLISECOND, chain, turn, wait_for_answers};
+use crate::stage::{Application, MILLISECOND, alone, beside_others, chain, wait_for_answers};
 
 const ROUTERS: usize = 3;
 const INTERFACE: &str = Chain::HOST_INTERFACE;
@@ -49,7 +49,7 @@ impl Programs {
 #[fathom_lab::real_time]
 #[test]
 fn the_documented_example_marks_probes_and_reads_what_routers_saw() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(ROUTERS, |_| MILLISECOND).build().unwrap();
     let programs = Programs::write();
     let mark = programs.path("mark");
@@ -105,7 +105,7 @@ fn the_documented_example_marks_probes_and_reads_what_routers_saw() {
 #[fathom_lab::real_time]
 #[test]
 fn what_an_edit_must_not_change_is_not_sent() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(ROUTERS, |_| MILLISECOND).build().unwrap();
     let programs = Programs::write();
     let farther = programs.path("farther");
@@ -135,7 +135,7 @@ fn what_an_edit_must_not_change_is_not_sent() {
 #[fathom_lab::real_time]
 #[test]
 fn a_program_that_is_none_is_refused_with_the_reason() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(1, |_| MILLISECOND).build().unwrap();
     let programs = Programs::write();
     for (option, name, reason) in [
@@ -156,7 +156,7 @@ fn a_program_that_is_none_is_refused_with_the_reason() {
 #[fathom_lab::real_time]
 #[test]
 fn probes_as_long_as_packets_stop_at_routers() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = alone() else { return };
     let chain = chain(ROUTERS, |_| MILLISECOND).build().unwrap();
     let hosts = [&chain.client, &chain.server];
     let before = hosts.map(counters);

@@ -7,7 +7,7 @@ use fathom_record::Time;
 use fathom_tests::{Congestion, Fathom, Finished, Record, was_away};
 
 use crate::stage::{
-    Application, MILLISECOND, SECOND, chain, turn, wait_for_answers, wait_for_probes,
+    Application, MILLISECOND, SECOND, alone, chain, wait_for_answers, wait_for_probes,
 };
 
 const SECOND_NS: u64 = SECOND.as_nanos() as u64;
@@ -72,38 +72,57 @@ fn congestions(finished: &Finished) -> Vec<Congestion> {
     congestions.collect()
 }
 
-fn assert_right(phases: &[Phase], finished: &Finished) {
+/// What is wrong with each window of the phases; `None` where nothing is.
+fn verdicts(phases: &[Phase], finished: &Finished) -> Vec<Option<String>> {
     let told = congestions(finished);
     assert!(!told.is_empty(), "{}", finished.errors);
     let verdicts: Vec<_> = phases
         .iter()
         .flat_map(|phase| phase.verdicts(&told))
         .collect();
+    assert!(verdicts.len() >= phases.len());
+    verdicts
+}
+
+fn assert_right(verdicts: &[Option<String>]) {
     let wrong: Vec<_> = verdicts.iter().flatten().collect();
     println!(
         "{} of {} windows are wrong: {wrong:#?}",
         wrong.len(),
         verdicts.len()
     );
-    assert!(verdicts.len() >= phases.len());
     assert!((verdicts.len() - wrong.len()) * 100 >= verdicts.len() * RIGHT);
 }
 
+/// Runs the cases beside each other; what is wrong with the windows of all of them.
+fn at_once<T: Send, const N: usize>(
+    cases: [T; N],
+    run: impl Fn(T) -> Vec<Option<String>> + Sync,
+) -> Vec<Option<String>> {
+    let run = &run;
+    std::thread::scope(|scope| {
+        let threads = cases.map(|case| scope.spawn(move || run(case)));
+        let verdicts = threads.map(|thread| thread.join().unwrap());
+        verdicts.into_iter().flatten().collect()
+    })
+}
+
+/// The three ways at once, each on a chain of its own: a queue at one link after the other.
 #[fathom_lab::real_time]
 #[test]
 fn a_queue_that_moves_is_followed_with_its_direction() {
-    let Some(_turn) = turn() else { return };
-    let chain = chain(3, |_| MILLISECOND).build().unwrap();
-    let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &RATE).unwrap();
-    let _flow = Application::tcp(&chain, Family::V4, 100);
-    wait_for_answers(&fathom, 20, |probe| probe.ttl == 3);
+    let Some(_turn) = alone() else { return };
     let ways = [
         ("forward", &[Heading::Forward][..]),
         ("reverse", &[Heading::Backward][..]),
         ("both", &[Heading::Forward, Heading::Backward][..]),
     ];
-    let mut phases = Vec::new();
-    for (name, headings) in ways {
+    assert_right(&at_once(ways, |(name, headings)| {
+        let chain = chain(3, |_| MILLISECOND).build().unwrap();
+        let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &RATE).unwrap();
+        let _flow = Application::tcp(&chain, Family::V4, 100);
+        wait_for_answers(&fathom, 20, |probe| probe.ttl == 3);
+        let mut phases = Vec::new();
         for link in 1..=3 {
             let set = |delay| {
                 for heading in headings {
@@ -117,15 +136,15 @@ fn a_queue_that_moves_is_followed_with_its_direction() {
             }));
             set(MILLISECOND);
         }
-    }
-    wait_for_probes(&fathom, JUDGED);
-    let finished = fathom.finish().unwrap();
-    assert_right(&phases, &finished);
-    for congestion in congestions(&finished) {
-        let most = longest_wait(&chain, &congestion) + 2 * MILLISECOND;
-        let queue = Duration::from_nanos(congestion.queue_ns);
-        assert!(queue <= most, "{congestion:?}, {most:?}");
-    }
+        wait_for_probes(&fathom, JUDGED);
+        let finished = fathom.finish().unwrap();
+        for congestion in congestions(&finished) {
+            let most = longest_wait(&chain, &congestion) + 2 * MILLISECOND;
+            let queue = Duration::from_nanos(congestion.queue_ns);
+            assert!(queue <= most, "{congestion:?}, {most:?}");
+        }
+        verdicts(&phases, &finished)
+    }));
 }
 
 /// The most that packets waited at a link in a window, there and back, by the link's own record: the machine may have been slower than the link.
@@ -142,31 +161,30 @@ fn longest_wait(chain: &Chain, congestion: &Congestion) -> Duration {
     waits.iter().sum()
 }
 
-/// The application sends more than a link takes: what it waits for is its own queue of up to 80 ms.
+/// The application sends more than a link takes: what it waits for is its own queue of up to 80 ms. Both ways at once, each on a chain of its own.
 #[fathom_lab::real_time]
 #[test]
 fn a_bottleneck_is_named() {
-    let Some(_turn) = turn() else { return };
-    let chain = chain(3, |_| MILLISECOND).build().unwrap();
-    let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &RATE).unwrap();
-    let _flow = Application::tcp(&chain, Family::V4, 3000);
-    wait_for_answers(&fathom, 20, |probe| probe.ttl == 3);
-    let mut phases = Vec::new();
-    for (link, name, heading) in [
+    let Some(_turn) = alone() else { return };
+    let ways = [
         (2, "forward", Heading::Forward),
         (3, "reverse", Heading::Backward),
-    ] {
+    ];
+    assert_right(&at_once(ways, |(link, name, heading)| {
+        let chain = chain(3, |_| MILLISECOND).build().unwrap();
+        let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &RATE).unwrap();
+        let _flow = Application::tcp(&chain, Family::V4, 3000);
+        wait_for_answers(&fathom, 20, |probe| probe.ttl == 3);
         let free = Direction::delayed(MILLISECOND);
         let narrow = free.clone().rate(4_000_000, 40_000);
         chain.link(link).reconfigure(heading, narrow);
         // Until the queue is there.
         wait_for_probes(&fathom, 2 * SECOND);
-        phases.push(Phase::of(link, name, || {
+        let phase = Phase::of(link, name, || {
             wait_for_probes(&fathom, 6 * SECOND);
-        }));
+        });
         chain.link(link).reconfigure(heading, free);
-    }
-    wait_for_probes(&fathom, JUDGED);
-    let finished = fathom.finish().unwrap();
-    assert_right(&phases, &finished);
+        wait_for_probes(&fathom, JUDGED);
+        verdicts(&[phase], &fathom.finish().unwrap())
+    }));
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use fathom_lab::{Chain, Family, Process};
 use fathom_tests::{Fathom, Group};
 
-use crate::stage::{Application, MILLISECOND, chain, turn, wait_for_answers};
+use crate::stage::{Application, MILLISECOND, beside_others, chain, wait_for_answers};
 
 /// The name of the process of this test, which is where its sockets are.
 fn own_name() -> String {
@@ -17,7 +17,7 @@ fn own_name() -> String {
 #[fathom_lab::real_time]
 #[test]
 fn sockets_of_a_process_are_found_whenever_and_however_they_were_made() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
     let before = Application::tcp(&chain, Family::V6, 100);
     let name = own_name();
@@ -47,7 +47,7 @@ fn sockets_of_a_process_are_found_whenever_and_however_they_were_made() {
 #[fathom_lab::real_time]
 #[test]
 fn networks_and_ports_select() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
     let options = ["--rate", "20", "--net", "fd78::/16", "--protocol", "udp"];
     let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &options).unwrap();
@@ -65,7 +65,7 @@ fn networks_and_ports_select() {
 #[fathom_lab::real_time]
 #[test]
 fn control_groups_select() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let Some(group) = Group::create().unwrap() else {
         return;
     };
@@ -92,7 +92,7 @@ fn control_groups_select() {
 #[fathom_lab::real_time]
 #[test]
 fn forwarded_flows_are_probed_from_where_they_are_seen() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(3, |_| MILLISECOND).build().unwrap();
     let interface = Chain::interface(2);
     let fathom = Fathom::hops(&chain.routers[0], &interface, &["--rate", "20"]).unwrap();
@@ -117,7 +117,7 @@ fn forwarded_flows_are_probed_from_where_they_are_seen() {
 #[fathom_lab::real_time]
 #[test]
 fn budgets_hold_over_all_flows() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(4, |_| MILLISECOND).build().unwrap();
     let options = ["--rate", "100", "--budget", "100"];
     let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &options).unwrap();

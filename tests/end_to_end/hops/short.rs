@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fathom_lab::{Chain, Family, Passed, Tap};
 use fathom_tests::Fathom;
 
-use crate::stage::{MILLISECOND, PATIENCE, chain, connect, turn};
+use crate::stage::{MILLISECOND, PATIENCE, beside_others, chain, connect};
 
 const ROUTERS: usize = 3;
 const CLIENTS: usize = 8;
@@ -55,7 +55,7 @@ fn talk(chain: &Chain, listener: &TcpListener, made: &AtomicUsize) {
 #[fathom_lab::real_time]
 #[test]
 fn short_connections_cost_less_than_one_probe_for_a_hundred_packets() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let chain = chain(ROUTERS, |_| MILLISECOND / 2).build().unwrap();
     let server = chain.server_address(Family::V4);
     let listener = chain

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,15 +19,23 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long a read of an application waits before it looks whether to end.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// The turn of a test, whose chain has the machine for itself; `None`, having said why, where there can be no chain.
-pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
-    static TURN: Mutex<()> = Mutex::new(());
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return None;
-    }
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    Some(turn)
+static TURNS: RwLock<()> = RwLock::new(());
+
+fn is_skipped() -> bool {
+    obstacle()
+        .inspect(|why| println!("skipped: {why}"))
+        .is_some()
+}
+
+/// The turn of a test that judges times, rates or throughput: its chain has the machine for itself. `None`, having said why, where there can
+/// be no chain.
+pub(crate) fn alone() -> Option<RwLockWriteGuard<'static, ()>> {
+    (!is_skipped()).then(|| TURNS.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The turn of a test that judges what is sent, answered and told, however late: others of its kind run beside it.
+pub(crate) fn beside_others() -> Option<RwLockReadGuard<'static, ()>> {
+    (!is_skipped()).then(|| TURNS.read().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A chain of `routers` whose link k delays by `delay(k)` in each direction.

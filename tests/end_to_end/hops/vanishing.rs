@@ -8,7 +8,7 @@ use fathom_lab::{Chain, Family, wait_until};
 use fathom_tests::{Fathom, attached_programs};
 use nix::sys::signal::Signal;
 
-use crate::stage::{Application, PATIENCE, turn};
+use crate::stage::{Application, PATIENCE, beside_others};
 
 const INTERFACE: &str = Chain::HOST_INTERFACE;
 const FASTEST: [&str; 2] = ["--rate", "100"];
@@ -101,7 +101,7 @@ fn an_interface_vanishes(chance: &mut Chance) {
 
 #[test]
 fn whatever_vanishes_at_whatever_moment_no_packet_goes_round() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = beside_others() else { return };
     let number = |name: &str, otherwise: u64| {
         let text = env::var(name).ok();
         text.map_or(otherwise, |text| text.parse().unwrap())

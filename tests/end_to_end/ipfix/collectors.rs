@@ -1,14 +1,13 @@
 //! Collectors as child processes in a namespace of their own, and what they say.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fathom_lab::{Namespace, Process, obstacle, wait_until};
-use netgauze_flow_pkt::ipfix::IpfixPacket;
-use netgauze_parse_utils::reader::SliceReader;
-use netgauze_parse_utils::traits::ParseFromWithOneInput as _;
+use netflow_parser::variable_versions::ipfix::FlowSetBody;
+use netflow_parser::{FieldValue, IpfixField, NetflowPacket, NetflowParser};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -126,15 +125,86 @@ pub(crate) fn values(file: &Path, field: &str) -> Vec<String> {
         .collect()
 }
 
-/// What netgauze makes of the messages, as JSON. It cannot read own elements of variable length, which it knows nothing about.
-pub(crate) fn netgauze(datagrams: &[Vec<u8>]) -> Vec<Value> {
-    let mut templates = HashMap::new();
-    let packets = datagrams.iter().map(|datagram| {
-        let mut reader = SliceReader::new(datagram);
-        let packet = IpfixPacket::parse(&mut reader, &mut templates).unwrap();
-        serde_json::to_value(&packet).unwrap()
-    });
-    packets.collect()
+/// The values of a data record: by IANA's names in lower case, and by those of own elements that the exporter tells, or their numbers.
+pub(crate) type Decoded = BTreeMap<String, FieldValue>;
+
+/// What `netflow_parser` makes of the messages: all data records but those about elements.
+pub(crate) fn decoded(datagrams: &[Vec<u8>]) -> Vec<Decoded> {
+    let mut parser = NetflowParser::default();
+    let (mut names, mut records) = (HashMap::new(), Vec::new());
+    for datagram in datagrams {
+        let result = parser.parse_bytes(datagram);
+        assert!(result.error.is_none(), "{:?}", result.error);
+        let [NetflowPacket::IPFix(message)] = &result.packets[..] else {
+            panic!("{:?}", result.packets);
+        };
+        for set in &message.flowsets {
+            let fields = match &set.body {
+                FlowSetBody::Data(data) => &data.fields,
+                FlowSetBody::OptionsData(data) => &data.fields,
+                FlowSetBody::NoTemplate(_) | FlowSetBody::Empty => panic!("{set:?}"),
+                _ => continue,
+            };
+            for fields in fields {
+                let decoded: Decoded = fields
+                    .iter()
+                    .map(|(field, value)| (name_of(*field, &names), value.clone()))
+                    .collect();
+                assert_eq!(decoded.len(), fields.len(), "a name twice: {fields:?}");
+                match decoded.get("informationelementname") {
+                    Some(FieldValue::String(name)) => {
+                        let FieldValue::DataNumber(number) = &decoded["informationelementid"]
+                        else {
+                            panic!("{decoded:?}");
+                        };
+                        names.insert(number.as_u16().unwrap(), name.value.clone());
+                    }
+                    _ => records.push(decoded),
+                }
+            }
+        }
+    }
+    records
+}
+
+fn name_of(field: IpfixField, own: &HashMap<u16, String>) -> String {
+    match field {
+        IpfixField::IANA(name) => format!("{name:?}").to_lowercase(),
+        IpfixField::ReverseInformationElement(name) => format!("{name:?}").to_lowercase(),
+        IpfixField::Enterprise {
+            enterprise_number: ENTERPRISE,
+            field_number,
+        } if own.contains_key(&field_number) => own[&field_number].clone(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Whether the decoder has read this value: of an element it does not know it gives the bytes.
+pub(crate) fn is_equal(found: &FieldValue, wanted: &Value) -> bool {
+    match found {
+        FieldValue::DataNumber(number) => wanted.is_u64() && number.as_u64() == wanted.as_u64(),
+        FieldValue::Duration(time) => {
+            wanted.as_u64().map(u128::from) == Some(time.as_duration().as_millis())
+        }
+        FieldValue::Ip4Addr(address) => *wanted == address.to_string(),
+        FieldValue::Ip6Addr(address) => *wanted == address.to_string(),
+        FieldValue::ProtocolType(protocol) => *wanted == u8::from(*protocol),
+        FieldValue::FlowEndReason(reason) => *wanted == u8::from(*reason),
+        FieldValue::String(text) => wanted.as_str() == Some(text.value.trim_end_matches('\0')),
+        FieldValue::Vec(bytes) => match wanted {
+            Value::String(text) => String::from_utf8_lossy(bytes).trim_end_matches('\0') == text,
+            Value::Bool(is_true) => *bytes == [if *is_true { 1 } else { 2 }],
+            Value::Number(number) => {
+                let wanted = match number.as_u64() {
+                    Some(whole) => whole.to_be_bytes(),
+                    None => number.as_f64().unwrap().to_be_bytes(),
+                };
+                *bytes == wanted
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// nfcapd, which takes messages over UDP, and nfdump, which prints them.

@@ -67,40 +67,6 @@ record! {
     }
 }
 
-record! {
-    /// Numbers only.
-    #[record = "numbers"]
-    #[derive(Debug, Clone)]
-    pub struct Numbers {
-        /// When it ended.
-        #[field(ipfix = 157)]
-        pub time: Time,
-        /// Whose they are.
-        pub flow: FlowKey,
-        /// The number of the connection.
-        #[field(own_ipfix = 1)]
-        pub connection: u64,
-        /// The round-trip time.
-        #[field(own_ipfix = 4)]
-        pub srtt_ns: Option<Nanoseconds>,
-        /// Its variance.
-        #[field(own_ipfix = 5)]
-        pub rtt_variance_us2: f64,
-    }
-}
-
-/// The numbers of a profile.
-pub(crate) fn numbers(number: u64) -> Numbers {
-    let profile = profile(number);
-    Numbers {
-        time: profile.time,
-        flow: profile.flow,
-        connection: profile.connection,
-        srtt_ns: profile.srtt_ns,
-        rtt_variance_us2: profile.rtt_variance_us2,
-    }
-}
-
 /// The record of this number: every third one of IPv6, every second one without some fields.
 pub(crate) fn profile(number: u64) -> Profile {
     let is_ipv6 = number.is_multiple_of(3);

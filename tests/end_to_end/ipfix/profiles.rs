@@ -1,6 +1,6 @@
 //! The profiles of real connections: what collectors have of them is what was printed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::{TcpListener, UdpSocket};
 
 use fathom_lab::{Namespace, Process};
@@ -9,10 +9,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::collectors::{
-    Nfacctd, Nfcapd, PORT, captured, end, namespace, netgauze, tshark, values, wait_for_port,
-    wait_until_read,
+    Nfacctd, Nfcapd, PORT, captured, decoded, end, is_equal, namespace, tshark, values,
+    wait_for_port, wait_until_read,
 };
-use crate::invented::ENTERPRISE;
 use crate::traffic::{Measured, Printed, expected, milliseconds};
 
 /// The values of a printed field, as text.
@@ -216,118 +215,24 @@ fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
     std::iter::from_fn(receive).collect()
 }
 
-/// Seconds from 1900 to 1970: netgauze takes times in the format of NTP (RFC 7011, section 6.1.9) for those of Unix.
-const NTP_SECONDS: u64 = 2_208_988_800;
-
-/// netgauze takes 65535, which stands for a variable length, for the length of an element that it does not know.
 #[fathom_lab::real_time]
 #[test]
-fn netgauze_decodes_every_field() {
+fn netflow_parser_decodes_every_field() {
     let Some(namespace) = namespace(&[]) else {
         return;
     };
-    let (messages, printed) = messages(&namespace, &["--text-bytes", "64"]);
-    let packets = netgauze(&messages);
-    let names = own_names(&packets);
-    let records = packets.iter().flat_map(data_records);
-    let found: Vec<_> = records.filter(|fields| is_data(fields)).collect();
-    assert_eq!(found.len(), printed.len());
-    for (fields, printed) in found.iter().zip(&printed) {
-        let mut expected = expected(printed);
-        for field in fields {
-            let (name, value) = field.as_object().unwrap().iter().next().unwrap();
-            let Some(mut wanted) = expected.remove(&name_of(name, value, &names)) else {
-                panic!("{name}: {value}");
-            };
-            if name.ends_with("Nanoseconds") {
-                wanted = (wanted.as_u64().unwrap() + NTP_SECONDS * 1000).into();
+    for options in [&[][..], &["--text-bytes", "64"]] {
+        let (messages, printed) = messages(&namespace, options);
+        let found = decoded(&messages);
+        assert_eq!(found.len(), printed.len());
+        for (mut found, printed) in found.into_iter().zip(&printed) {
+            for (name, wanted) in expected(printed) {
+                let value = found.remove(&name.to_lowercase());
+                let is_same = value.as_ref().is_some_and(|value| is_equal(value, &wanted));
+                assert!(is_same, "{name}: {value:?} is not {wanted}");
             }
-            // It has words of its own for these.
-            let is_word = matches!(name.as_str(), "flowEndReason" | "biflowDirection");
-            let is_same = is_equal(value, &wanted) || (is_word && value.is_string());
-            assert!(is_same, "{name}: {value} is not {wanted}");
+            assert_eq!(found, BTreeMap::new());
         }
-        assert_eq!(expected, BTreeMap::new());
-    }
-}
-
-/// The fields of all data records of a message.
-fn data_records(packet: &Value) -> Vec<Vec<Value>> {
-    let sets = packet["sets"].as_array().unwrap();
-    let records = sets
-        .iter()
-        .filter_map(|set| set["Data"]["records"].as_array())
-        .flatten();
-    let fields = |record: &Value| {
-        let parts = ["scope_fields", "fields"].map(|part| record[part].as_array().cloned());
-        parts.into_iter().flatten().flatten().collect()
-    };
-    records.map(fields).collect()
-}
-
-/// Whether a record is no option about elements.
-fn is_data(fields: &[Value]) -> bool {
-    fields
-        .iter()
-        .all(|field| field.get("informationElementId").is_none())
-}
-
-/// The names of own elements by their numbers, as the exporter tells them.
-fn own_names(packets: &[Value]) -> HashMap<u64, String> {
-    let records = packets.iter().flat_map(data_records);
-    let named = records.filter_map(|fields| {
-        let get = |name: &str| fields.iter().find_map(|field| field.get(name));
-        let name = get("informationElementName")?.as_str()?.to_owned();
-        Some((get("informationElementId")?.as_u64()?, name))
-    });
-    named.collect()
-}
-
-fn name_of(name: &str, value: &Value, names: &HashMap<u64, String>) -> String {
-    if name != "Unknown" {
-        return name.to_owned();
-    }
-    if value["pen"] == 29_305 {
-        let name = match value["id"].as_u64().unwrap() {
-            1 => "reverseOctetDeltaCount",
-            2 => "reversePacketDeltaCount",
-            85 => "reverseOctetTotalCount",
-            86 => "reversePacketTotalCount",
-            402 => "reverseTransportPacketDeltaCount",
-            other => panic!("element {other}"),
-        };
-        return name.to_owned();
-    }
-    assert_eq!(value["pen"], ENTERPRISE);
-    names[&value["id"].as_u64().unwrap()].clone()
-}
-
-/// Whether netgauze has read this value: of an element it does not know it gives the bytes.
-fn is_equal(found: &Value, wanted: &Value) -> bool {
-    let bytes = found.get("value").and_then(Value::as_array);
-    let Some(bytes) = bytes else {
-        let text = |text: &str| text.trim_end_matches('\0').to_owned();
-        return found == wanted
-            || milliseconds(found).is_some_and(|found| wanted.as_u64() == Some(found))
-            || (found.is_string() && found.as_str().map(text) == wanted.as_str().map(text))
-            || found == "TCP" && wanted == 6
-            || found == "UDP" && wanted == 17;
-    };
-    let bytes: Vec<u8> = bytes
-        .iter()
-        .map(|byte| u8::try_from(byte.as_u64().unwrap()).unwrap())
-        .collect();
-    match wanted {
-        Value::String(text) => String::from_utf8_lossy(&bytes).trim_end_matches('\0') == text,
-        Value::Bool(is_true) => bytes == [if *is_true { 1 } else { 2 }],
-        Value::Number(number) => {
-            let wanted = match number.as_u64() {
-                Some(whole) => whole.to_be_bytes(),
-                None => number.as_f64().unwrap().to_be_bytes(),
-            };
-            bytes == wanted
-        }
-        _ => false,
     }
 }
 
