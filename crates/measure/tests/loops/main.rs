@@ -153,11 +153,11 @@ fn probes_within_a_connection_change_nothing_and_are_counted() {
         } else {
             "segments with a TTL far below their connection's"
         };
-        let probes = probed.packets.len() - plain.packets.len();
-        assert!(probes >= 900);
+        let added = probed.packets.len() - plain.packets.len();
+        assert!(added >= 900);
         // Those before the first request are of no flow yet.
         let counted = count(&probed, name);
-        assert!((probes as u64 - 10..=probes as u64).contains(&counted));
+        assert!((added as u64 - 10..=added as u64).contains(&counted));
         assert_eq!(count(&plain, name), 0);
         let [plain, probed] = [plain, probed].map(|trace| judge(&trace));
         assert!(plain.len() >= 5);
