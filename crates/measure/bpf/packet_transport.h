@@ -95,11 +95,28 @@ static __always_inline enum packet_kind packet_read_dns(const struct packet_byte
 	return flags & 0x8000 ? PACKET_KIND_DNS_RESPONSE : PACKET_KIND_DNS_QUERY;
 }
 
+/* `header`: bytes of the TCP header at `offset`. */
+static __always_inline void packet_read_options(const struct packet_bytes *bytes, __u32 offset, __u32 header,
+						struct packet *packet)
+{
+	__u32 options = offset + sizeof(struct tcp_header);
+	const struct tcp_timestamp_option *timestamp;
+
+	if (header <= sizeof(struct tcp_header))
+		return;
+	timestamp = packet_at(bytes, options, sizeof(*timestamp));
+	if (header == sizeof(struct tcp_header) + sizeof(*timestamp) && timestamp &&
+	    timestamp->kind == __builtin_bswap32(TCP_ALIGNED_TIMESTAMP))
+		packet_set_timestamp(packet, timestamp->tsval, timestamp->tsecr);
+	else
+		packet_read_tcp_options(bytes, options, offset + header, packet);
+}
+
 static __always_inline enum packet_verdict packet_read_tcp(const struct packet_bytes *bytes, struct packet *packet,
 							   struct packet_cursor *at)
 {
 	const struct tcp_header *tcp = packet_at(bytes, at->offset, sizeof(*tcp));
-	__u32 header, options, length;
+	__u32 header, length;
 
 	if (!tcp)
 		return packet_missing(at->offset);
@@ -116,16 +133,7 @@ static __always_inline enum packet_verdict packet_read_tcp(const struct packet_b
 	packet->window = wire16(tcp->window);
 	packet->payload = length - header;
 
-	options = at->offset + sizeof(*tcp);
-	if (header > sizeof(*tcp)) {
-		const struct tcp_timestamp_option *timestamp = packet_at(bytes, options, sizeof(*timestamp));
-
-		if (header == sizeof(*tcp) + sizeof(*timestamp) && timestamp &&
-		    timestamp->kind == __builtin_bswap32(TCP_ALIGNED_TIMESTAMP))
-			packet_set_timestamp(packet, timestamp->tsval, timestamp->tsecr);
-		else
-			packet_read_tcp_options(bytes, options, at->offset + header, packet);
-	}
+	packet_read_options(bytes, at->offset, header, packet);
 	if ((at->source_port == PACKET_PORT_DNS || at->destination_port == PACKET_PORT_DNS) && packet->payload > 14) {
 		enum packet_kind kind = packet_read_dns(bytes, at->offset + header + 2, packet);
 

@@ -14,4 +14,5 @@ mod queues;
 mod selection;
 mod short;
 mod stage;
+mod together;
 mod vanishing;

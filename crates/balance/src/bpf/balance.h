@@ -230,7 +230,9 @@ FATHOM_ASSERT_SIZE(struct balance_traffic, 48);
 	X(QUIC_UNKNOWN, "packets whose connection id names no server that is known")                                   \
 	X(MEASURED, "packets measured")                                                                                \
 	X(EPOCHS, "epochs")                                                                                            \
-	X(EPOCHS_LOST, "epochs lost: ring buffer full")
+	X(EPOCHS_LOST, "epochs lost: ring buffer full")                                                                \
+	X(WITHOUT_TIMESTAMPS, "segments without timestamps in a connection that has them")                             \
+	X(DYING_EARLY, "segments with a TTL far below their connection's")
 
 #define X(name, text) BALANCE_COUNT_##name,
 enum balance_counter { BALANCE_COUNTERS(X) BALANCE_COUNTER_COUNT };

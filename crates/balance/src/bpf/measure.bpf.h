@@ -28,17 +28,34 @@ static __always_inline struct packet_bytes balance_bytes(struct xdp_md *xdp)
 	};
 }
 
+/* Options are read for what is measured alone. A function of its own, which the verifier walks once, and not once for each way to get there. */
+__noinline int balance_has_timestamp(struct xdp_md *xdp, struct balance_packet *packet)
+{
+	struct packet_bytes bytes = balance_bytes(xdp);
+	struct packet segment = {};
+	__u32 header;
+
+	if (!packet)
+		return 0;
+	header = packet->network + packet->length - packet->payload - packet->transport;
+	packet_read_options(&bytes, packet->transport, header, &segment);
+	return segment.flags & PACKET_HAS_TIMESTAMP;
+}
+
 /* What the algorithm asks of a packet, but for whose it is. */
 static __always_inline struct packet balance_as_request(struct xdp_md *xdp, const struct balance_packet *packet)
 {
 	struct packet_bytes bytes = balance_bytes(xdp);
 	struct packet_cursor at = { .end = packet->network + packet->length };
+	const __u8 *ttl = packet_at(&bytes, packet->network + (packet->flags & BALANCE_PACKET_IS_IPV6 ? 7 : 8), 1);
 	struct packet request = {
 		.payload = packet->payload,
 		.seq = packet->seq,
 		.ack = packet->ack,
 		.kind = packet->kind,
 		.tcp_flags = packet->tcp_flags,
+		.flags = packet->flags & BALANCE_PACKET_HAS_TIMESTAMP ? PACKET_HAS_TIMESTAMP : 0,
+		.ttl = ttl ? *ttl : 0,
 	};
 
 	request.content = response_read_content(&request, response_first_bytes(&bytes, &at, &request));
@@ -137,6 +154,7 @@ static __always_inline void balance_measure(struct xdp_md *xdp, struct balance_c
 					    struct balance_measured *measured, __u64 now)
 {
 	const struct response_config *config = balance_response_settings();
+	enum response_counter left_out;
 	struct packet request;
 
 	if (!measured->flow.last) {
@@ -146,7 +164,9 @@ static __always_inline void balance_measure(struct xdp_md *xdp, struct balance_c
 	if (response_is_over(&measured->flow, now, config))
 		balance_tell(xdp, cpu, packet, measured, now);
 	request = balance_as_request(xdp, packet);
-	response_on_known(&measured->flow, (void *)&measured->bins, &request, now, config);
+	left_out = response_on_known(&measured->flow, (void *)&measured->bins, &request, now, config);
+	cpu->counters[BALANCE_COUNT_WITHOUT_TIMESTAMPS] += left_out == RESPONSE_COUNT_WITHOUT_TIMESTAMPS;
+	cpu->counters[BALANCE_COUNT_DYING_EARLY] += left_out == RESPONSE_COUNT_DYING_EARLY;
 }
 
 #endif

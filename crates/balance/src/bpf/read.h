@@ -24,6 +24,7 @@ enum balance_packet_flag {
 	BALANCE_PACKET_IS_FIRST = 1 << 2, /* fragment */
 	BALANCE_PACKET_IS_LATER = 1 << 3, /* fragment: no ports */
 	BALANCE_PACKET_IS_MEASURED = 1 << 4,
+	BALANCE_PACKET_HAS_TIMESTAMP = 1 << 5, /* known of what is measured */
 };
 
 /* From client to service. */

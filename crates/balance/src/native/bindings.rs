@@ -530,6 +530,7 @@ pub const RESPONSE_HAS_FLIGHT: response_flow_flag = 2048;
 pub const RESPONSE_HOLDS_BACK: response_flow_flag = 4096;
 pub const RESPONSE_HAS_TIMESTAMPS: response_flow_flag = 8192;
 pub const RESPONSE_ARRIVES: response_flow_flag = 16384;
+pub const RESPONSE_COMES_FAR: response_flow_flag = 32768;
 pub type response_flow_flag = ::core::ffi::c_uint;
 pub const RESPONSE_CONTENT_CLEAR: response_content = 0;
 pub const RESPONSE_CONTENT_GREETING: response_content = 1;
@@ -888,7 +889,9 @@ pub const RESPONSE_COUNT_FLOWS_OPENED: response_counter = 4;
 pub const RESPONSE_COUNT_FLOWS_DELETED: response_counter = 5;
 pub const RESPONSE_COUNT_FLOWS_REFUSED: response_counter = 6;
 pub const RESPONSE_COUNT_EPOCHS_LOST: response_counter = 7;
-pub const RESPONSE_COUNTER_COUNT: response_counter = 8;
+pub const RESPONSE_COUNT_WITHOUT_TIMESTAMPS: response_counter = 8;
+pub const RESPONSE_COUNT_DYING_EARLY: response_counter = 9;
+pub const RESPONSE_COUNTER_COUNT: response_counter = 10;
 pub type response_counter = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -1379,7 +1382,9 @@ pub const BALANCE_COUNT_QUIC_UNKNOWN: balance_counter = 28;
 pub const BALANCE_COUNT_MEASURED: balance_counter = 29;
 pub const BALANCE_COUNT_EPOCHS: balance_counter = 30;
 pub const BALANCE_COUNT_EPOCHS_LOST: balance_counter = 31;
-pub const BALANCE_COUNTER_COUNT: balance_counter = 32;
+pub const BALANCE_COUNT_WITHOUT_TIMESTAMPS: balance_counter = 32;
+pub const BALANCE_COUNT_DYING_EARLY: balance_counter = 33;
+pub const BALANCE_COUNTER_COUNT: balance_counter = 34;
 pub type balance_counter = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -1488,7 +1493,7 @@ unsafe extern "C" {
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
-    pub static fathom_balance_counter_names: [*const ::core::ffi::c_char; 32usize];
+    pub static fathom_balance_counter_names: [*const ::core::ffi::c_char; 34usize];
 }
 unsafe extern "C" {
     pub static fathom_balance_check_counter_names: [*const ::core::ffi::c_char; 5usize];

@@ -2013,6 +2013,7 @@ pub const RESPONSE_HAS_FLIGHT: response_flow_flag = 2048;
 pub const RESPONSE_HOLDS_BACK: response_flow_flag = 4096;
 pub const RESPONSE_HAS_TIMESTAMPS: response_flow_flag = 8192;
 pub const RESPONSE_ARRIVES: response_flow_flag = 16384;
+pub const RESPONSE_COMES_FAR: response_flow_flag = 32768;
 pub type response_flow_flag = ::core::ffi::c_uint;
 pub const RESPONSE_CONTENT_CLEAR: response_content = 0;
 pub const RESPONSE_CONTENT_GREETING: response_content = 1;
@@ -2371,7 +2372,9 @@ pub const RESPONSE_COUNT_FLOWS_OPENED: response_counter = 4;
 pub const RESPONSE_COUNT_FLOWS_DELETED: response_counter = 5;
 pub const RESPONSE_COUNT_FLOWS_REFUSED: response_counter = 6;
 pub const RESPONSE_COUNT_EPOCHS_LOST: response_counter = 7;
-pub const RESPONSE_COUNTER_COUNT: response_counter = 8;
+pub const RESPONSE_COUNT_WITHOUT_TIMESTAMPS: response_counter = 8;
+pub const RESPONSE_COUNT_DYING_EARLY: response_counter = 9;
+pub const RESPONSE_COUNTER_COUNT: response_counter = 10;
 pub type response_counter = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3106,6 +3109,7 @@ unsafe extern "C" {
         now: __u64,
         config: *const response_config,
         ended: *mut response_epoch,
+        left_out: *mut __u32,
     ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
@@ -3210,7 +3214,7 @@ unsafe extern "C" {
     pub static fathom_response_estimator_names: [*const ::core::ffi::c_char; 4usize];
 }
 unsafe extern "C" {
-    pub static fathom_response_counter_names: [*const ::core::ffi::c_char; 8usize];
+    pub static fathom_response_counter_names: [*const ::core::ffi::c_char; 10usize];
 }
 unsafe extern "C" {
     pub static fathom_hops_counter_names: [*const ::core::ffi::c_char; 17usize];

@@ -27,10 +27,10 @@ pub(crate) use bindings::{
     RTT_EVENT_OPEN, RTT_FLOW_IS_CLOSED, RTT_HOOK_COUNT, RTT_METHOD_COUNT, RTT_REASON_COUNT,
     RTT_REASON_END, RTT_REASON_EVICTED, RTT_REASON_REPLACED, RTT_REASON_TIMEOUT,
     RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, fathom_reading, flow_address, flow_key, packet,
-    response_batches, response_bins, response_config, response_epoch, response_flow, response_gaps,
-    response_handshake, response_mode, response_modes, response_sizes, response_tcp,
-    response_triggers, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_half, rtt_output,
-    rtt_pending, rtt_traffic, selection, selection_network,
+    response_batches, response_bins, response_config, response_counter, response_epoch,
+    response_flow, response_gaps, response_handshake, response_mode, response_modes,
+    response_sizes, response_tcp, response_triggers, rtt_bucket, rtt_config, rtt_event, rtt_flow,
+    rtt_half, rtt_output, rtt_pending, rtt_traffic, selection, selection_network,
 };
 
 #[cfg(test)]
@@ -177,16 +177,18 @@ impl Requests {
         Some(requests)
     }
 
-    /// Takes a packet in. Returns the epoch that ended before it, if one did. There are as many places as `config` says.
+    /// Takes a packet in. Returns the epoch that ended before it, if one did, and what the packet is counted as if it is no part of the flow. There
+    /// are as many places as `config` says.
     pub(crate) fn on_packet(
         &mut self,
         places: &mut [response_handshake],
         reading: &fathom_reading,
         now: u64,
         config: &response_config,
-    ) -> Option<response_epoch> {
+    ) -> (Option<response_epoch>, Option<response_counter>) {
         assert!(places.len() > config.handshake_mask as usize);
         let mut ended = response_epoch::default();
+        let mut left_out = 0;
         // SAFETY: all pointers are valid and distinct, the index of a place is at most the mask, and nothing is kept.
         let has_ended = unsafe {
             bindings::fathom_response_on_packet(
@@ -197,9 +199,11 @@ impl Requests {
                 now,
                 config,
                 &raw mut ended,
+                &raw mut left_out,
             )
         };
-        (has_ended != 0).then_some(ended)
+        let left_out = (left_out < RESPONSE_COUNTER_COUNT).then_some(left_out);
+        ((has_ended != 0).then_some(ended), left_out)
     }
 
     /// Takes a packet in that has no flow. Returns the flow if it begins one.

@@ -93,11 +93,12 @@ void fathom_response_read(const __u8 *data, __u32 captured, __u32 length, __u32 
 
 int fathom_response_on_packet(struct response_flow *flow, union response_gaps *gaps, struct response_handshake *places,
 			      const struct fathom_reading *reading, __u64 now, const struct response_config *config,
-			      struct response_epoch *ended)
+			      struct response_epoch *ended, __u32 *left_out)
 {
 	const struct packet *packet = &reading->packet;
 	int has_ended = 0;
 
+	*left_out = RESPONSE_COUNTER_COUNT;
 	if (!response_is_request(flow, packet))
 		return 0;
 	if (response_is_over(flow, now, config)) {
@@ -108,7 +109,7 @@ int fathom_response_on_packet(struct response_flow *flow, union response_gaps *g
 		response_on_connection(flow, &places[reading->hash & config->handshake_mask], reading->hash, packet,
 				       now);
 	else
-		response_on_known(flow, gaps, packet, now, config);
+		*left_out = response_on_known(flow, gaps, packet, now, config);
 	return has_ended;
 }
 

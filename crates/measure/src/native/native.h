@@ -46,7 +46,7 @@ void fathom_response_read(const __u8 *data, __u32 captured, __u32 length, __u32 
 /* A packet of a flow that is there; `places` are config->handshake_mask + 1. Returns whether `ended` was filled in. */
 int fathom_response_on_packet(struct response_flow *flow, union response_gaps *gaps, struct response_handshake *places,
 			      const struct fathom_reading *reading, __u64 now, const struct response_config *config,
-			      struct response_epoch *ended);
+			      struct response_epoch *ended, __u32 *left_out);
 /* A packet of a flow that is not there. Returns whether the flow begins: `flow` was zeroed, and is the flow now. */
 int fathom_response_without_flow(struct response_flow *flow, struct response_handshake *places,
 				 const struct fathom_reading *reading, __u64 now, const struct response_config *config);

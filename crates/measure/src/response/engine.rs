@@ -92,11 +92,9 @@ impl Engine {
         let Dissected { time, reading } = packet;
         let entry = self.table.touch(place);
         let before = entry.state.requests.flow.last;
-        let ended =
-            entry
-                .state
-                .requests
-                .on_packet(&mut self.handshakes, reading, *time, &self.config);
+        let requests = &mut entry.state.requests;
+        let (ended, left_out) =
+            requests.on_packet(&mut self.handshakes, reading, *time, &self.config);
         let responses = entry.state.responses.as_mut();
         let reverse = responses.and_then(|responses| {
             let average = ended.as_ref().and_then(|_| responses.take());
@@ -107,6 +105,9 @@ impl Engine {
             }
             average
         });
+        if let Some(counter) = left_out {
+            self.counts.counters[counter as usize] += u64::from(reading.packet.segments);
+        }
         if let Some(ended) = ended {
             self.count(native::RESPONSE_COUNT_EPOCHS);
             report(record(&ended, reverse, self.estimator, interfaces, 0));

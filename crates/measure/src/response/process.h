@@ -252,8 +252,7 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 	response_advance(flow, now);
 	flow->flags = RESPONSE_IS_USED | (packet->direction ? RESPONSE_TO_LOW : 0);
 	if (response_is_tcp(packet)) {
-		if (packet->flags & PACKET_HAS_TIMESTAMP)
-			flow->flags |= RESPONSE_HAS_TIMESTAMPS;
+		response_note_headers(flow, packet);
 		flow->state.tcp = (struct response_tcp){
 			.next_seq = packet->seq + packet->payload,
 			.data_ack = packet->ack,
@@ -288,17 +287,25 @@ static __always_inline void response_on_connection(struct response_flow *flow, s
 }
 
 /*
- * A request, or what goes with it, of a flow that is there. `restrict`, here and in what it calls: or the compiler loads every
- * field anew after each store to another (10 ns a packet).
+ * A request, or what goes with it, of a flow that is there. Returns what the packet is counted as if it is no part of the flow, else
+ * RESPONSE_COUNTER_COUNT. `restrict`, here and in what it calls: or the compiler loads every field anew after each store to another
+ * (10 ns a packet).
  */
-static __always_inline void response_on_known(struct response_flow *restrict flow, union response_gaps *restrict gaps,
-					      const struct packet *restrict packet, __u64 now,
-					      const struct response_config *config)
+static __always_inline enum response_counter response_on_known(struct response_flow *restrict flow,
+							       union response_gaps *restrict gaps,
+							       const struct packet *restrict packet, __u64 now,
+							       const struct response_config *config)
 {
-	if (response_is_tcp(packet))
-		response_on_segment(flow, gaps, packet, now, config);
-	else
+	enum response_counter left_out = RESPONSE_COUNTER_COUNT;
+
+	if (!response_is_tcp(packet)) {
 		response_on_datagram(flow, gaps, packet, now, config);
+		return left_out;
+	}
+	left_out = response_is_left_out(flow, packet);
+	if (left_out == RESPONSE_COUNTER_COUNT)
+		response_on_segment(flow, gaps, packet, now, config);
+	return left_out;
 }
 
 /* A packet of a flow that is not there. Returns whether the flow begins: `flow`, zeroed, is the flow now. */

@@ -282,10 +282,29 @@ static __always_inline void response_on_data(struct response_flow *restrict flow
 	response_note_length(flow, packet->payload);
 }
 
-/* The receiver drops it (RFC 7323, section 3.2): it is a probe, or somebody plays tricks. */
-static __always_inline int response_is_foreign(const struct response_flow *flow, const struct packet *packet)
+/* What is known of a connection's own segments. */
+static __always_inline void response_note_headers(struct response_flow *flow, const struct packet *packet)
 {
-	return flow->flags & RESPONSE_HAS_TIMESTAMPS && !(packet->tcp_flags & TCP_RST);
+	if (packet->flags & PACKET_HAS_TIMESTAMP)
+		flow->flags |= RESPONSE_HAS_TIMESTAMPS;
+	if (packet->ttl >= 2 * PACKET_TTL_FAR_BELOW)
+		flow->flags |= RESPONSE_COMES_FAR;
+}
+
+/*
+ * What the receiver drops (RFC 7323, section 3.2), or what never gets there, is no part of the connection: a probe, or somebody
+ * plays tricks. Returns what it counts as; RESPONSE_COUNTER_COUNT: it is a part. But a reset is heeded always.
+ */
+static __always_inline enum response_counter response_is_left_out(const struct response_flow *flow,
+								  const struct packet *packet)
+{
+	if (packet->tcp_flags & TCP_RST)
+		return RESPONSE_COUNTER_COUNT;
+	if (flow->flags & RESPONSE_COMES_FAR && packet->ttl <= PACKET_TTL_FAR_BELOW)
+		return RESPONSE_COUNT_DYING_EARLY;
+	if (flow->flags & RESPONSE_HAS_TIMESTAMPS && !(packet->flags & (PACKET_HAS_TIMESTAMP | PACKET_HAS_OPTIONS_CUT)))
+		return RESPONSE_COUNT_WITHOUT_TIMESTAMPS;
+	return RESPONSE_COUNTER_COUNT;
 }
 
 static __always_inline void response_on_segment(struct response_flow *restrict flow, union response_gaps *restrict gaps,
@@ -294,10 +313,7 @@ static __always_inline void response_on_segment(struct response_flow *restrict f
 {
 	__u32 next_seq = packet->seq + packet->payload;
 
-	if (packet->flags & PACKET_HAS_TIMESTAMP)
-		flow->flags |= RESPONSE_HAS_TIMESTAMPS;
-	else if (response_is_foreign(flow, packet))
-		return;
+	response_note_headers(flow, packet);
 	if (packet->tcp_flags & (TCP_SYN | TCP_RST)) {
 		/* After a reset nobody waits any more. */
 		flow->state.tcp.pure_age |= !!(packet->tcp_flags & TCP_RST);

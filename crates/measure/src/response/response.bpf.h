@@ -158,6 +158,7 @@ static __always_inline void response_path(struct response_cpu *cpu, int is_turne
 {
 	const struct response_config *config = response_settings();
 	struct response_flow *flow = bpf_map_lookup_elem(&response_flows, &cpu->packet.key);
+	enum response_counter left_out;
 	__u64 now;
 
 	/* What comes back must not cost the clock, which is most of what a request costs. */
@@ -178,10 +179,13 @@ static __always_inline void response_path(struct response_cpu *cpu, int is_turne
 		flow->flags |= RESPONSE_ARRIVES;
 	if (response_is_over(flow, now, config))
 		response_tell(cpu, flow, now);
-	if (response_uses_handshake(flow, &cpu->packet))
+	if (response_uses_handshake(flow, &cpu->packet)) {
 		response_on_new(cpu, flow, now);
-	else
-		response_on_known(flow, (void *)(flow + 1), &cpu->packet, now, config);
+		return;
+	}
+	left_out = response_on_known(flow, (void *)(flow + 1), &cpu->packet, now, config);
+	if (left_out < RESPONSE_COUNTER_COUNT)
+		cpu->counters[left_out] += cpu->packet.segments;
 }
 
 /* Is this packet measured? */

@@ -63,6 +63,7 @@ enum response_flow_flag {
 	RESPONSE_HOLDS_BACK = 1 << 12, /* the stack of the client kept requests back, and sent them together */
 	RESPONSE_HAS_TIMESTAMPS = 1 << 13, /* segments carry the option of RFC 7323 */
 	RESPONSE_ARRIVES = 1 << 14, /* live: requests come in by this interface */
+	RESPONSE_COMES_FAR = 1 << 15, /* its segments have TTLs that probes far below them do not have */
 };
 
 /* What the first bytes of a packet tell; see content.h. */
@@ -192,7 +193,9 @@ struct response_epoch {
 	X(FLOWS_OPENED, "flows opened")                                                                                \
 	X(FLOWS_DELETED, "flows forgotten: idle")                                                                      \
 	X(FLOWS_REFUSED, "flows not opened: table busy")                                                               \
-	X(EPOCHS_LOST, "epochs lost: ring buffer full")
+	X(EPOCHS_LOST, "epochs lost: ring buffer full")                                                                \
+	X(WITHOUT_TIMESTAMPS, "segments without timestamps in a connection that has them")                             \
+	X(DYING_EARLY, "segments with a TTL far below their connection's")
 
 #define X(name, text) RESPONSE_COUNT_##name,
 enum response_counter { RESPONSE_COUNTERS(X) RESPONSE_COUNTER_COUNT };

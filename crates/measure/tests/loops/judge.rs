@@ -39,18 +39,32 @@ impl Judged {
 
 /// The epochs of a simulated loop in which a wait ended.
 pub(crate) fn judge(trace: &Trace) -> Vec<Judged> {
+    judge_replay(replay(trace), &Settings::files(), &trace.waits)
+}
+
+/// How many packets of a simulated loop are counted under this name.
+pub(crate) fn count(trace: &Trace, name: &str) -> u64 {
+    let (engine, _) = measure(replay(trace), &Settings::files());
+    let named = engine.counts().named();
+    named
+        .filter(|(own, _)| *own == name)
+        .map(|(_, count)| count)
+        .sum()
+}
+
+fn replay(trace: &Trace) -> Replay {
     let mut writer = Writer::new(Vec::new(), LinkType::ETHERNET, 65_535).unwrap();
     for (time, frame) in &trace.packets {
         writer.write(*time, frame.len() as u32, frame).unwrap();
     }
     let capture = Cursor::new(writer.finish().unwrap());
-    let replay = Replay::from_reader("loop", capture).unwrap();
-    judge_replay(replay, &Settings::files(), &trace.waits)
+    Replay::from_reader("loop", capture).unwrap()
 }
 
 /// The epochs of a capture in which a wait ended.
 pub(crate) fn judge_replay(replay: Replay, settings: &Settings, waits: &[Wait]) -> Vec<Judged> {
-    let judged = epochs(replay, settings).into_iter().filter_map(|epoch| {
+    let (_, epochs) = measure(replay, settings);
+    let judged = epochs.into_iter().filter_map(|epoch| {
         let end = epoch.time.0;
         let own = waits.iter().filter(|wait| {
             let time = end - epoch.duration_ns.0..end;
@@ -69,7 +83,7 @@ pub(crate) fn judge_replay(replay: Replay, settings: &Settings, waits: &[Wait]) 
 }
 
 /// All that is told of a capture.
-fn epochs(mut replay: Replay, settings: &Settings) -> Vec<ResponseEpoch> {
+fn measure(mut replay: Replay, settings: &Settings) -> (Engine, Vec<ResponseEpoch>) {
     let mut engine = Engine::new(settings, 7, false).unwrap();
     let mut epochs = Vec::new();
     loop {
@@ -80,5 +94,5 @@ fn epochs(mut replay: Replay, settings: &Settings) -> Vec<ResponseEpoch> {
         }
     }
     engine.finish(replay.interfaces(), &mut |epoch| epochs.push(epoch));
-    epochs
+    (engine, epochs)
 }

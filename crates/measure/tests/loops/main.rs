@@ -9,7 +9,7 @@ mod simulation;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use judge::{Judged, judge};
+use judge::{Judged, count, judge};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -131,16 +131,38 @@ fn a_batch_that_the_stack_divides_is_not_sure() {
     }
 }
 
-/// `hops` and others send probes within connections, without the timestamps that all other segments have: receivers drop them (RFC 7323, section 3.2).
+/// `hops` and others send probes within connections. Receivers drop those without the timestamps that all other segments have (RFC 7323, section 3.2);
+/// others end on their way.
 #[test]
-fn probes_within_a_connection_change_nothing() {
-    for shape in [Shape::Window(4), Shape::Batch(4), Shape::Tree(3)] {
-        let setting = Setting::new(shape, Service::Exponential(20 * MS));
+fn probes_within_a_connection_change_nothing_and_are_counted() {
+    for (shape, has_timestamps) in [
+        (Shape::Window(4), true),
+        (Shape::Batch(4), true),
+        (Shape::Tree(3), true),
+        (Shape::Window(1), false),
+        (Shape::Batch(4), false),
+    ] {
+        let setting = Setting {
+            has_timestamps,
+            ..Setting::new(shape, Service::Exponential(20 * MS))
+        };
         let probed = Setting {
             probes: Some(3 * MS),
             ..setting.clone()
         };
-        let [plain, probed] = [setting, probed].map(|setting| judge(&setting.run()));
+        let [plain, probed] = [setting, probed].map(|setting| setting.run());
+        let name = if has_timestamps {
+            "segments without timestamps in a connection that has them"
+        } else {
+            "segments with a TTL far below their connection's"
+        };
+        let added = probed.packets.len() - plain.packets.len();
+        assert!(added >= 900);
+        // Those before the first request are of no flow yet.
+        let counted = count(&probed, name);
+        assert!((added as u64 - 10..=added as u64).contains(&counted));
+        assert_eq!(count(&plain, name), 0);
+        let [plain, probed] = [plain, probed].map(|trace| judge(&trace));
         assert!(plain.len() >= 5);
         assert_eq!(plain.len(), probed.len());
         // The last epoch ends with the capture, and that with the last probe.

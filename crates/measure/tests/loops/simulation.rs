@@ -62,6 +62,8 @@ pub(crate) struct Setting {
     pub(crate) jams: Vec<(Duration, Duration)>,
     /// Probes within the connection, one after so much time.
     pub(crate) probes: Option<Duration>,
+    /// Its segments have timestamps.
+    pub(crate) has_timestamps: bool,
     pub(crate) seed: u64,
 }
 
@@ -80,6 +82,7 @@ impl Setting {
             stalls: Vec::new(),
             jams: Vec::new(),
             probes: None,
+            has_timestamps: true,
             seed: 1,
         }
     }
@@ -355,9 +358,10 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A segment of the client. All have timestamps, which nothing here looks at.
+    /// A segment of the client. Nothing here looks at what timestamps say.
     fn capture(&mut self, flag: &[u8], payload: u32) {
         let timestamps = [Noop, Noop, Timestamp(1, 1)];
+        let options = &timestamps[..if self.setting.has_timestamps { 3 } else { 0 }];
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
             .ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64)
             .tcp(PORT, 8080, 1 + self.sent, 65_535);
@@ -368,7 +372,7 @@ impl<'a> Simulation<'a> {
             builder.ack(77 + self.received)
         };
         let mut frame = Vec::new();
-        let builder = builder.options(&timestamps).unwrap();
+        let builder = builder.options(options).unwrap();
         builder
             .write(&mut frame, &vec![0x5a; payload as usize])
             .unwrap();
@@ -376,14 +380,19 @@ impl<'a> Simulation<'a> {
         self.trace.packets.push((time, frame));
     }
 
-    /// What somebody else sends in the name of the client: it acknowledges all that has come, and has no options.
+    /// What somebody else sends in the name of the client: the request that comes next, and an acknowledgement of all that has come, without options. Where
+    /// the connection has none either, it ends on its way.
     fn probe(&mut self) {
         let mut frame = Vec::new();
+        let ttl = if self.setting.has_timestamps { 64 } else { 4 };
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-            .ipv4([10, 1, 0, 1], [10, 2, 0, 1], 4)
-            .tcp(PORT, 8080, self.sent, 65_535)
+            .ipv4([10, 1, 0, 1], [10, 2, 0, 1], ttl)
+            // The window makes it another packet than the one before.
+            .tcp(PORT, 8080, 1 + self.sent, self.trace.packets.len() as u16)
             .ack(77 + self.received);
-        builder.write(&mut frame, &[]).unwrap();
+        builder
+            .write(&mut frame, &[0x5a; REQUEST_BYTES as usize])
+            .unwrap();
         self.trace.packets.push((self.now, frame));
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn run(packets: &[(u64, Vec<u8>)], config: &response_config) -> Vec<E
             continue;
         }
         if let Some((flow, gaps)) = flows.get_mut(&reading.packet.key) {
-            let mut ended = response_epoch::default();
+            let (mut ended, mut left_out) = (response_epoch::default(), 0);
             // SAFETY: all pointers are valid and distinct, and there are as many places as the mask says.
             let has_ended = unsafe {
                 bindings::fathom_response_on_packet(
@@ -105,6 +105,7 @@ pub(crate) fn run(packets: &[(u64, Vec<u8>)], config: &response_config) -> Vec<E
                     *now,
                     config,
                     &raw mut ended,
+                    &raw mut left_out,
                 )
             };
             if has_ended != 0 {

@@ -21,6 +21,8 @@ enum Step {
     Message(&'static [u8], u16),
     Again,
     Acknowledge(u16),
+    /// A request that ends on its way.
+    Dying(u16),
     Answer(u16),
     Finish,
     Reset,
@@ -63,6 +65,7 @@ pub(crate) fn packets() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
         6 => select(MESSAGES.to_vec()).prop_map(|(start, length)| Step::Message(start, length)),
         2 => Just(Step::Again),
         8 => select(vec![0_u16, 1, 100, 1400, 60_000]).prop_map(Step::Acknowledge),
+        2 => size.clone().prop_map(Step::Dying),
         8 => size.clone().prop_map(Step::Answer),
         1 => Just(Step::Finish),
         1 => Just(Step::Reset),
@@ -159,6 +162,11 @@ fn frame(step: Step, number: u16, connection: &mut Connection) -> Vec<u8> {
                     .ack(connection.received),
                 0,
             )
+        }
+        Step::Dying(length) => {
+            let dying = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(CLIENT, SERVER, 24);
+            let segment = dying.tcp(client_port, 443, sent, 65_535).ack(received);
+            (segment, length)
         }
         Step::Answer(length) => {
             connection.received = received.wrapping_add(length.into());
