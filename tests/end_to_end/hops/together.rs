@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fathom_lab::{Chain, Family, Namespace, Passed, Tap};
 use fathom_tests::{EVERY_PACKET, Fathom, Finished, FlowEvent, Method, Profile, Record};
 
-use crate::stage::{MILLISECOND, PATIENCE, chain, connect, turn};
+use crate::stage::{MILLISECOND, PATIENCE, alone, chain, connect};
 
 const REQUESTS: usize = 120;
 const QUERIES: usize = 12;
@@ -272,7 +272,7 @@ fn check_probes(hops: &Finished, exchange: &Exchange, measured: &[[Finished; 2];
 #[fathom_lab::real_time]
 #[test]
 fn all_commands_at_once_tell_what_they_tell_without_probes() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = alone() else { return };
     let chain = chain(2, |_| DELAY).build().unwrap();
     let (host, router) = (&chain.client, &chain.routers[0]);
     let link = Chain::interface(2);
