@@ -1,4 +1,4 @@
-//! Invented records, taken by tshark, nfcapd, nfacctd and netflow_parser.
+//! Invented records, taken by tshark, nfcapd, nfacctd and `netflow_parser`.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
