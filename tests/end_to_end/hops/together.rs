@@ -10,7 +10,7 @@ use fathom_tests::{EVERY_PACKET, Fathom, Finished, FlowEvent, Method, Profile, R
 
 use crate::stage::{MILLISECOND, PATIENCE, alone, chain, connect};
 
-const REQUESTS: usize = 120;
+const REQUESTS: usize = 80;
 const QUERIES: usize = 12;
 /// More than an epoch from one query to the next, so that each is alone in its own.
 const EPOCH: &str = "100ms";
@@ -133,8 +133,8 @@ struct Told {
     methods: [BTreeSet<Method>; 2],
     /// Of each: packets there, packets back, less what passed; and those that were taken for sent again or overtaken.
     packets: [([i64; 2], u32); 2],
-    /// Of each UDP flow: epochs, and why they have no estimate.
-    queries: [Vec<Option<String>>; 2],
+    /// Of each UDP flow: epochs. (Whether the gap between two counts depends on how late the second came.)
+    queries: [usize; 2],
 }
 
 impl Told {
@@ -157,7 +157,8 @@ impl Told {
         let queries = |port| {
             let epochs = response.epochs().into_iter();
             let own = epochs.filter(|epoch| epoch.source_port == port);
-            own.map(|epoch| epoch.reason).collect()
+            own.inspect(|epoch| assert!(epoch.reason.is_some(), "{epoch:?}"))
+                .count()
         };
         Self {
             methods: exchange.tcp.map(methods),
@@ -253,7 +254,7 @@ fn check_round_trips(exchange: &Exchange, rtt: &Finished, links: u32) {
 /// Probes were there, at both places, and were left out under their names.
 fn check_probes(hops: &Finished, exchange: &Exchange, measured: &[[Finished; 2]; 2]) {
     let probes = hops.probes();
-    for (ports, least) in [(exchange.tcp, 25), (exchange.udp, 6)] {
+    for (ports, least) in [(exchange.tcp, 15), (exchange.udp, 6)] {
         for port in ports {
             let own = probes.iter().filter(|it| it.flow.source_port == port);
             let count = own.count();
@@ -265,7 +266,7 @@ fn check_probes(hops: &Finished, exchange: &Exchange, measured: &[[Finished; 2];
         let numbers = [host.count(OWN), left_out, router.count(OVERLONG)];
         println!("{} probes; left out: {numbers:?}", probes.len());
         assert!(numbers[0] >= probes.len() as u64, "{}", host.errors);
-        assert!(numbers[1] >= 25 && numbers[2] >= 5, "{}", router.errors);
+        assert!(numbers[1] >= 15 && numbers[2] >= 5, "{}", router.errors);
     }
 }
 
@@ -306,10 +307,7 @@ fn all_commands_at_once_tell_what_they_tell_without_probes() {
         assert_eq!(without.packets, [([-1, -2], 0); 2]);
         let methods = BTreeSet::from([Method::Timestamp, Method::Handshake]);
         assert_eq!(without.methods, [methods.clone(), methods]);
-        for queries in &without.queries {
-            assert_eq!(queries.len(), QUERIES);
-            assert!(queries.iter().all(Option::is_some), "{queries:?}");
-        }
+        assert_eq!(without.queries, [QUERIES; 2]);
         for exchange in &exchanges {
             check_round_trips(exchange, &rtt[at], links);
             check_latencies(exchange, &response[at]);

@@ -38,7 +38,7 @@ __noinline int balance_has_timestamp(struct xdp_md *xdp, struct balance_packet *
 	if (!packet)
 		return 0;
 	header = packet->network + packet->length - packet->payload - packet->transport;
-	packet_read_options(&bytes, packet->transport, header, &segment);
+	packet_read_options(&bytes, packet_skip(packet->transport, 0), header, &segment);
 	return segment.flags & PACKET_HAS_TIMESTAMP;
 }
 

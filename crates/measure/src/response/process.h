@@ -21,6 +21,7 @@ static __always_inline enum packet_verdict response_claim(const struct packet_by
 							  enum packet_verdict verdict, struct packet *packet)
 {
 	const struct wire_field32 *spi;
+	__u32 offset;
 
 	if (verdict == PACKET_MEASURABLE)
 		return packet->kind == PACKET_KIND_ECHO_REQUEST || packet->kind == PACKET_KIND_ECHO_REPLY
@@ -29,13 +30,14 @@ static __always_inline enum packet_verdict response_claim(const struct packet_by
 	if (verdict != PACKET_OTHER_PROTOCOL || (at->protocol != IP_PROTOCOL_UDP && at->protocol != IP_PROTOCOL_ESP))
 		return verdict;
 	if (at->protocol == IP_PROTOCOL_ESP) {
-		spi = packet_at(bytes, at->offset, sizeof(*spi));
+		offset = packet_skip(at->offset, 0); /* bounded once more: the verifier of 6.1 forgets what it parked on the stack */
+		spi = packet_at(bytes, offset, sizeof(*spi));
 		if (!spi)
-			return packet_missing(at->offset);
-		if (at->end < at->offset + 8)
+			return packet_missing(offset);
+		if (at->end < offset + 8)
 			return PACKET_MALFORMED;
 		packet->key.tunnel = wire32(spi->value);
-		packet->payload = at->end - at->offset;
+		packet->payload = at->end - offset;
 		at->source_port = 0;
 		at->destination_port = 0;
 	}
