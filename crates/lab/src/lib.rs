@@ -51,7 +51,7 @@ pub use peer::{Connection, Opening, ScriptedPeer, Segment, TcpOptions, Timestamp
 pub use process::{Process, wait_until};
 pub use random::Sequence;
 pub use router::{Answers, InterfaceInformation, MplsLabel, ScriptedRouter, Translation};
-pub use stolen::{in_real_time, stolen_time};
+pub use stolen::{Shared, in_real_time, stolen_time};
 pub use switch::Switch;
 pub use tap::{Passed, Tap};
 pub use topology::{Topology, TopologyBuilder};

@@ -1,5 +1,6 @@
 //! Time that the hypervisor took from this machine, and tests that notice it.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -18,6 +19,38 @@ const LATE_NS: u64 = 500_000;
 const TO_BLAME_NS: u64 = 2_000_000;
 /// How often a case is measured, at most.
 const ATTEMPTS: u32 = 3;
+
+thread_local! {
+    /// Which attempt of a case this thread is at, from 0 on.
+    static ATTEMPT: Cell<usize> = const { Cell::new(0) };
+    /// When what it looks at began, in ns since 1970.
+    static BEGIN_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What several cases look at, and the first of them makes. A case that is measured again has it made again, once for all of them.
+#[derive(Debug)]
+pub struct Shared<T: 'static>(Mutex<Vec<(u64, &'static T)>>);
+
+impl<T> Shared<T> {
+    /// Nothing yet.
+    #[expect(clippy::new_without_default, reason = "it is made in a static")]
+    pub const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// What `make` makes, for the attempt that the case is at.
+    pub fn get(&self, make: impl FnOnce() -> T) -> &'static T {
+        let attempt = ATTEMPT.get();
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.len() <= attempt {
+            let begin_ns = now_ns();
+            made.push((begin_ns, Box::leak(Box::new(make()))));
+        }
+        let (begin_ns, made) = made[attempt.min(made.len() - 1)];
+        BEGIN_NS.set(BEGIN_NS.get().min(begin_ns));
+        made
+    }
+}
 
 /// When a processor did not beat, in ns since 1970; of all processors that this process may use, since the first look.
 static GAPS: LazyLock<Mutex<Vec<Range<u64>>>> = LazyLock::new(|| {
@@ -74,12 +107,14 @@ pub fn in_real_time<T>(case: impl Fn() -> T) -> T {
     LazyLock::force(&GAPS);
     let mut attempt = 1;
     loop {
-        let begin_ns = now_ns();
+        ATTEMPT.set(attempt as usize - 1);
+        BEGIN_NS.set(now_ns());
         let outcome = panic::catch_unwind(AssertUnwindSafe(&case));
         let panic = match outcome {
             Ok(result) => return result,
             Err(panic) => panic,
         };
+        let begin_ns = BEGIN_NS.get();
         let away = stolen_time()
             .into_iter()
             .filter(|gap| gap.end > begin_ns && gap.end - gap.start >= TO_BLAME_NS);
@@ -121,6 +156,25 @@ mod tests {
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|gap| gap.end < now_ns());
         count.get()
+    }
+
+    #[test]
+    fn what_cases_share_is_made_again_with_them_and_once() {
+        static SHARED: Shared<u32> = Shared::new();
+        let made = Cell::new(0);
+        let make = || {
+            made.set(made.get() + 1);
+            made.get()
+        };
+        for attempt in [0, 1, 1, 0, 2] {
+            ATTEMPT.set(attempt);
+            BEGIN_NS.set(now_ns());
+            let begin_ns = BEGIN_NS.get();
+            assert_eq!(*SHARED.get(make), attempt as u32 + 1);
+            assert!(BEGIN_NS.get() <= begin_ns);
+        }
+        ATTEMPT.set(0);
+        assert_eq!(made.get(), 3);
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Segments as no well-behaved network or peer would send them, and what a receiver counts of them.
 
-use std::sync::OnceLock;
-
-use fathom_lab::{ScriptedPeer, Segment, TcpFlags};
+use fathom_lab::{ScriptedPeer, Segment, Shared, TcpFlags};
 
 use crate::script::{
     Play, Scripted, be_accepted, be_accepted_from, deliver, established, received,
@@ -31,8 +29,8 @@ pub(crate) const CASES: [(u16, Play); 8] = [
 
 /// All cases, played by the first test that asks; `None` where it cannot be.
 fn run() -> Option<&'static Scripted> {
-    static RUN: OnceLock<Option<Scripted>> = OnceLock::new();
-    RUN.get_or_init(|| Scripted::play(&CASES)).as_ref()
+    static RUN: Shared<Option<Scripted>> = Shared::new();
+    RUN.get(|| Scripted::play(&CASES)).as_ref()
 }
 
 fn send_in_order(peer: &ScriptedPeer, family: Family, port: u16) {

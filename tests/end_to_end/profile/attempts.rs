@@ -2,10 +2,9 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use fathom_lab::{PacketKind, Rule, Topology};
+use fathom_lab::{PacketKind, Rule, Shared, Topology};
 use fathom_tests::Prediction;
 use serde_json::Value;
 
@@ -34,8 +33,8 @@ const NOWHERE: [IpAddr; 2] = [
 
 /// All cases at once, driven by the first test that asks; `None` where it cannot be.
 fn run() -> Option<&'static Cases> {
-    static RUN: OnceLock<Option<Cases>> = OnceLock::new();
-    RUN.get_or_init(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
+    static RUN: Shared<Option<Cases>> = Shared::new();
+    RUN.get(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
         .as_ref()
 }
 

@@ -1,10 +1,9 @@
 //! What the kernel's end sends, against a script: closed windows, lost FINs, sequence numbers that wrap, SYNs that cross or cannot be delivered.
 
 use std::io::Write;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use fathom_lab::{Opening, ScriptedPeer, Segment, TcpFlags};
+use fathom_lab::{Opening, ScriptedPeer, Segment, Shared, TcpFlags};
 use fathom_tests::Prediction;
 
 use crate::script::{Play, Scripted, be_accepted, close, established, received};
@@ -26,8 +25,8 @@ pub(crate) const CASES: [(u16, Play); 5] = [
 
 /// All cases, played by the first test that asks; `None` where it cannot be.
 fn run() -> Option<&'static Scripted> {
-    static RUN: OnceLock<Option<Scripted>> = OnceLock::new();
-    RUN.get_or_init(|| Scripted::play(&CASES)).as_ref()
+    static RUN: Shared<Option<Scripted>> = Shared::new();
+    RUN.get(|| Scripted::play(&CASES)).as_ref()
 }
 
 fn close_the_window(peer: &ScriptedPeer, family: Family, port: u16) {

@@ -3,9 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::OnceLock;
 
-use fathom_lab::{PacketKind, Rule, Topology, wait_until};
+use fathom_lab::{PacketKind, Rule, Shared, Topology, wait_until};
 use fathom_tests::Prediction;
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -37,8 +36,8 @@ pub(crate) const SCRIPTS: [(u16, Script); 7] = [
 
 /// All cases at once, driven by the first test that asks; `None` where it cannot be.
 fn run() -> Option<&'static Cases> {
-    static RUN: OnceLock<Option<Cases>> = OnceLock::new();
-    RUN.get_or_init(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
+    static RUN: Shared<Option<Cases>> = Shared::new();
+    RUN.get(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
         .as_ref()
 }
 

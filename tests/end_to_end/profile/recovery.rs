@@ -1,10 +1,9 @@
 //! Packets that are lost, late, doubled or damaged, and how the connection gets over it.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use fathom_lab::{PacketKind, Rule, Topology};
+use fathom_lab::{PacketKind, Rule, Shared, Topology};
 use fathom_tests::Prediction;
 use serde_json::Value;
 
@@ -44,8 +43,8 @@ const TIMEOUT: Duration = Duration::from_millis(240);
 
 /// All cases at once, driven by the first test that asks; `None` where it cannot be.
 fn run() -> Option<&'static Cases> {
-    static RUN: OnceLock<Option<Cases>> = OnceLock::new();
-    RUN.get_or_init(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
+    static RUN: Shared<Option<Cases>> = Shared::new();
+    RUN.get(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
         .as_ref()
 }
 
