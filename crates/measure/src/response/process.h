@@ -30,7 +30,8 @@ static __always_inline enum packet_verdict response_claim(const struct packet_by
 	if (verdict != PACKET_OTHER_PROTOCOL || (at->protocol != IP_PROTOCOL_UDP && at->protocol != IP_PROTOCOL_ESP))
 		return verdict;
 	if (at->protocol == IP_PROTOCOL_ESP) {
-		offset = packet_skip(at->offset, 0); /* bounded once more: the verifier of 6.1 forgets what it parked on the stack */
+		/* Bounded once more: the verifier of 6.1 forgets what it parked on the stack. */
+		offset = packet_skip(at->offset, 0);
 		spi = packet_at(bytes, offset, sizeof(*spi));
 		if (!spi)
 			return packet_missing(offset);
