@@ -41,14 +41,14 @@ impl<T> Shared<T> {
     /// What `make` makes, for the attempt that the case is at.
     pub fn get(&self, make: impl FnOnce() -> T) -> &'static T {
         let attempt = ATTEMPT.get();
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() <= attempt {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() <= attempt {
             let begin_ns = now_ns();
-            made.push((begin_ns, Box::leak(Box::new(make()))));
+            all.push((begin_ns, Box::leak(Box::new(make()))));
         }
-        let (begin_ns, made) = made[attempt.min(made.len() - 1)];
+        let (begin_ns, latest) = all[attempt.min(all.len() - 1)];
         BEGIN_NS.set(BEGIN_NS.get().min(begin_ns));
-        made
+        latest
     }
 }
 
