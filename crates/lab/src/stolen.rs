@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn what_cases_share_is_made_again_with_them_and_once() {
         static SHARED: Shared<u32> = Shared::new();
-        let made = Cell::new(0);
+        let count = Cell::new(0);
         let make = || {
-            made.set(made.get() + 1);
-            made.get()
+            count.set(count.get() + 1);
+            count.get()
         };
         for attempt in [0, 1, 1, 0, 2] {
             ATTEMPT.set(attempt);
@@ -174,7 +174,7 @@ mod tests {
             assert!(BEGIN_NS.get() <= begin_ns);
         }
         ATTEMPT.set(0);
-        assert_eq!(made.get(), 3);
+        assert_eq!(count.get(), 3);
     }
 
     #[test]
