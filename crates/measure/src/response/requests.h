@@ -34,11 +34,20 @@ static __always_inline void response_count_some(__u8 *counter)
 		++*counter;
 }
 
+/* One packet more of what is counted in the place of the flight. */
+static __always_inline void response_grow_flight(struct response_flow *flow, const struct packet *packet)
+{
+	__u32 bytes = flow->flight + packet->payload;
+
+	flow->flight = bytes < 0xffff ? bytes : 0xffff;
+}
+
 /* Nothing is outstanding: how much is sent before the first answer is seen anew. */
 static __always_inline void response_begin_flight(struct response_flow *flow, const struct packet *packet)
 {
 	flow->flags |= RESPONSE_COUNTS_FLIGHT;
-	flow->flight = packet->payload < 0xffff ? packet->payload : 0xffff;
+	flow->flight = 0;
+	response_grow_flight(flow, packet);
 	flow->flight_packets = 1;
 }
 
@@ -74,7 +83,7 @@ static __always_inline void response_follow_answer(struct response_flow *flow, c
 	if (is_triggered)
 		flow->flight_packets = 0;
 	else
-		flow->flight = flow->flight + packet->payload < 0xffff ? flow->flight + packet->payload : 0xffff;
+		response_grow_flight(flow, packet);
 }
 
 /*
@@ -91,7 +100,7 @@ static __always_inline void response_follow_flight(struct response_flow *restric
 		return;
 	}
 	if (!is_triggered) {
-		flow->flight = flow->flight + packet->payload < 0xffff ? flow->flight + packet->payload : 0xffff;
+		response_grow_flight(flow, packet);
 		if (!(flow->flags & RESPONSE_AFTER_FULL))
 			response_count_some(&flow->flight_packets);
 		return;
@@ -106,7 +115,8 @@ static __always_inline void response_follow_flight(struct response_flow *restric
 		flow->flags |= RESPONSE_HOLDS_BACK;
 	else if (config->estimator == RESPONSE_BY_ACKNOWLEDGED)
 		response_learn_flight(flow, &gaps->triggers);
-	flow->flight = packet->payload < 0xffff ? packet->payload : 0xffff;
+	flow->flight = 0;
+	response_grow_flight(flow, packet);
 	flow->flight_packets = 1;
 }
 
