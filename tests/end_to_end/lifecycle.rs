@@ -6,18 +6,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use fathom_lab::traffic::tools;
-use fathom_lab::{Namespace, Topology, obstacle, wait_until};
+use fathom_lab::{Namespace, Topology, is_skipped, wait_until};
 use fathom_tests::{EVERY_PACKET, Fathom, attached_programs, has_tcx};
 use nix::sys::signal::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(10);
-
-fn is_skipped() -> bool {
-    obstacle()
-        .inspect(|why| println!("skipped: {why}"))
-        .is_some()
-}
 
 /// A lab without delays; `None` where it cannot be.
 fn lab() -> Option<Topology> {

@@ -46,7 +46,7 @@ pub use link::{
     Action, Device, Direction, Fate, Layer, Link, LinkBuilder, LinkConfig, LinkEnd, PacketFate,
     PacketHeader, PacketKind, Quote, Rule, Schedule, TcpFlags, Totals, Transport, Way,
 };
-pub use namespace::{Namespace, obstacle};
+pub use namespace::{Namespace, is_skipped, obstacle};
 pub use peer::{Connection, Opening, ScriptedPeer, Segment, TcpOptions, Timestamps};
 pub use process::{Process, wait_until};
 pub use random::Sequence;

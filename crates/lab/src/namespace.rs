@@ -312,6 +312,13 @@ pub fn obstacle() -> Option<String> {
     }
 }
 
+/// Whether the lab cannot run; then the test that asks has said why it is skipped.
+pub fn is_skipped() -> bool {
+    obstacle()
+        .inspect(|why| println!("skipped: {why}"))
+        .is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

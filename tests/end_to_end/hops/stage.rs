@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fathom_lab::{Chain, ChainBuilder, Family, LinkConfig, Namespace, obstacle, wait_until};
+use fathom_lab::{Chain, ChainBuilder, Family, LinkConfig, Namespace, is_skipped, wait_until};
 use fathom_record::Time;
 use fathom_tests::{Fathom, Probe, ProbeOutcome};
 
@@ -20,12 +20,6 @@ const PAUSE: Duration = Duration::from_millis(5);
 const WAIT: Duration = Duration::from_millis(200);
 
 static TURNS: RwLock<()> = RwLock::new(());
-
-fn is_skipped() -> bool {
-    obstacle()
-        .inspect(|why| println!("skipped: {why}"))
-        .is_some()
-}
 
 /// The turn of a test that judges times, rates or throughput: its chain has the machine for itself. `None`, having said why, where there can
 /// be no chain.

@@ -23,7 +23,7 @@ fn tshark_has_nothing_to_complain_of() {
     for templates in [TemplateSet::Derived, TemplateSet::Flowcorder] {
         let file = directory.path().join(format!("{templates:?}.pcap"));
         captured(&namespace, &file, || {
-            let datagrams = datagrams(&namespace, templates, None, &profile);
+            let datagrams = datagrams(&namespace, templates, None);
             datagrams.iter().map(|datagram| datagram.len() + 58).sum()
         });
         let complaints = "_ws.malformed || _ws.expert || _ws.short || cflow.no_template_found";
@@ -146,7 +146,7 @@ fn netflow_parser_decodes_every_value() {
         return;
     };
     for text_bytes in [None, Some(32)] {
-        let messages = datagrams(&namespace, TemplateSet::Derived, text_bytes, &profile);
+        let messages = datagrams(&namespace, TemplateSet::Derived, text_bytes);
         let records = decoded(&messages);
         assert_eq!(records.len() as u64, RECORDS);
         for (number, fields) in (0..).zip(&records) {

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use fathom_ipfix::{Counters, Export, ExporterSettings, SenderSettings, TemplateSet};
 use fathom_lab::Namespace;
-use fathom_record::{FlowKey, Nanoseconds, Protocol, Record, Time, Unit, record};
+use fathom_record::{FlowKey, Nanoseconds, Protocol, Time, Unit, record};
 
 use crate::collectors::{PATIENCE, PORT};
 
@@ -108,15 +108,14 @@ pub(crate) fn profile(number: u64) -> Profile {
 
 /// Sends the records from within the namespace.
 pub(crate) fn export(namespace: &Namespace, url: &str, templates: TemplateSet) -> Counters {
-    export_all(namespace, url, templates, None, &profile)
+    export_all(namespace, url, templates, None)
 }
 
-pub(crate) fn export_all<R: Record>(
+pub(crate) fn export_all(
     namespace: &Namespace,
     url: &str,
     templates: TemplateSet,
     text_bytes: Option<u16>,
-    record: &(impl Fn(u64) -> R + Sync),
 ) -> Counters {
     let destination = url.parse().unwrap();
     let settings = ExporterSettings {
@@ -128,7 +127,7 @@ pub(crate) fn export_all<R: Record>(
         let sender = SenderSettings::default();
         let mut export = Export::open(&destination, settings, &sender).unwrap();
         for number in 0..RECORDS {
-            export.record(&record(number), Time::now());
+            export.record(&profile(number), Time::now());
         }
         assert_eq!(export.records().records, RECORDS);
         assert_eq!(export.records().omitted_values, 0);
@@ -140,11 +139,10 @@ pub(crate) fn export_all<R: Record>(
 }
 
 /// The messages of an export over UDP, as the kernel delivers them.
-pub(crate) fn datagrams<R: Record>(
+pub(crate) fn datagrams(
     namespace: &Namespace,
     templates: TemplateSet,
     text_bytes: Option<u16>,
-    record: &(impl Fn(u64) -> R + Sync),
 ) -> Vec<Vec<u8>> {
     let address = format!("127.0.0.1:{PORT}");
     let socket = namespace
@@ -152,7 +150,7 @@ pub(crate) fn datagrams<R: Record>(
         .unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let url = format!("ipfix+udp://{address}");
-    let sent = export_all(namespace, &url, templates, text_bytes, record);
+    let sent = export_all(namespace, &url, templates, text_bytes);
     let mut buffer = vec![0; 1 << 16];
     let receive = |_| {
         let length = socket.recv(&mut buffer).unwrap();
