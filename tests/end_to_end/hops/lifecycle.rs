@@ -46,7 +46,13 @@ fn signals_leave_nothing_behind_and_others_alone() {
         other.samples().len() > seen
     })
     .unwrap();
+    // What came later is not touched by the end of what came first.
+    let last = Fathom::hops(&chain.client, INTERFACE, &FAST).unwrap();
     other.finish().unwrap();
+    let flow = Application::tcp(&chain, Family::V4, 100);
+    wait_for_answers(&last, 10, |probe| probe.flow.source_port == flow.port);
+    last.finish().unwrap();
+    assert_eq!(attached(&chain), 0);
 }
 
 /// Joins two namespaces by a link that is `w0` at the near end.

@@ -8,6 +8,7 @@ use libbpf_sys as sys;
 
 use super::interfaces::{Framing, Interface};
 use super::janitor::Janitor;
+use super::links;
 use crate::Error;
 use crate::kernel::Programs;
 
@@ -233,7 +234,7 @@ pub(super) struct Filter {
     place: FilterPlace,
 }
 
-/// Where a filter is. The qdisc is removed with it only if it was made for it.
+/// Where a filter is. The qdisc is removed with it only if it was made for it, and nobody else's filter is there: theirs would go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FilterPlace {
     interface: u32,
@@ -298,7 +299,7 @@ impl FilterPlace {
         // SAFETY: both structs say their size and outlive the calls.
         unsafe {
             sys::bpf_tc_detach(&raw const hook, &raw const options);
-            if self.has_made_qdisc != 0 {
+            if self.has_made_qdisc != 0 && matches!(links::has_filters(self.interface), Ok(false)) {
                 hook.attach_point = sys::BPF_TC_INGRESS | sys::BPF_TC_EGRESS;
                 sys::bpf_tc_hook_destroy(&raw mut hook);
             }

@@ -95,23 +95,50 @@ impl Link {
 /// # Errors
 /// When the kernel does not tell.
 pub(super) fn links() -> Result<Vec<Link>, Error> {
+    let mut links = Vec::new();
+    dump(&question(), |kind, message| {
+        if kind == libc::RTM_NEWLINK {
+            links.extend(Link::read(message));
+        }
+    })?;
+    Ok(links)
+}
+
+/// Whether any filter is on a side of the clsact qdisc of this link.
+///
+/// # Errors
+/// When the kernel does not tell, as where there is no such qdisc.
+pub(super) fn has_filters(link: u32) -> Result<bool, Error> {
+    /// `TC_H_CLSACT` with `TC_H_MIN_INGRESS` and `TC_H_MIN_EGRESS`.
+    const SIDES: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
+    let mut found = false;
+    for side in SIDES {
+        // `struct tcmsg`: family, link, handle, parent, and what is not asked for.
+        let body = [0, link, 0, side, 0].map(u32::to_ne_bytes).concat();
+        dump(&request(libc::RTM_GETTFILTER, &body), |kind, _| {
+            found |= kind == libc::RTM_NEWTFILTER;
+        })?;
+    }
+    Ok(found)
+}
+
+/// Asks for all there is of a kind, and gives the kind of each message and its bytes.
+fn dump(question: &[u8], mut each: impl FnMut(u16, &[u8])) -> Result<(), Error> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&question(), 0)?;
-    let mut links = Vec::new();
+    socket.send(question, 0)?;
     loop {
         let mut room = Vec::with_capacity(LONGEST);
         socket.recv(&mut room, 0)?;
         for (kind, message) in messages(&room) {
             match kind {
-                NLMSG_DONE => return Ok(links),
+                NLMSG_DONE => return Ok(()),
                 NLMSG_ERROR => {
                     let code = u32_at(message, HEADER).unwrap_or_default().cast_signed();
                     return Err(Error::from_raw_os_error(code.abs()));
                 }
-                libc::RTM_NEWLINK => links.extend(Link::read(message)),
-                _ => {}
+                _ => each(kind, message),
             }
         }
     }
@@ -119,18 +146,25 @@ pub(super) fn links() -> Result<Vec<Link>, Error> {
 
 /// `RTM_GETLINK` of all, without their statistics.
 fn question() -> Vec<u8> {
-    const LENGTH: u32 = (LINK_HEADER + 8) as u32;
     const EXT_MASK: u16 = 29;
     const SKIP_STATISTICS: u32 = 8;
+    let mut body = vec![0; LINK_HEADER - HEADER];
+    body.extend(8_u16.to_ne_bytes());
+    body.extend(EXT_MASK.to_ne_bytes());
+    body.extend(SKIP_STATISTICS.to_ne_bytes());
+    request(libc::RTM_GETLINK, &body)
+}
+
+/// A message that asks for all of a kind.
+fn request(kind: u16, body: &[u8]) -> Vec<u8> {
     /// `NLM_F_REQUEST` and `NLM_F_DUMP`.
     const FLAGS: u16 = 0x301;
-    let mut bytes = LENGTH.to_ne_bytes().to_vec();
-    bytes.extend(libc::RTM_GETLINK.to_ne_bytes());
+    let length = (HEADER + body.len()) as u32;
+    let mut bytes = length.to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
     bytes.extend(FLAGS.to_ne_bytes());
-    bytes.resize(LINK_HEADER, 0);
-    bytes.extend(8_u16.to_ne_bytes());
-    bytes.extend(EXT_MASK.to_ne_bytes());
-    bytes.extend(SKIP_STATISTICS.to_ne_bytes());
+    bytes.resize(HEADER, 0);
+    bytes.extend(body);
     bytes
 }
 
