@@ -56,7 +56,7 @@ static inline struct fathom_likeness likeness_of(const struct packet_bytes *byte
 {
 	__u32 network = at->end - packet->length; /* the IP header: both steps that read one leave it so */
 	const struct ipv4_header *ip = packet_at(bytes, network, sizeof(*ip));
-	__u32 content = at->offset, end;
+	__u32 end = at->offset + LIKENESS_BYTES < at->end ? at->offset + LIKENESS_BYTES : at->end;
 	struct fathom_likeness likeness = { .is_telling = 1 };
 
 	if (!ip)
@@ -75,11 +75,10 @@ static inline struct fathom_likeness likeness_of(const struct packet_bytes *byte
 						    packet->tcp_flags);
 		likeness.is_telling = !(packet->tcp_flags & TCP_RST) &&
 				      (packet->payload || packet->tcp_flags & (TCP_SYN | TCP_FIN));
-		content = at->end - packet->payload;
+		/* The bytes of a segment tell nothing more: what is sent again has the same. */
+		end = at->offset;
 	}
-	end = content + LIKENESS_BYTES < at->end ? content + LIKENESS_BYTES : at->end;
-	hash = likeness_of_bytes(bytes, content, end, hash);
-	likeness.print = hash;
+	likeness.print = likeness_of_bytes(bytes, at->offset, end, hash);
 	return likeness;
 }
 
