@@ -91,17 +91,17 @@ impl Engine {
     ) {
         let Dissected { time, reading } = packet;
         let entry = self.table.touch(place);
-        let before = entry.state.requests.flow.last;
         let requests = &mut entry.state.requests;
+        let before = requests.flow;
         let (ended, left_out) =
             requests.on_packet(&mut self.handshakes, reading, *time, &self.config);
-        let responses = entry.state.responses.as_mut();
-        let reverse = responses.and_then(|responses| {
+        let after = requests.flow;
+        let reverse = entry.state.responses.as_mut().and_then(|responses| {
             let average = ended.as_ref().and_then(|_| responses.take());
-            if reading.packet.direction != entry.state.requests.flow.direction() {
+            if reading.packet.direction == after.direction() {
+                responses.on_client(reading, *time, &before, &after);
+            } else {
                 responses.on_answer(reading, *time);
-            } else if entry.state.requests.flow.last != before {
-                responses.on_request(*time);
             }
             average
         });
@@ -128,7 +128,7 @@ impl Engine {
         };
         let mut responses = self.is_compared.then(Box::<Responses>::default);
         if let Some(responses) = &mut responses {
-            responses.on_request(*time);
+            responses.on_request(*time, true);
         }
         let flow = Flow {
             requests,
