@@ -150,7 +150,11 @@ impl Fathom {
             is_at_work(&self) || (has_ended && is_read)
         });
         if waited.is_err() || !is_at_work(&self) {
-            bail!("fathom does not measure: {}", self.errors());
+            let state = match self.process.status() {
+                Ok(None) => "runs, but does not measure".to_owned(),
+                ended => format!("ended ({ended:?})"),
+            };
+            bail!("fathom {state}: {}", self.errors());
         }
         Ok(self)
     }

@@ -68,7 +68,7 @@ pub(crate) struct HopsSelection {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Probing")]
 pub(crate) struct ProbingArguments {
-    /// Probes a second to each hop of a flow, from 0.1 to 100; by default as many as go beside the packets: less than one for a hundred.
+    /// Probes a second to each router, by all flows that pass it together, from 0.1 to 100; by default less than one for a hundred packets.
     ///
     /// By default one flow to each destination asks for all, and those that live for 5 s for themselves: each hop once a second at first, and up to 10 times
     /// while answers keep coming, but in all less often than one packet in a hundred, or than twice a second where that is more.
