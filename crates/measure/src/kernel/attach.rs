@@ -286,6 +286,11 @@ impl FilterPlace {
         }
     }
 
+    /// The interface, if its qdisc was made for this filter, or for another one of this process.
+    pub(super) fn has_made_qdisc(self) -> Option<u32> {
+        (self.has_made_qdisc != 0).then_some(self.interface)
+    }
+
     /// Removes the filter, and the qdisc if it was made for it. A failure means that the interface is gone.
     #[expect(unsafe_code, reason = "calls libbpf")]
     pub(super) fn remove(self) {
@@ -334,7 +339,8 @@ impl Filter {
         if created != 0 && created != -libc::EEXIST {
             return Err(failed(created));
         }
-        place.has_made_qdisc = u32::from(created == 0);
+        let is_known = |janitor: &Janitor| janitor.has_made_qdisc(interface.index);
+        place.has_made_qdisc = u32::from(created == 0 || janitor.as_ref().is_some_and(is_known));
         // First of all, since a filter before this one may end the classification; this one never does. If that place is taken by another
         // kind of filter, wherever the kernel puts it. The handle is left to the kernel, so that no other filter is met.
         let attached = [1, 0].into_iter().find_map(|priority| {

@@ -10,6 +10,8 @@ use super::attach::FilterPlace;
 /// The process that waits. Dropped after the filters are gone, it ends without doing anything.
 pub(crate) struct Janitor {
     lifeline: File,
+    /// Interfaces whose qdisc was made for filters of this process: the last of them takes it along.
+    made: Vec<u32>,
 }
 
 /// What is written before an orderly end; without it the lifeline just breaks.
@@ -35,14 +37,23 @@ impl Janitor {
                     wait(reading);
                     libc::_exit(0);
                 }
-                _ => Ok(Self { lifeline }),
+                _ => Ok(Self {
+                    lifeline,
+                    made: Vec::new(),
+                }),
             }
         }
     }
 
     /// Entrusts a filter to it; told of it again, it is rid of it.
     pub(super) fn watch(&mut self, place: &FilterPlace) -> Result<(), Error> {
+        self.made.extend(place.has_made_qdisc());
         self.lifeline.write_all(&place.to_bytes())
+    }
+
+    /// Was the qdisc of this interface made for a filter that was entrusted?
+    pub(super) fn has_made_qdisc(&self, interface: u32) -> bool {
+        self.made.contains(&interface)
     }
 }
 
