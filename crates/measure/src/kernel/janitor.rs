@@ -10,8 +10,8 @@ use super::attach::FilterPlace;
 /// The process that waits. Dropped after the filters are gone, it ends without doing anything.
 pub(crate) struct Janitor {
     lifeline: File,
-    /// Interfaces whose qdisc was made for filters of this process: the last of them takes it along.
-    made: Vec<u32>,
+    /// What it was told, as it keeps it.
+    kept: Kept,
 }
 
 /// What is written before an orderly end; without it the lifeline just breaks.
@@ -39,7 +39,7 @@ impl Janitor {
                 }
                 _ => Ok(Self {
                     lifeline,
-                    made: Vec::new(),
+                    kept: Kept::default(),
                 }),
             }
         }
@@ -47,13 +47,14 @@ impl Janitor {
 
     /// Entrusts a filter to it; told of it again, it is rid of it.
     pub(super) fn watch(&mut self, place: &FilterPlace) -> Result<(), Error> {
-        self.made.extend(place.has_made_qdisc());
+        self.kept.take(&place.to_bytes());
         self.lifeline.write_all(&place.to_bytes())
     }
 
-    /// Was the qdisc of this interface made for a filter that was entrusted?
+    /// Was the qdisc of this interface made for a filter that is entrusted? Then the last one takes it along.
     pub(super) fn has_made_qdisc(&self, interface: u32) -> bool {
-        self.made.contains(&interface)
+        let mut places = self.kept.places.iter();
+        places.any(|place| place.has_made_qdisc() == Some(interface))
     }
 }
 
