@@ -129,8 +129,8 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 		balance_measure_new(xdp, cpu, packet, measured, previous, now);
 	if (packet->protocol == IP_PROTOCOL_UDP)
 		packet->kind = balance_quic_kind(xdp, packet);
-	else if (balance_has_timestamp(xdp, packet))
-		packet->flags |= BALANCE_PACKET_HAS_TIMESTAMP;
+	else
+		balance_read_timestamps(xdp, packet);
 	balance_measure(xdp, cpu, packet, measured, now);
 }
 

@@ -134,7 +134,7 @@ struct balance_measured {
 		flow; /* flow.last is 0 until the first request; till then, behind it, is a struct response_handshake */
 	struct response_bins bins;
 };
-FATHOM_ASSERT_SIZE(struct balance_measured, 96);
+FATHOM_ASSERT_SIZE(struct balance_measured, 144);
 
 /* An epoch of a connection that is over. */
 struct balance_epoch {

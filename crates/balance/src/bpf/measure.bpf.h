@@ -29,7 +29,7 @@ static __always_inline struct packet_bytes balance_bytes(struct xdp_md *xdp)
 }
 
 /* Options are read for what is measured alone. A function of its own, which the verifier walks once, and not once for each way to get there. */
-__noinline int balance_has_timestamp(struct xdp_md *xdp, struct balance_packet *packet)
+__noinline int balance_read_timestamps(struct xdp_md *xdp, struct balance_packet *packet)
 {
 	struct packet_bytes bytes = balance_bytes(xdp);
 	struct packet segment = {};
@@ -39,7 +39,11 @@ __noinline int balance_has_timestamp(struct xdp_md *xdp, struct balance_packet *
 		return 0;
 	header = packet->network + packet->length - packet->payload - packet->transport;
 	packet_read_options(&bytes, packet_skip(packet->transport, 0), header, &segment);
-	return segment.flags & PACKET_HAS_TIMESTAMP;
+	if (segment.flags & PACKET_HAS_TIMESTAMP) {
+		packet->flags |= BALANCE_PACKET_HAS_TIMESTAMP;
+		packet->tsecr = segment.tsecr;
+	}
+	return 0;
 }
 
 /* What the algorithm asks of a packet, but for whose it is. */
@@ -52,6 +56,7 @@ static __always_inline struct packet balance_as_request(struct xdp_md *xdp, cons
 		.payload = packet->payload,
 		.seq = packet->seq,
 		.ack = packet->ack,
+		.tsecr = packet->tsecr,
 		.kind = packet->kind,
 		.tcp_flags = packet->tcp_flags,
 		.flags = packet->flags & BALANCE_PACKET_HAS_TIMESTAMP ? PACKET_HAS_TIMESTAMP : 0,

@@ -36,6 +36,7 @@ struct balance_packet {
 	__u32 payload; /* of TCP or UDP, bytes */
 	__u32 seq;
 	__u32 ack;
+	__u32 tsecr; /* the timestamp that is echoed; 0: not known */
 	__u32 identification; /* of fragments; IPv4: as in the header */
 	__u16 source_port; /* host order; ICMP: type << 8 | code */
 	__u16 destination_port;
@@ -51,7 +52,7 @@ struct balance_packet {
 	__u8 kind; /* enum packet_kind */
 	__u16 ring; /* where new flows of its hash go */
 };
-FATHOM_ASSERT_SIZE(struct balance_packet, 80);
+FATHOM_ASSERT_SIZE(struct balance_packet, 88);
 
 /* The steps of reading return why the packet cannot be balanced, or BALANCE_COUNT_FORWARDED. */
 

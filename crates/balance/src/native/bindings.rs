@@ -154,6 +154,9 @@ pub const RESPONSE_TICK_SHIFT: u32 = 4;
 pub const RESPONSE_BINS: u32 = 24;
 pub const RESPONSE_BINS_FROM: u32 = 10;
 pub const RESPONSE_MODES: u32 = 10;
+pub const RESPONSE_ECHO_SHIFT: u32 = 10;
+pub const RESPONSE_ECHO_DRIFT_SHIFT: u32 = 13;
+pub const RESPONSE_NO_LEAST: u32 = 4294967295;
 pub const RESPONSE_SIZES: u32 = 8;
 pub const RESPONSE_SIZES_FROM: u32 = 32;
 pub const RESPONSE_SIZE_SHIFT: u32 = 4;
@@ -177,6 +180,7 @@ pub const BALANCE_SERVER_BITS: u32 = 16;
 pub const BALANCE_FULLER: u32 = 2;
 pub type __u8 = ::core::ffi::c_uchar;
 pub type __u16 = ::core::ffi::c_ushort;
+pub type __s32 = ::core::ffi::c_int;
 pub type __u32 = ::core::ffi::c_uint;
 pub type __u64 = ::core::ffi::c_ulonglong;
 #[repr(C)]
@@ -450,11 +454,12 @@ const _: () = {
         "Offset of field: selection::protocol_count",
     ][::core::mem::offset_of!(selection, protocol_count) - 1076usize];
 };
-pub const RESPONSE_BY_ACKNOWLEDGED: response_estimator = 0;
-pub const RESPONSE_BY_SPLIT: response_estimator = 1;
-pub const RESPONSE_BY_MODES: response_estimator = 2;
-pub const RESPONSE_BY_FIXED: response_estimator = 3;
-pub const RESPONSE_ESTIMATOR_COUNT: response_estimator = 4;
+pub const RESPONSE_BY_TIMESTAMPS: response_estimator = 0;
+pub const RESPONSE_BY_ACKNOWLEDGED: response_estimator = 1;
+pub const RESPONSE_BY_SPLIT: response_estimator = 2;
+pub const RESPONSE_BY_MODES: response_estimator = 3;
+pub const RESPONSE_BY_FIXED: response_estimator = 4;
+pub const RESPONSE_ESTIMATOR_COUNT: response_estimator = 5;
 pub type response_estimator = ::core::ffi::c_uint;
 pub const RESPONSE_DIRECTION_LOW_TO_HIGH: response_direction = 0;
 pub const RESPONSE_DIRECTION_HIGH_TO_LOW: response_direction = 1;
@@ -540,6 +545,65 @@ pub const RESPONSE_CONTENT_SEALED_SHORT: response_content = 4;
 pub type response_content = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_echoes {
+    pub base_time: __u32,
+    pub base_echo: __u32,
+    pub tick: __u32,
+    pub least: __u32,
+    pub think: __s32,
+    pub phases: __u32,
+    pub gaps: __u16,
+    pub candidate_ticks: __u16,
+    pub candidate: __u8,
+    pub seen: __u8,
+    pub untold: __u8,
+    pub is_prompt: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_echoes"][::core::mem::size_of::<response_echoes>() - 32usize];
+    [
+        "Alignment of response_echoes",
+    ][::core::mem::align_of::<response_echoes>() - 4usize];
+    [
+        "Offset of field: response_echoes::base_time",
+    ][::core::mem::offset_of!(response_echoes, base_time) - 0usize];
+    [
+        "Offset of field: response_echoes::base_echo",
+    ][::core::mem::offset_of!(response_echoes, base_echo) - 4usize];
+    [
+        "Offset of field: response_echoes::tick",
+    ][::core::mem::offset_of!(response_echoes, tick) - 8usize];
+    [
+        "Offset of field: response_echoes::least",
+    ][::core::mem::offset_of!(response_echoes, least) - 12usize];
+    [
+        "Offset of field: response_echoes::think",
+    ][::core::mem::offset_of!(response_echoes, think) - 16usize];
+    [
+        "Offset of field: response_echoes::phases",
+    ][::core::mem::offset_of!(response_echoes, phases) - 20usize];
+    [
+        "Offset of field: response_echoes::gaps",
+    ][::core::mem::offset_of!(response_echoes, gaps) - 24usize];
+    [
+        "Offset of field: response_echoes::candidate_ticks",
+    ][::core::mem::offset_of!(response_echoes, candidate_ticks) - 26usize];
+    [
+        "Offset of field: response_echoes::candidate",
+    ][::core::mem::offset_of!(response_echoes, candidate) - 28usize];
+    [
+        "Offset of field: response_echoes::seen",
+    ][::core::mem::offset_of!(response_echoes, seen) - 29usize];
+    [
+        "Offset of field: response_echoes::untold",
+    ][::core::mem::offset_of!(response_echoes, untold) - 30usize];
+    [
+        "Offset of field: response_echoes::is_prompt",
+    ][::core::mem::offset_of!(response_echoes, is_prompt) - 31usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct response_tcp {
     pub next_seq: __u32,
     pub data_ack: __u32,
@@ -548,10 +612,16 @@ pub struct response_tcp {
     pub handshake: __u16,
     pub causal: __u16,
     pub early: __u16,
+    pub floor: __u16,
+    pub at_least: __u16,
+    pub low: __u32,
+    pub open: __u32,
+    pub silent: __u32,
+    pub echoes: response_echoes,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_tcp"][::core::mem::size_of::<response_tcp>() - 20usize];
+    ["Size of response_tcp"][::core::mem::size_of::<response_tcp>() - 68usize];
     ["Alignment of response_tcp"][::core::mem::align_of::<response_tcp>() - 4usize];
     [
         "Offset of field: response_tcp::next_seq",
@@ -574,6 +644,24 @@ const _: () = {
     [
         "Offset of field: response_tcp::early",
     ][::core::mem::offset_of!(response_tcp, early) - 18usize];
+    [
+        "Offset of field: response_tcp::floor",
+    ][::core::mem::offset_of!(response_tcp, floor) - 20usize];
+    [
+        "Offset of field: response_tcp::at_least",
+    ][::core::mem::offset_of!(response_tcp, at_least) - 22usize];
+    [
+        "Offset of field: response_tcp::low",
+    ][::core::mem::offset_of!(response_tcp, low) - 24usize];
+    [
+        "Offset of field: response_tcp::open",
+    ][::core::mem::offset_of!(response_tcp, open) - 28usize];
+    [
+        "Offset of field: response_tcp::silent",
+    ][::core::mem::offset_of!(response_tcp, silent) - 32usize];
+    [
+        "Offset of field: response_tcp::echoes",
+    ][::core::mem::offset_of!(response_tcp, echoes) - 36usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -604,7 +692,7 @@ pub union response_state {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_state"][::core::mem::size_of::<response_state>() - 20usize];
+    ["Size of response_state"][::core::mem::size_of::<response_state>() - 68usize];
     ["Alignment of response_state"][::core::mem::align_of::<response_state>() - 4usize];
     [
         "Offset of field: response_state::tcp",
@@ -639,7 +727,7 @@ pub struct response_flow {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_flow"][::core::mem::size_of::<response_flow>() - 48usize];
+    ["Size of response_flow"][::core::mem::size_of::<response_flow>() - 96usize];
     ["Alignment of response_flow"][::core::mem::align_of::<response_flow>() - 8usize];
     [
         "Offset of field: response_flow::last",
@@ -658,22 +746,22 @@ const _: () = {
     ][::core::mem::offset_of!(response_flow, state) - 20usize];
     [
         "Offset of field: response_flow::flight",
-    ][::core::mem::offset_of!(response_flow, flight) - 40usize];
+    ][::core::mem::offset_of!(response_flow, flight) - 88usize];
     [
         "Offset of field: response_flow::flight_packets",
-    ][::core::mem::offset_of!(response_flow, flight_packets) - 42usize];
+    ][::core::mem::offset_of!(response_flow, flight_packets) - 90usize];
     [
         "Offset of field: response_flow::repeated",
-    ][::core::mem::offset_of!(response_flow, repeated) - 43usize];
+    ][::core::mem::offset_of!(response_flow, repeated) - 91usize];
     [
         "Offset of field: response_flow::timeouts",
-    ][::core::mem::offset_of!(response_flow, timeouts) - 44usize];
+    ][::core::mem::offset_of!(response_flow, timeouts) - 92usize];
     [
         "Offset of field: response_flow::idle",
-    ][::core::mem::offset_of!(response_flow, idle) - 45usize];
+    ][::core::mem::offset_of!(response_flow, idle) - 93usize];
     [
         "Offset of field: response_flow::flags",
-    ][::core::mem::offset_of!(response_flow, flags) - 46usize];
+    ][::core::mem::offset_of!(response_flow, flags) - 94usize];
 };
 impl Default for response_flow {
     fn default() -> Self {
@@ -854,7 +942,7 @@ pub struct response_epoch {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_epoch"][::core::mem::size_of::<response_epoch>() - 280usize];
+    ["Size of response_epoch"][::core::mem::size_of::<response_epoch>() - 328usize];
     ["Alignment of response_epoch"][::core::mem::align_of::<response_epoch>() - 8usize];
     [
         "Offset of field: response_epoch::key",
@@ -870,7 +958,7 @@ const _: () = {
     ][::core::mem::offset_of!(response_epoch, flow) - 64usize];
     [
         "Offset of field: response_epoch::gaps",
-    ][::core::mem::offset_of!(response_epoch, gaps) - 112usize];
+    ][::core::mem::offset_of!(response_epoch, gaps) - 160usize];
 };
 impl Default for response_epoch {
     fn default() -> Self {
@@ -898,12 +986,14 @@ pub type response_counter = ::core::ffi::c_uint;
 pub struct response_handshake {
     pub tag: __u32,
     pub time: __u32,
+    pub acked: __u32,
+    pub echo: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of response_handshake",
-    ][::core::mem::size_of::<response_handshake>() - 8usize];
+    ][::core::mem::size_of::<response_handshake>() - 16usize];
     [
         "Alignment of response_handshake",
     ][::core::mem::align_of::<response_handshake>() - 4usize];
@@ -913,6 +1003,12 @@ const _: () = {
     [
         "Offset of field: response_handshake::time",
     ][::core::mem::offset_of!(response_handshake, time) - 4usize];
+    [
+        "Offset of field: response_handshake::acked",
+    ][::core::mem::offset_of!(response_handshake, acked) - 8usize];
+    [
+        "Offset of field: response_handshake::echo",
+    ][::core::mem::offset_of!(response_handshake, echo) - 12usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -1156,7 +1252,7 @@ pub struct balance_measured {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of balance_measured"][::core::mem::size_of::<balance_measured>() - 96usize];
+    ["Size of balance_measured"][::core::mem::size_of::<balance_measured>() - 144usize];
     [
         "Alignment of balance_measured",
     ][::core::mem::align_of::<balance_measured>() - 8usize];
@@ -1165,7 +1261,7 @@ const _: () = {
     ][::core::mem::offset_of!(balance_measured, flow) - 0usize];
     [
         "Offset of field: balance_measured::bins",
-    ][::core::mem::offset_of!(balance_measured, bins) - 48usize];
+    ][::core::mem::offset_of!(balance_measured, bins) - 96usize];
 };
 impl Default for balance_measured {
     fn default() -> Self {
@@ -1186,20 +1282,20 @@ pub struct balance_epoch {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of balance_epoch"][::core::mem::size_of::<balance_epoch>() - 288usize];
+    ["Size of balance_epoch"][::core::mem::size_of::<balance_epoch>() - 336usize];
     ["Alignment of balance_epoch"][::core::mem::align_of::<balance_epoch>() - 8usize];
     [
         "Offset of field: balance_epoch::epoch",
     ][::core::mem::offset_of!(balance_epoch, epoch) - 0usize];
     [
         "Offset of field: balance_epoch::server",
-    ][::core::mem::offset_of!(balance_epoch, server) - 280usize];
+    ][::core::mem::offset_of!(balance_epoch, server) - 328usize];
     [
         "Offset of field: balance_epoch::service",
-    ][::core::mem::offset_of!(balance_epoch, service) - 282usize];
+    ][::core::mem::offset_of!(balance_epoch, service) - 330usize];
     [
         "Offset of field: balance_epoch::padding",
-    ][::core::mem::offset_of!(balance_epoch, padding) - 284usize];
+    ][::core::mem::offset_of!(balance_epoch, padding) - 332usize];
 };
 impl Default for balance_epoch {
     fn default() -> Self {

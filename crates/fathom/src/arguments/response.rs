@@ -44,7 +44,7 @@ pub(crate) struct Estimation {
     ///
     /// `acknowledged` takes what TCP acknowledges for the sign that a response came, and is `split` for all else; `split` takes a histogram apart; `modes` and
     /// `fixed` are the algorithms 2 and 1 of the paper.
-    #[arg(long, value_name = "ESTIMATOR", default_value = "acknowledged")]
+    #[arg(long, value_name = "ESTIMATOR", default_value = "timestamps")]
     pub(crate) estimator: Estimator,
     /// How long an epoch is, 100ms to 10s: each flow has an estimate an epoch.
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = epoch)]

@@ -192,6 +192,9 @@ pub const RESPONSE_TICK_SHIFT: u32 = 4;
 pub const RESPONSE_BINS: u32 = 24;
 pub const RESPONSE_BINS_FROM: u32 = 10;
 pub const RESPONSE_MODES: u32 = 10;
+pub const RESPONSE_ECHO_SHIFT: u32 = 10;
+pub const RESPONSE_ECHO_DRIFT_SHIFT: u32 = 13;
+pub const RESPONSE_NO_LEAST: u32 = 4294967295;
 pub const RESPONSE_SIZES: u32 = 8;
 pub const RESPONSE_SIZES_FROM: u32 = 32;
 pub const RESPONSE_SIZE_SHIFT: u32 = 4;
@@ -1933,11 +1936,12 @@ const _: () = {
         "Offset of field: selection::protocol_count",
     ][::core::mem::offset_of!(selection, protocol_count) - 1076usize];
 };
-pub const RESPONSE_BY_ACKNOWLEDGED: response_estimator = 0;
-pub const RESPONSE_BY_SPLIT: response_estimator = 1;
-pub const RESPONSE_BY_MODES: response_estimator = 2;
-pub const RESPONSE_BY_FIXED: response_estimator = 3;
-pub const RESPONSE_ESTIMATOR_COUNT: response_estimator = 4;
+pub const RESPONSE_BY_TIMESTAMPS: response_estimator = 0;
+pub const RESPONSE_BY_ACKNOWLEDGED: response_estimator = 1;
+pub const RESPONSE_BY_SPLIT: response_estimator = 2;
+pub const RESPONSE_BY_MODES: response_estimator = 3;
+pub const RESPONSE_BY_FIXED: response_estimator = 4;
+pub const RESPONSE_ESTIMATOR_COUNT: response_estimator = 5;
 pub type response_estimator = ::core::ffi::c_uint;
 pub const RESPONSE_DIRECTION_LOW_TO_HIGH: response_direction = 0;
 pub const RESPONSE_DIRECTION_HIGH_TO_LOW: response_direction = 1;
@@ -2023,6 +2027,65 @@ pub const RESPONSE_CONTENT_SEALED_SHORT: response_content = 4;
 pub type response_content = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct response_echoes {
+    pub base_time: __u32,
+    pub base_echo: __u32,
+    pub tick: __u32,
+    pub least: __u32,
+    pub think: __s32,
+    pub phases: __u32,
+    pub gaps: __u16,
+    pub candidate_ticks: __u16,
+    pub candidate: __u8,
+    pub seen: __u8,
+    pub untold: __u8,
+    pub is_prompt: __u8,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of response_echoes"][::core::mem::size_of::<response_echoes>() - 32usize];
+    [
+        "Alignment of response_echoes",
+    ][::core::mem::align_of::<response_echoes>() - 4usize];
+    [
+        "Offset of field: response_echoes::base_time",
+    ][::core::mem::offset_of!(response_echoes, base_time) - 0usize];
+    [
+        "Offset of field: response_echoes::base_echo",
+    ][::core::mem::offset_of!(response_echoes, base_echo) - 4usize];
+    [
+        "Offset of field: response_echoes::tick",
+    ][::core::mem::offset_of!(response_echoes, tick) - 8usize];
+    [
+        "Offset of field: response_echoes::least",
+    ][::core::mem::offset_of!(response_echoes, least) - 12usize];
+    [
+        "Offset of field: response_echoes::think",
+    ][::core::mem::offset_of!(response_echoes, think) - 16usize];
+    [
+        "Offset of field: response_echoes::phases",
+    ][::core::mem::offset_of!(response_echoes, phases) - 20usize];
+    [
+        "Offset of field: response_echoes::gaps",
+    ][::core::mem::offset_of!(response_echoes, gaps) - 24usize];
+    [
+        "Offset of field: response_echoes::candidate_ticks",
+    ][::core::mem::offset_of!(response_echoes, candidate_ticks) - 26usize];
+    [
+        "Offset of field: response_echoes::candidate",
+    ][::core::mem::offset_of!(response_echoes, candidate) - 28usize];
+    [
+        "Offset of field: response_echoes::seen",
+    ][::core::mem::offset_of!(response_echoes, seen) - 29usize];
+    [
+        "Offset of field: response_echoes::untold",
+    ][::core::mem::offset_of!(response_echoes, untold) - 30usize];
+    [
+        "Offset of field: response_echoes::is_prompt",
+    ][::core::mem::offset_of!(response_echoes, is_prompt) - 31usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct response_tcp {
     pub next_seq: __u32,
     pub data_ack: __u32,
@@ -2031,10 +2094,16 @@ pub struct response_tcp {
     pub handshake: __u16,
     pub causal: __u16,
     pub early: __u16,
+    pub floor: __u16,
+    pub at_least: __u16,
+    pub low: __u32,
+    pub open: __u32,
+    pub silent: __u32,
+    pub echoes: response_echoes,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_tcp"][::core::mem::size_of::<response_tcp>() - 20usize];
+    ["Size of response_tcp"][::core::mem::size_of::<response_tcp>() - 68usize];
     ["Alignment of response_tcp"][::core::mem::align_of::<response_tcp>() - 4usize];
     [
         "Offset of field: response_tcp::next_seq",
@@ -2057,6 +2126,24 @@ const _: () = {
     [
         "Offset of field: response_tcp::early",
     ][::core::mem::offset_of!(response_tcp, early) - 18usize];
+    [
+        "Offset of field: response_tcp::floor",
+    ][::core::mem::offset_of!(response_tcp, floor) - 20usize];
+    [
+        "Offset of field: response_tcp::at_least",
+    ][::core::mem::offset_of!(response_tcp, at_least) - 22usize];
+    [
+        "Offset of field: response_tcp::low",
+    ][::core::mem::offset_of!(response_tcp, low) - 24usize];
+    [
+        "Offset of field: response_tcp::open",
+    ][::core::mem::offset_of!(response_tcp, open) - 28usize];
+    [
+        "Offset of field: response_tcp::silent",
+    ][::core::mem::offset_of!(response_tcp, silent) - 32usize];
+    [
+        "Offset of field: response_tcp::echoes",
+    ][::core::mem::offset_of!(response_tcp, echoes) - 36usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2087,7 +2174,7 @@ pub union response_state {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_state"][::core::mem::size_of::<response_state>() - 20usize];
+    ["Size of response_state"][::core::mem::size_of::<response_state>() - 68usize];
     ["Alignment of response_state"][::core::mem::align_of::<response_state>() - 4usize];
     [
         "Offset of field: response_state::tcp",
@@ -2122,7 +2209,7 @@ pub struct response_flow {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_flow"][::core::mem::size_of::<response_flow>() - 48usize];
+    ["Size of response_flow"][::core::mem::size_of::<response_flow>() - 96usize];
     ["Alignment of response_flow"][::core::mem::align_of::<response_flow>() - 8usize];
     [
         "Offset of field: response_flow::last",
@@ -2141,22 +2228,22 @@ const _: () = {
     ][::core::mem::offset_of!(response_flow, state) - 20usize];
     [
         "Offset of field: response_flow::flight",
-    ][::core::mem::offset_of!(response_flow, flight) - 40usize];
+    ][::core::mem::offset_of!(response_flow, flight) - 88usize];
     [
         "Offset of field: response_flow::flight_packets",
-    ][::core::mem::offset_of!(response_flow, flight_packets) - 42usize];
+    ][::core::mem::offset_of!(response_flow, flight_packets) - 90usize];
     [
         "Offset of field: response_flow::repeated",
-    ][::core::mem::offset_of!(response_flow, repeated) - 43usize];
+    ][::core::mem::offset_of!(response_flow, repeated) - 91usize];
     [
         "Offset of field: response_flow::timeouts",
-    ][::core::mem::offset_of!(response_flow, timeouts) - 44usize];
+    ][::core::mem::offset_of!(response_flow, timeouts) - 92usize];
     [
         "Offset of field: response_flow::idle",
-    ][::core::mem::offset_of!(response_flow, idle) - 45usize];
+    ][::core::mem::offset_of!(response_flow, idle) - 93usize];
     [
         "Offset of field: response_flow::flags",
-    ][::core::mem::offset_of!(response_flow, flags) - 46usize];
+    ][::core::mem::offset_of!(response_flow, flags) - 94usize];
 };
 impl Default for response_flow {
     fn default() -> Self {
@@ -2337,7 +2424,7 @@ pub struct response_epoch {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_epoch"][::core::mem::size_of::<response_epoch>() - 280usize];
+    ["Size of response_epoch"][::core::mem::size_of::<response_epoch>() - 328usize];
     ["Alignment of response_epoch"][::core::mem::align_of::<response_epoch>() - 8usize];
     [
         "Offset of field: response_epoch::key",
@@ -2353,7 +2440,7 @@ const _: () = {
     ][::core::mem::offset_of!(response_epoch, flow) - 64usize];
     [
         "Offset of field: response_epoch::gaps",
-    ][::core::mem::offset_of!(response_epoch, gaps) - 112usize];
+    ][::core::mem::offset_of!(response_epoch, gaps) - 160usize];
 };
 impl Default for response_epoch {
     fn default() -> Self {
@@ -2381,12 +2468,14 @@ pub type response_counter = ::core::ffi::c_uint;
 pub struct response_handshake {
     pub tag: __u32,
     pub time: __u32,
+    pub acked: __u32,
+    pub echo: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of response_handshake",
-    ][::core::mem::size_of::<response_handshake>() - 8usize];
+    ][::core::mem::size_of::<response_handshake>() - 16usize];
     [
         "Alignment of response_handshake",
     ][::core::mem::align_of::<response_handshake>() - 4usize];
@@ -2396,6 +2485,12 @@ const _: () = {
     [
         "Offset of field: response_handshake::time",
     ][::core::mem::offset_of!(response_handshake, time) - 4usize];
+    [
+        "Offset of field: response_handshake::acked",
+    ][::core::mem::offset_of!(response_handshake, acked) - 8usize];
+    [
+        "Offset of field: response_handshake::echo",
+    ][::core::mem::offset_of!(response_handshake, echo) - 12usize];
 };
 pub const RTT_TIMESTAMP: rtt_method = 0;
 pub const RTT_SEQUENCE: rtt_method = 1;
@@ -3211,7 +3306,7 @@ unsafe extern "C" {
     pub static fathom_rtt_hook_names: [*const ::core::ffi::c_char; 4usize];
 }
 unsafe extern "C" {
-    pub static fathom_response_estimator_names: [*const ::core::ffi::c_char; 4usize];
+    pub static fathom_response_estimator_names: [*const ::core::ffi::c_char; 5usize];
 }
 unsafe extern "C" {
     pub static fathom_response_counter_names: [*const ::core::ffi::c_char; 10usize];

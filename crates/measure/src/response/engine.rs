@@ -92,10 +92,13 @@ impl Engine {
         let Dissected { time, reading } = packet;
         let entry = self.table.touch(place);
         let requests = &mut entry.state.requests;
-        let before = requests.flow;
+        let mut before = requests.flow;
         let (ended, left_out) =
             requests.on_packet(&mut self.handshakes, reading, *time, &self.config);
         let after = requests.flow;
+        if ended.is_some() {
+            before.sent = 0;
+        }
         let reverse = entry.state.responses.as_mut().and_then(|responses| {
             let average = ended.as_ref().and_then(|_| responses.take());
             if reading.packet.direction == after.direction() {
@@ -265,7 +268,7 @@ pub(super) fn record(
     time_offset: u64,
 ) -> ResponseEpoch {
     let evidence = Evidence::read(epoch, estimator);
-    let estimate = estimate(&evidence);
+    let (estimate, estimator) = estimate(&evidence, estimator);
     let (vlan, inner_vlan) = tags(epoch.key.vlan());
     let length = epoch.end.saturating_sub(epoch.begin);
     ResponseEpoch {
@@ -273,6 +276,10 @@ pub(super) fn record(
         flow: flow_of(&epoch.key, epoch.flow.direction()),
         duration_ns: Nanoseconds(length),
         latency_ns: estimate.latency_ns.map(nanoseconds),
+        think_ns: evidence
+            .think
+            .filter(|_| estimator == Estimator::Timestamps)
+            .map(|think| nanoseconds(think.mean_ns)),
         reverse_latency_ns: reverse_ns.filter(|_| !estimate.slides).map(nanoseconds),
         confidence: estimate.confidence,
         causal_gaps: estimate.causal,

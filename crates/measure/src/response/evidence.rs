@@ -1,5 +1,7 @@
 //! What an epoch of a flow showed, in the units of Rust.
 
+use super::Estimator;
+use super::estimate::Think;
 use crate::native::{self, response_epoch, response_flow, response_mode, response_tcp};
 
 /// What an epoch of a flow showed.
@@ -7,6 +9,11 @@ use crate::native::{self, response_epoch, response_flow, response_mode, response
 pub(super) struct Evidence {
     /// The gaps that count, together, in nanoseconds.
     pub(super) retained_ns: f64,
+    /// How long clients waited in them, together, at least and at most, in nanoseconds; of TCP only.
+    pub(super) shortest_ns: f64,
+    pub(super) longest_ns: f64,
+    /// What clients thought in them, where that is known.
+    pub(super) think: Option<Think>,
     /// Gaps that ended with a request that a response triggered; of TCP only.
     pub(super) causal: u32,
     /// Of these, shorter than a round trip.
@@ -83,7 +90,7 @@ pub(super) struct Mode {
 
 impl Evidence {
     /// Reads an epoch that `estimator` kept.
-    pub(super) fn read(epoch: &response_epoch, estimator: super::Estimator) -> Self {
+    pub(super) fn read(epoch: &response_epoch, estimator: Estimator) -> Self {
         let flow = &epoch.flow;
         let is_tcp = epoch.key.protocol() == 6;
         let tcp = if is_tcp {
@@ -100,8 +107,15 @@ impl Evidence {
                 packets: packets.into(),
             })
         };
+        let think = Think::read(&tcp.echoes, epoch.end);
+        let lags_ns = think.map_or(0.0, |think| think.lags_ns);
+        // Where a clock ticks seldom, lags may be longer than gaps.
+        let server_ns = f64::from(flow.retained.cast_signed()) * TICK_NS;
         Self {
-            retained_ns: ns(flow.retained),
+            retained_ns: server_ns + lags_ns,
+            shortest_ns: ns(tcp.low),
+            longest_ns: server_ns + lags_ns - ns(tcp.silent),
+            think,
             causal: tcp.causal.into(),
             early: tcp.early.into(),
             flight: flight(triggers.known, triggers.known_packets),
@@ -120,6 +134,30 @@ impl Evidence {
             seal: Seal::read(flow, is_tcp),
             gaps: Gaps::read(epoch, estimator, is_tcp),
         }
+    }
+
+    /// What `acknowledged` is where nothing is.
+    pub(super) fn applied(&self, estimator: Estimator) -> Estimator {
+        match (estimator, &self.gaps) {
+            (Estimator::Acknowledged, Gaps::Bins(_)) => Estimator::Split,
+            _ => estimator,
+        }
+    }
+
+    /// Were requests sent that no response triggered?
+    pub(super) fn has_batches(&self) -> bool {
+        self.requests() > self.causal
+    }
+
+    /// What clients waited in the gaps that count: all but what they thought.
+    pub(super) fn waited_ns(&self) -> f64 {
+        let thought_ns = self.thought_ns() * f64::from(self.causal);
+        (self.retained_ns - thought_ns).max(0.0)
+    }
+
+    /// What the client thought before a request, on average, as far as that is known.
+    pub(super) fn thought_ns(&self) -> f64 {
+        self.think.map_or(0.0, |think| think.mean_ns)
     }
 
     /// Requests of the epoch that came after a gap that counts.
@@ -158,10 +196,10 @@ impl Seal {
 }
 
 impl Gaps {
-    fn read(epoch: &response_epoch, estimator: super::Estimator, is_tcp: bool) -> Self {
-        use super::Estimator::{Acknowledged, Fixed, Modes, Split};
+    fn read(epoch: &response_epoch, estimator: Estimator, is_tcp: bool) -> Self {
+        use Estimator::{Acknowledged, Fixed, Modes, Split, Timestamps};
         match estimator {
-            Acknowledged if is_tcp => {
+            Timestamps | Acknowledged if is_tcp => {
                 let triggers = epoch.gaps.triggers();
                 let mut causal = [0; native::RESPONSE_BINS as usize];
                 causal[..triggers.causal.len()].copy_from_slice(&triggers.causal);
@@ -170,7 +208,7 @@ impl Gaps {
                     causal,
                 }
             }
-            Acknowledged | Split => Self::Bins(epoch.gaps.bins().counts),
+            Timestamps | Acknowledged | Split => Self::Bins(epoch.gaps.bins().counts),
             Modes => {
                 let modes = epoch.gaps.modes();
                 let used = modes.modes.iter().take_while(|mode| mode.count != 0);
@@ -200,6 +238,8 @@ impl From<&response_mode> for Mode {
     }
 }
 
+const TICK_NS: f64 = (1 << native::RESPONSE_TICK_SHIFT) as f64;
+
 fn ns(ticks: u32) -> f64 {
-    f64::from(ticks) * f64::from(1 << native::RESPONSE_TICK_SHIFT)
+    f64::from(ticks) * TICK_NS
 }

@@ -212,7 +212,9 @@ impl Live {
 /// Bytes that an estimator keeps of a flow.
 fn gaps_size(estimator: Estimator) -> usize {
     match estimator {
-        Estimator::Acknowledged | Estimator::Split => size_of::<response_bins>(),
+        Estimator::Timestamps | Estimator::Acknowledged | Estimator::Split => {
+            size_of::<response_bins>()
+        }
         Estimator::Modes => size_of::<response_modes>(),
         Estimator::Fixed => size_of::<response_batches>(),
     }

@@ -159,22 +159,25 @@ static __always_inline void response_on_handshake(struct response_handshake *pla
 			*place = (struct response_handshake){ .tag = tag, .time = time };
 	} else if (place->tag == tag) {
 		*place = (struct response_handshake){ .tag = tag | RESPONSE_HANDSHAKE_IS_OVER,
-						      .time = response_lapse(place->time, time) };
+						      .time = response_lapse(place->time, time),
+						      .acked = now >> RESPONSE_ECHO_SHIFT,
+						      .echo = packet->flags & PACKET_HAS_TIMESTAMP ? packet->tsecr : 0 };
 	}
 }
 
-/* How long the handshake of this flow took, in ticks; 0: it was not seen. Gives its place back. */
-static __always_inline __u32 response_take_handshake(struct response_handshake *place, __u64 hash)
+/* The handshake of this flow, which gives its place back; its time is 0 if it was not seen. */
+static __always_inline struct response_handshake response_take_handshake(struct response_handshake *place, __u64 hash)
 {
 	__u32 tag = hash >> 32 & ~RESPONSE_HANDSHAKE_IS_OVER;
-	__u32 time = 0;
+	struct response_handshake taken = {};
 
 	tag = tag ? tag : 1;
 	if (place->tag == (tag | RESPONSE_HANDSHAKE_IS_OVER)) {
-		time = place->time ? place->time : 1;
+		taken = *place;
+		taken.time = taken.time ? taken.time : 1;
 		place->tag = 0;
 	}
-	return time;
+	return taken;
 }
 
 /* Ticks since the epoch began. (`flow->age` is as of `last`; below zero, and so wrapped around, if that was before.) */
@@ -190,11 +193,14 @@ static __always_inline int response_is_over(const struct response_flow *flow, __
 }
 
 /* What a flow has learnt stays, what it has counted goes. */
-static __always_inline void response_end_transport(struct response_flow *flow, const struct flow_key *key)
+static __always_inline void response_end_transport(struct response_flow *flow, const struct flow_key *key, __u64 now)
 {
 	if (key->protocol == IP_PROTOCOL_TCP) {
 		flow->state.tcp.causal = 0;
 		flow->state.tcp.early = 0;
+		flow->state.tcp.low = 0;
+		flow->state.tcp.silent = 0;
+		response_end_echoes(&flow->state.tcp.echoes, now);
 	} else if (flow->flags & RESPONSE_IS_SEALED) {
 		__u32 bound = response_learn_bound(&flow->state.sizes);
 
@@ -228,14 +234,14 @@ static __always_inline void response_end_epoch(struct response_flow *flow, union
 	flow->repeated = 0;
 	flow->timeouts = 0;
 	flow->idle = 0;
-	response_end_transport(flow, key);
+	response_end_transport(flow, key, now);
 	if (config->estimator == RESPONSE_BY_MODES) {
 		ended->gaps.modes = gaps->modes;
 		gaps->modes = (struct response_modes){};
 	} else if (config->estimator == RESPONSE_BY_FIXED) {
 		ended->gaps.batches = gaps->batches;
 		gaps->batches.sum = gaps->batches.count = 0;
-	} else if (config->estimator == RESPONSE_BY_ACKNOWLEDGED && key->protocol == IP_PROTOCOL_TCP) {
+	} else if (response_keeps_triggers(config) && key->protocol == IP_PROTOCOL_TCP) {
 		ended->gaps.triggers = gaps->triggers;
 		gaps->triggers.count = 0;
 		__builtin_memset(gaps->triggers.causal, 0, sizeof(gaps->triggers.causal));
@@ -249,8 +255,10 @@ static __always_inline void response_end_epoch(struct response_flow *flow, union
 static __always_inline void response_open(struct response_flow *flow, struct response_handshake *place, __u64 hash,
 					  const struct packet *packet, __u64 now)
 {
-	__u32 handshake = place ? response_take_handshake(place, hash) : 0;
-	__u32 units = handshake >> RESPONSE_HANDSHAKE_SHIFT;
+	struct response_handshake handshake = {};
+
+	if (place)
+		handshake = response_take_handshake(place, hash);
 
 	response_advance(flow, now);
 	flow->flags = RESPONSE_IS_USED | (packet->direction ? RESPONSE_TO_LOW : 0);
@@ -259,14 +267,17 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 		flow->state.tcp = (struct response_tcp){
 			.next_seq = packet->seq + packet->payload,
 			.data_ack = packet->ack,
-			.handshake = units < 0xffff ? units : 0xffff,
+			.handshake = response_short(handshake.time),
+			.floor = response_short(handshake.time),
+			.at_least = response_short(handshake.time),
 		};
+		response_begin_echoes(flow, &handshake, packet, now);
 	} else {
 		response_note_sealed(flow, packet);
 	}
 	if (packet->content == RESPONSE_CONTENT_GREETING || response_is_quic_handshake(packet))
 		flow->flags |= RESPONSE_STARTS_OVER | RESPONSE_IS_SEALED;
-	if (handshake) {
+	if (handshake.time) {
 		response_begin_flight(flow, packet);
 	} else { /* in the middle of a connection others may be outstanding */
 		flow->flight = 0;

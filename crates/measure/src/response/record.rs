@@ -20,7 +20,10 @@ record! {
         /// From a request to what its response triggered, on average; absent where a number would be wrong, see `reason`.
         #[field(label = "latency", own_ipfix = 172)]
         pub latency_ns: Option<Nanoseconds>,
-        /// The same, measured in the packets of the other direction, where a capture has them and it was asked for.
+        /// What clients thought before they sent the next request, on average; it is no part of the latency. Absent where it is not known.
+        #[field(label = "think", own_ipfix = 333)]
+        pub think_ns: Option<Nanoseconds>,
+        /// The latency, measured in the packets of the other direction, where a capture has them and it was asked for.
         #[field(label = "by responses", own_ipfix = 280)]
         pub reverse_latency_ns: Option<Nanoseconds>,
         /// `high`: it was seen what triggered each request. `medium`: it holds if something holds that was not seen, see `reason`. `low`: fewer than

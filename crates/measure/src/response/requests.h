@@ -3,10 +3,12 @@
 #ifndef FATHOM_RESPONSE_REQUESTS_H
 #define FATHOM_RESPONSE_REQUESTS_H
 
+#include "bounds.h"
 #include "fixed.h"
 #include "modes.h"
 #include "sizes.h"
 #include "split.h"
+#include "timestamps.h"
 
 /* An acknowledgement that came sooner than this was not delayed (Linux: 40 ms; RFC 9293 allows 500): in ticks. */
 #define RESPONSE_PROMPT (35000000 >> RESPONSE_TICK_SHIFT)
@@ -14,8 +16,6 @@
 #define RESPONSE_FULL_FROM 1200
 /* What a client needs to send its next request, or to be scheduled; more is silence: in ticks. */
 #define RESPONSE_PROCESSING (1000000 >> RESPONSE_TICK_SHIFT)
-/* 8 us in ticks. */
-#define RESPONSE_HANDSHAKE_SHIFT 9
 
 static __always_inline int response_is_after(__u32 sequence, __u32 other)
 {
@@ -113,7 +113,7 @@ static __always_inline void response_follow_flight(struct response_flow *restric
 	}
 	if ((__u64)packet->payload * flow->flight_packets * 2 > flow->flight * 3U)
 		flow->flags |= RESPONSE_HOLDS_BACK;
-	else if (config->estimator == RESPONSE_BY_ACKNOWLEDGED)
+	else if (response_keeps_triggers(config))
 		response_learn_flight(flow, &gaps->triggers);
 	flow->flight = 0;
 	response_grow_flight(flow, packet);
@@ -127,8 +127,7 @@ static __always_inline void response_add_gap(struct response_flow *restrict flow
 {
 	int is_full = 0;
 
-	flow->retained += ticks;
-	if (config->estimator == RESPONSE_BY_ACKNOWLEDGED && response_is_tcp(packet))
+	if (response_keeps_triggers(config) && response_is_tcp(packet))
 		is_full = response_add_to_triggers(&gaps->triggers, ticks, is_triggered, flow->state.tcp.causal);
 	else if (config->estimator == RESPONSE_BY_MODES)
 		is_full = response_add_to_modes(&gaps->modes, ticks, !(flow->flags & RESPONSE_AFTER_FULL));
@@ -140,10 +139,13 @@ static __always_inline void response_add_gap(struct response_flow *restrict flow
 		flow->flags |= RESPONSE_IS_FULL;
 }
 
-/* A gap that does not count. */
-static __always_inline void response_leave_out(union response_gaps *gaps, __u8 *counter,
+/* A gap that does not count, nor does the batch before it. */
+static __always_inline void response_leave_out(struct response_flow *flow, union response_gaps *gaps,
+					       const struct packet *packet, __u8 *counter,
 					       const struct response_config *config)
 {
+	if (response_is_tcp(packet))
+		flow->state.tcp.open = 0;
 	response_count_some(counter);
 	if (config->estimator == RESPONSE_BY_FIXED)
 		response_restart_batches(&gaps->batches);
@@ -153,12 +155,14 @@ static __always_inline void response_leave_out(union response_gaps *gaps, __u8 *
  * After which part of a gap, in ticks, had the client told, in a packet without data, that it had everything which it acknowledges now? After all
  * of it, if it had not.
  */
-static __always_inline __u32 response_until_told(const struct response_flow *flow, const struct packet *packet,
-						 __u32 gap)
+static __always_inline __u32 response_until_told(struct response_flow *flow, const struct packet *packet, __u32 gap)
 {
 	__u32 told = flow->state.tcp.pure_age;
 
-	return told && told < gap && (__u16)packet->ack == flow->state.tcp.pure_ack ? told : gap;
+	if (told && told < gap && (__u16)packet->ack == flow->state.tcp.pure_ack)
+		return told;
+	response_raise_bound(&flow->state.tcp, 0, told, gap);
+	return gap;
 }
 
 /*
@@ -186,6 +190,10 @@ static __always_inline void response_on_gap(struct response_flow *restrict flow,
 	int is_early = response_is_early(flow, ticks);
 
 	response_add_gap(flow, gaps, packet, ticks, is_triggered, config);
+	if (response_is_tcp(packet) && response_keeps_triggers(config))
+		flow->retained += response_add_bound(&flow->state.tcp, ticks, is_triggered);
+	else
+		flow->retained += ticks;
 	flow->sent += packet->payload;
 	if (is_triggered) {
 		response_count(&flow->state.tcp.causal, flow);
@@ -194,13 +202,55 @@ static __always_inline void response_on_gap(struct response_flow *restrict flow,
 	}
 }
 
+/* A gap of which is known what the client thought in it: `lag`, of the packet after it. */
+static __always_inline void response_on_lag(struct response_flow *restrict flow, union response_gaps *restrict gaps,
+					    const struct packet *restrict packet, __u32 gap, __u32 told, __s64 lag,
+					    const struct response_config *config)
+{
+	struct response_echoes *echoes = &flow->state.tcp.echoes;
+	int is_one = packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT;
+	__s64 server = (__s64)gap - (lag >> RESPONSE_TICK_SHIFT);
+
+	if (!response_is_telling(echoes, lag, is_one, (__u64)gap << RESPONSE_TICK_SHIFT)) {
+		response_leave_out(flow, gaps, packet, &echoes->untold, config);
+	} else if (server > (__s64)config->timeout) {
+		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
+	} else {
+		response_add_lag(echoes, lag);
+		flow->retained -= lag >> RESPONSE_TICK_SHIFT;
+		flow->state.tcp.silent += gap - told;
+		response_on_gap(flow, gaps, packet, gap, 1, config);
+	}
+}
+
+/* A gap of which the client alone tells; `told`: after which part of it, see response_until_told. */
+static __always_inline void response_on_plain_gap(struct response_flow *restrict flow,
+						  union response_gaps *restrict gaps,
+						  const struct packet *restrict packet, __u64 now, __u32 gap,
+						  __u32 told, int is_triggered, const struct response_config *config)
+{
+	__u32 ticks = response_of_server(flow, gap, told);
+	__u32 timeout = response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
+
+	if (!ticks && gap) {
+		response_leave_out(flow, gaps, packet, &flow->idle, config);
+	} else if (ticks > timeout) {
+		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
+	} else {
+		if (is_triggered && ticks > told)
+			flow->state.tcp.silent += ticks - told;
+		if (is_triggered && ticks == gap && packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT)
+			response_add_echo(&flow->state.tcp.echoes, packet, now);
+		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
+	}
+}
+
 static __always_inline void response_on_request(struct response_flow *restrict flow, union response_gaps *restrict gaps,
 						const struct packet *restrict packet, __u64 now, int is_triggered,
-						const struct response_config *config)
+						__s64 lag, const struct response_config *config)
 {
 	__u32 gap = response_since(flow->last, now);
 	__u32 told = response_is_tcp(packet) ? response_until_told(flow, packet, gap) : gap;
-	__u32 ticks = response_of_server(flow, gap, told);
 	__u32 timeout = response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
 
 	flow->age += gap;
@@ -210,12 +260,10 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 		response_begin_flight(flow, packet);
 		return;
 	}
-	if (!ticks && gap)
-		response_leave_out(gaps, &flow->idle, config);
-	else if (ticks > timeout)
-		response_leave_out(gaps, &flow->timeouts, config);
+	if (is_triggered && lag != RESPONSE_NO_LAG)
+		response_on_lag(flow, gaps, packet, gap, told, lag, config);
 	else
-		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
+		response_on_plain_gap(flow, gaps, packet, now, gap, told, is_triggered, config);
 	/* Also where the gap does not count: what was triggered is no part of the flight. */
 	response_follow_flight(flow, gaps, packet, gap, is_triggered, config);
 	/*
@@ -261,26 +309,31 @@ static __always_inline int response_asks(struct response_flow *flow, const struc
 static __always_inline void response_on_acknowledgement(struct response_flow *flow, const struct packet *packet,
 							__u64 now)
 {
-	if (response_is_after(packet->ack, flow->state.tcp.data_ack) &&
-	    (!flow->state.tcp.pure_age || (__u16)packet->ack != flow->state.tcp.pure_ack)) {
-		__u32 age = response_since(flow->last, now);
+	struct response_tcp *tcp = &flow->state.tcp;
+	__u32 age, bytes;
 
-		flow->state.tcp.pure_ack = packet->ack;
-		flow->state.tcp.pure_age = age ? age : 1;
-	}
+	if (!response_is_after(packet->ack, tcp->data_ack) ||
+	    (tcp->pure_age && (__u16)packet->ack == tcp->pure_ack))
+		return;
+	age = response_since(flow->last, now);
+	bytes = tcp->pure_age ? (__u16)(packet->ack - tcp->pure_ack) : packet->ack - tcp->data_ack;
+	response_raise_bound(tcp, bytes, tcp->pure_age, age);
+	tcp->pure_ack = packet->ack;
+	tcp->pure_age = age ? age : 1;
 }
 
 /* A segment with data that was not sent before. */
 static __always_inline void response_on_data(struct response_flow *restrict flow, union response_gaps *restrict gaps,
-					     const struct packet *restrict packet, __u64 now,
+					     const struct packet *restrict packet, __u64 now, __s64 lag,
 					     const struct response_config *config)
 {
 	int is_triggered = response_is_after(packet->ack, flow->state.tcp.data_ack);
 
 	if (packet->content == RESPONSE_CONTENT_GREETING) {
 		response_on_greeting(flow, now);
+		flow->state.tcp.open = 0;
 	} else if (response_asks(flow, packet)) {
-		response_on_request(flow, gaps, packet, now, is_triggered, config);
+		response_on_request(flow, gaps, packet, now, is_triggered, lag, config);
 		response_advance(flow, now);
 	} else {
 		response_on_acknowledgement(flow, packet, now);
@@ -289,6 +342,7 @@ static __always_inline void response_on_data(struct response_flow *restrict flow
 	if (is_triggered)
 		flow->state.tcp.data_ack = packet->ack;
 	flow->state.tcp.pure_age = 0;
+	response_begin_wait(&flow->state.tcp, is_triggered);
 	response_note_length(flow, packet->payload);
 }
 
@@ -322,8 +376,11 @@ static __always_inline void response_on_segment(struct response_flow *restrict f
 						const struct response_config *config)
 {
 	__u32 next_seq = packet->seq + packet->payload;
+	__s64 lag = RESPONSE_NO_LAG;
 
 	response_note_headers(flow, packet);
+	if (config->estimator == RESPONSE_BY_TIMESTAMPS && !(packet->tcp_flags & (TCP_SYN | TCP_RST)))
+		lag = response_read_echo(flow, packet, now);
 	if (packet->tcp_flags & (TCP_SYN | TCP_RST)) {
 		/* After a reset nobody waits any more. */
 		flow->state.tcp.pure_age |= !!(packet->tcp_flags & TCP_RST);
@@ -333,7 +390,7 @@ static __always_inline void response_on_segment(struct response_flow *restrict f
 		response_count_some(&flow->repeated);
 	} else {
 		flow->state.tcp.next_seq = next_seq;
-		response_on_data(flow, gaps, packet, now, config);
+		response_on_data(flow, gaps, packet, now, lag, config);
 	}
 }
 
@@ -373,7 +430,7 @@ static __always_inline void response_on_datagram(struct response_flow *flow, uni
 		if (packet->payload < flow->state.sizes.bound)
 			return;
 	}
-	response_on_request(flow, gaps, packet, now, 0, config);
+	response_on_request(flow, gaps, packet, now, 0, RESPONSE_NO_LAG, config);
 	response_advance(flow, now);
 	response_note_length(flow, packet->payload);
 }

@@ -13,6 +13,7 @@
 
 /* How the gaps of an epoch become a latency; the texts are what users write. */
 #define RESPONSE_ESTIMATORS(X)                                                                                         \
+	X(TIMESTAMPS, "timestamps")                                                                                    \
 	X(ACKNOWLEDGED, "acknowledged")                                                                                \
 	X(SPLIT, "split")                                                                                              \
 	X(MODES, "modes")                                                                                              \
@@ -75,6 +76,28 @@ enum response_content {
 	RESPONSE_CONTENT_SEALED_SHORT, /* encrypted, and as long as control frames of HTTP/2 */
 };
 
+#define RESPONSE_ECHO_SHIFT 10 /* a unit of time of echoes is 1024 ns */
+#define RESPONSE_ECHO_DRIFT_SHIFT 13 /* clocks drift apart by 122 ppm at most */
+
+/* What the timestamps that a client echoes tell; see timestamps.h. A lag is how long after its echo a packet came; times are in units. */
+struct response_echoes {
+	__u32 base_time; /* of the packet with the least lag: when it came */
+	__u32 base_echo; /* and what it echoed; 0: there was none */
+	__u32 tick; /* ns: how often the clock of the server ticks; 0: that is not known */
+	__u32 least; /* the least lag of the epoch, above that of the base; while the clock is learnt, the ticks of its gaps */
+	__s32 think; /* what lags were above that of the base: of the epoch's gaps, together */
+	__u32 phases; /* what of each was less than a tick, together */
+	__u16 gaps; /* so many */
+	__u16 candidate_ticks; /* while the clock is learnt: how many ticks it took to find `candidate` */
+	__u8 candidate;
+	__u8 seen; /* packets of which the base has the least lag; 255: or more */
+	__u8 untold; /* gaps of the epoch that tell nothing; 255: or more */
+	__u8 is_prompt; /* the base, or what it replaced, was the acknowledgement that ends the handshake */
+};
+FATHOM_ASSERT_SIZE(struct response_echoes, 32);
+
+#define RESPONSE_NO_LEAST 0xffffffffU
+
 /* What a flow of segments remembers. */
 struct response_tcp {
 	__u32 next_seq; /* behind the last byte that was sent */
@@ -84,6 +107,12 @@ struct response_tcp {
 	__u16 handshake; /* 8 us; from the SYN to what answered the SYN-ACK; 0: not seen */
 	__u16 causal; /* gaps that ended with a packet that a response triggered */
 	__u16 early; /* of these, shorter than a round trip */
+	__u16 floor; /* 8 us; the shortest of the handshake and the causal gaps; 0: no handshake was seen */
+	__u16 at_least; /* 8 us; so long, at least, will the wait have been that began at `last`; see bounds.h */
+	__u32 low; /* ticks: the same of the gaps that count, together */
+	__u32 open; /* ticks: gaps that count, of a batch that has no answer yet */
+	__u32 silent; /* ticks: of the gaps that count, the time after the client had told that it had its answer */
+	struct response_echoes echoes;
 };
 
 /* Payloads in steps of 16 bytes: the first below 48, the last from 144 on. */
@@ -107,7 +136,7 @@ union response_state {
 struct response_flow {
 	__u64 last; /* ns: when the last packet that counts passed */
 	__u32 age; /* ticks from the begin of the epoch to `last` */
-	__u32 retained; /* ticks: the gaps that count, together */
+	__u32 retained; /* ticks: the gaps that count, together, but what was thought; wraps around below zero */
 	__u32 sent; /* bytes of the packets that ended them */
 	union response_state state;
 	__u16 flight; /* bytes so far, while what is sent before the first answer is counted; then, what that answer triggered */
@@ -117,7 +146,7 @@ struct response_flow {
 	__u8 idle; /* gaps that do not count: the client had its answer and was silent; 255: or more */
 	__u16 flags; /* enum response_flow_flag */
 };
-FATHOM_ASSERT_SIZE(struct response_flow, 48);
+FATHOM_ASSERT_SIZE(struct response_flow, 96);
 
 /* `split`, and `acknowledged` of all but TCP. */
 struct response_bins {
@@ -205,7 +234,16 @@ enum response_counter { RESPONSE_COUNTERS(X) RESPONSE_COUNTER_COUNT };
 struct response_handshake {
 	__u32 tag; /* of the hash; 0: unused */
 	__u32 time; /* ticks: when the SYN passed; once it is over, how long it took */
+	__u32 acked; /* when it was over, and what timestamp was echoed then, as struct response_echoes has it */
+	__u32 echo;
 };
+FATHOM_ASSERT_SIZE(struct response_handshake, 16);
+
+/* `timestamps` adds to what `acknowledged` does. */
+static __always_inline int response_keeps_triggers(const struct response_config *config)
+{
+	return config->estimator == RESPONSE_BY_TIMESTAMPS || config->estimator == RESPONSE_BY_ACKNOWLEDGED;
+}
 
 /* The top bit of a tag: the handshake is over. */
 #define RESPONSE_HANDSHAKE_IS_OVER 0x80000000U

@@ -61,7 +61,7 @@ impl Responses {
         if starts_over(before) {
             self.start_over();
         }
-        self.on_request(now, after.retained != before.retained);
+        self.on_request(now, after.sent != before.sent);
         if starts_over(after) {
             self.start_over();
         }
@@ -88,12 +88,15 @@ impl Responses {
         }
     }
 
-    /// A packet that counts as a request, or with more of one. `counts`: the gap before it does.
+    /// A packet that counts as a request, or with more of one. `counts`: the gap before it does; else what it waits for begins with it.
     pub(super) fn on_request(&mut self, now: u64, counts: bool) {
-        self.is_spoilt |= !counts;
         if self.batch != 0 && self.answered == 0 {
+            if !counts {
+                self.batch = now;
+            }
             return;
         }
+        self.is_spoilt |= !counts;
         if self.batch != 0 && !self.is_spoilt {
             self.sum += self.answered.saturating_sub(self.batch);
             self.count += 1;

@@ -12,6 +12,8 @@ use crate::{Error, Selection};
 /// How the gaps of an epoch become a latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Estimator {
+    /// As `Acknowledged`, less what clients thought before they sent the next request, by the timestamps that they echo.
+    Timestamps,
     /// By what TCP's acknowledgements tell: a request that acknowledges more than the one before was triggered. Others by `Split`.
     Acknowledged,
     /// By a logarithmic histogram of gaps, split in two classes where it has two.
@@ -24,7 +26,13 @@ pub enum Estimator {
 
 impl Estimator {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Acknowledged, Self::Split, Self::Modes, Self::Fixed];
+    pub const ALL: [Self; 5] = [
+        Self::Timestamps,
+        Self::Acknowledged,
+        Self::Split,
+        Self::Modes,
+        Self::Fixed,
+    ];
 
     /// The name in options and records.
     pub fn name(self) -> &'static str {
@@ -90,7 +98,7 @@ impl Settings {
     /// For a live interface.
     pub fn live() -> Self {
         Self {
-            estimator: Estimator::Acknowledged,
+            estimator: Estimator::Timestamps,
             epoch: Duration::from_millis(500),
             timeout: Duration::from_millis(180),
             datagram_timeout: Duration::from_millis(180),

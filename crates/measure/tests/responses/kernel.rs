@@ -7,7 +7,9 @@ use fathom_measure::bytes::bytes_of;
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::compile::compile;
-use crate::native::{self, Epoch, HANDSHAKES, response_config, response_epoch, response_flow};
+use crate::native::{
+    self, Epoch, HANDSHAKES, response_config, response_epoch, response_flow, response_handshake,
+};
 use crate::test_run::{TestRun, fill};
 
 /// The object, compiled once for all tests.
@@ -47,7 +49,11 @@ impl Kernel {
         let places = self.run.map("response_handshakes");
         for place in 0..HANDSHAKES {
             places
-                .update(&place.to_ne_bytes(), &[0; 8], MapFlags::ANY)
+                .update(
+                    &place.to_ne_bytes(),
+                    bytes_of(&response_handshake::default()),
+                    MapFlags::ANY,
+                )
                 .unwrap();
         }
         for (now, frame) in packets {

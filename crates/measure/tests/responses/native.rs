@@ -18,12 +18,12 @@ use std::collections::HashMap;
 use fathom_measure::bytes::bytes_of;
 
 use bindings::{
-    PACKET_LINK_ETHERNET, PACKET_MEASURABLE, RESPONSE_DIRECTION_NONE, fathom_reading, flow_key,
-    response_gaps, response_handshake,
+    PACKET_LINK_ETHERNET, PACKET_MEASURABLE, RESPONSE_BY_FIXED, RESPONSE_BY_MODES,
+    RESPONSE_DIRECTION_NONE, fathom_reading, flow_key, response_gaps,
 };
 pub(crate) use bindings::{
     RESPONSE_ARRIVES, response_batches, response_bins, response_config, response_epoch,
-    response_flow, response_modes,
+    response_flow, response_handshake, response_modes,
 };
 
 /// The interface of test runs in the kernel: loopback.
@@ -51,10 +51,10 @@ pub(crate) fn config(estimator: u8) -> response_config {
 
 /// Bytes that the estimator keeps.
 pub(crate) fn gaps_size(estimator: u8) -> usize {
-    match estimator {
-        0 | 1 => size_of::<response_bins>(),
-        2 => size_of::<response_modes>(),
-        _ => size_of::<response_batches>(),
+    match estimator.into() {
+        RESPONSE_BY_MODES => size_of::<response_modes>(),
+        RESPONSE_BY_FIXED => size_of::<response_batches>(),
+        _ => size_of::<response_bins>(),
     }
 }
 

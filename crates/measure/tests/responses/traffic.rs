@@ -99,14 +99,19 @@ pub(crate) fn packets() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
             now += gap;
             (
                 now - back,
-                frame(step, number, &mut connections[usize::from(number)]),
+                frame(step, number, &mut connections[usize::from(number)], now),
             )
         });
         frames.collect()
     })
 }
 
-fn frame(step: Step, number: u16, connection: &mut Connection) -> Vec<u8> {
+/// What a client echoes at this time, of a server whose clock ticks once a millisecond: it thinks for a while that depends on what it sends.
+fn echo(now: u64, length: u16) -> u32 {
+    (now / 1_000_000) as u32 - u32::from(length % 7 * 3)
+}
+
+fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<u8> {
     let client_port = 40_000 + number;
     let forward = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(CLIENT, SERVER, 64);
     let back = PacketBuilder::ethernet2([4; 6], [2; 6]).ipv4(SERVER, CLIENT, 64);
@@ -143,7 +148,11 @@ fn frame(step: Step, number: u16, connection: &mut Connection) -> Vec<u8> {
             let mut payload = start.to_vec();
             payload.resize(length.into(), 0);
             let mut bytes = Vec::new();
-            let segment = forward.tcp(client_port, 443, sent, 65_535).ack(received);
+            let mut segment = forward.tcp(client_port, 443, sent, 65_535).ack(received);
+            if number == 1 {
+                let timestamps = [Noop, Noop, Timestamp(1, echo(now, length))];
+                segment = segment.options(&timestamps).unwrap();
+            }
             segment.write(&mut bytes, &payload).unwrap();
             return bytes;
         }
@@ -202,6 +211,10 @@ fn frame(step: Step, number: u16, connection: &mut Connection) -> Vec<u8> {
             return bytes;
         }
     };
+    if number == 1 {
+        let timestamps = [Noop, Noop, Timestamp(1, echo(now, length))];
+        return written(builder.options(&timestamps).unwrap(), length);
+    }
     written(builder, length)
 }
 

@@ -57,7 +57,7 @@ fn by_flight(evidence: &Evidence, within: u32, flight: Option<Flight>) -> Estima
     if f64::from(causal) >= NEARLY_ALL * f64::from(requests) || slides(requests, pauses, window) {
         return one_by_one(evidence, overlaps, window);
     }
-    let bursts = Estimate::share(evidence.retained_ns, pauses, requests);
+    let bursts = Estimate::share(evidence.waited_ns(), pauses, requests);
     let size = f64::from(requests) / f64::from(pauses);
     // Requests that were overtaken belong to bursts, too.
     let whole_size = f64::from(requests + evidence.repeated) / f64::from(pauses);
@@ -104,14 +104,17 @@ fn slides(requests: u32, pauses: u32, window: Option<(f64, u32)>) -> bool {
 /// are outstanding take together.
 fn one_by_one(evidence: &Evidence, overlaps: bool, window: Option<(f64, u32)>) -> Estimate {
     let requests = evidence.requests();
-    let plain = Estimate::share(evidence.retained_ns, requests, requests);
+    let plain = Estimate::share(evidence.waited_ns(), requests, requests);
+    let gap_ns = evidence.retained_ns / f64::from(requests);
     match window {
         Some((window, 1)) if window < 1.5 => plain.unless_cut(evidence, MORE),
         Some((window, 2..))
-            if window > 1.5 && (window - window.round()).abs() < ROUNDING * window.sqrt() =>
+            if window > 1.5
+                && (window - window.round()).abs() < ROUNDING * window.sqrt()
+                && evidence.thought_ns() < gap_ns / 2.0 =>
         {
             let slides = Estimate {
-                latency_ns: plain.latency_ns.map(|gap| gap * window.round()),
+                latency_ns: Some((gap_ns * window.round() - evidence.thought_ns()).max(0.0)),
                 concurrency: Some(window.round()),
                 slides: true,
                 ..plain
@@ -141,6 +144,9 @@ mod tests {
         });
         Evidence {
             retained_ns: 1e9,
+            shortest_ns: 0.0,
+            longest_ns: 1e9,
+            think: None,
             causal,
             early: 0,
             flight,

@@ -1,13 +1,17 @@
 //! From the gaps of an epoch to a latency, or to the reason why there is none. One file for each estimator.
 
 mod acknowledged;
+mod bounds;
 mod fixed;
 mod modes;
 mod split;
+mod timestamps;
 
 use fathom_record::{AsValue, Type, Value};
 
+use super::Estimator;
 use super::evidence::{Evidence, Gaps, Seal};
+pub(super) use timestamps::Think;
 
 /// Causal gaps from which on an average says something.
 const FEW: u32 = 3;
@@ -69,6 +73,8 @@ pub enum Reason {
     Sizes,
     /// Encrypted: requests cannot be told from acknowledgements by their length.
     Sealed,
+    /// What the client thinks before it asks again is not known, or not precisely enough.
+    Thinking,
     /// There are fewer than three causal gaps.
     Few,
 }
@@ -89,6 +95,7 @@ impl Reason {
             Self::NotAcknowledged => "by the length of pauses alone",
             Self::Sizes => "requests told from other messages by their length",
             Self::Sealed => "requests not told from acknowledgements",
+            Self::Thinking => "clients may think before they ask again",
             Self::Few => "few causal gaps",
         }
     }
@@ -169,8 +176,9 @@ impl Estimate {
         }
     }
 
-    fn unless_few(self) -> Self {
-        if self.latency_ns.is_some() && self.causal < FEW {
+    /// Not sure if it is the average of fewer causal gaps.
+    fn unless_fewer(self, least: u32) -> Self {
+        if self.latency_ns.is_some() && self.causal < least {
             self.at_most(Confidence::Low, Reason::Few)
         } else {
             self
@@ -178,8 +186,21 @@ impl Estimate {
     }
 }
 
-/// The latency of an epoch.
-pub(super) fn estimate(evidence: &Evidence) -> Estimate {
+/// The latency of an epoch, and by which estimator.
+pub(super) fn estimate(evidence: &Evidence, estimator: Estimator) -> (Estimate, Estimator) {
+    if estimator != Estimator::Timestamps {
+        return (
+            by_gaps(evidence).unless_fewer(FEW),
+            evidence.applied(estimator),
+        );
+    }
+    match bounds::estimate(evidence) {
+        (estimate, true) => (estimate, estimator),
+        (estimate, false) => (estimate, evidence.applied(Estimator::Acknowledged)),
+    }
+}
+
+fn by_gaps(evidence: &Evidence) -> Estimate {
     if evidence.requests() == 0 {
         return Estimate::none(if evidence.timeouts > 0 {
             Reason::Timeouts
@@ -199,5 +220,4 @@ pub(super) fn estimate(evidence: &Evidence) -> Estimate {
         Gaps::Batches { count, sum_ns } => fixed::estimate(*count, *sum_ns),
     }
     .under(evidence.seal)
-    .unless_few()
 }

@@ -17,10 +17,10 @@ const ROUND_TRIP: f64 = 0.7;
 pub(super) fn estimate(evidence: &Evidence, counts: &[u16; RESPONSE_BINS as usize]) -> Estimate {
     let requests = evidence.requests();
     let Some(split) = Split::find(counts, evidence.handshake_ns) else {
-        return Estimate::share(evidence.retained_ns, requests, requests)
+        return Estimate::share(evidence.waited_ns(), requests, requests)
             .at_most(Confidence::Medium, Reason::NoBursts);
     };
-    Estimate::share(evidence.retained_ns, split.pauses, requests)
+    Estimate::share(evidence.waited_ns(), split.pauses, requests)
         .at_most(Confidence::Medium, Reason::NotAcknowledged)
 }
 

@@ -1,0 +1,117 @@
+//! What clients waited, between two bounds. Gaps are the longest that it can have been. The shortest is what `bounds.h` has, or what is left without the time that
+//! clients thought, as far as that is known.
+
+use super::{Confidence, Estimate, FEW, Reason, by_gaps};
+use crate::response::evidence::Evidence;
+
+/// As many times as long is the longest wait at most, for the estimate to be within a quarter of the truth; or so, for it to be so for most clients, since few think
+/// for as long as they might.
+const NEAR: f64 = 1.6;
+const FAR: f64 = 3.0;
+/// The estimate is the longest wait, or so many times the shortest, but so much of the longest at least.
+const ABOVE: f64 = 1.15;
+const BELOW: f64 = 0.75;
+/// Of waits that are not longer, in nanoseconds, the handshake is no sure bound: what a host needs for it is not what it needs for requests.
+const LONG_NS: f64 = 1e6;
+
+/// By the gaps, and what is known of thinking; and whether that was used.
+pub(super) fn estimate(evidence: &Evidence) -> (Estimate, bool) {
+    let unknown = Evidence {
+        think: None,
+        ..evidence.clone()
+    };
+    let by_gaps_alone = by_gaps(&unknown);
+    let Some(gap_ns) = by_gaps_alone.latency_ns else {
+        return (by_gaps_alone, false);
+    };
+    let part = |of_ns: f64| gap_ns * of_ns / evidence.retained_ns;
+    let bounds = if by_gaps_alone.slides {
+        Bounds::of(0.0, gap_ns)
+    } else {
+        Bounds::of(part(evidence.shortest_ns), part(evidence.longest_ns))
+    };
+    let bounded = by_gaps_alone
+        .between(&bounds, bounds.likely_ns())
+        .unless_short(&bounds);
+    match by_timestamps(evidence, &bounds) {
+        Some(known) if known.confidence >= bounded.confidence => (known, true),
+        _ => (bounded, false),
+    }
+}
+
+/// Without what clients thought, where that is known.
+fn by_timestamps(evidence: &Evidence, bounds: &Bounds) -> Option<Estimate> {
+    let think = evidence.think?;
+    if 2.0 * think.margin_ns() > bounds.longest_ns - bounds.shortest_ns {
+        return None;
+    }
+    let estimate = by_gaps(evidence);
+    let wait_ns = estimate.latency_ns?;
+    let shortest_ns = bounds.shortest_ns.max(wait_ns - think.margin_ns());
+    // Of the answers to a batch, a client echoes the first: it may have waited for others, and not have thought.
+    let (longest_ns, likely_ns) = if evidence.has_batches() {
+        let bounds = Bounds::of(shortest_ns, bounds.longest_ns);
+        (bounds.longest_ns, bounds.likely_ns().max(wait_ns))
+    } else {
+        (bounds.longest_ns.min(wait_ns + think.margin_ns()), wait_ns)
+    };
+    let estimate = estimate.between(&Bounds::of(shortest_ns, longest_ns), likely_ns);
+    Some(if !think.is_known(evidence.causal) {
+        estimate.at_most(Confidence::Low, Reason::Thinking)
+    } else if !think.is_based(wait_ns) {
+        estimate.at_most(Confidence::Medium, Reason::Thinking)
+    } else {
+        estimate
+    })
+}
+
+/// How long a wait was, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    shortest_ns: f64,
+    longest_ns: f64,
+}
+
+impl Bounds {
+    fn of(shortest_ns: f64, longest_ns: f64) -> Self {
+        Self {
+            shortest_ns: shortest_ns.min(longest_ns),
+            longest_ns,
+        }
+    }
+
+    /// What is not far from the truth, wherever that is.
+    fn likely_ns(&self) -> f64 {
+        if self.longest_ns > FAR * self.shortest_ns {
+            return self.longest_ns;
+        }
+        let likely_ns = (ABOVE * self.shortest_ns).max(BELOW * self.longest_ns);
+        likely_ns.min(self.longest_ns)
+    }
+}
+
+impl Estimate {
+    /// As sure as the bounds are near each other.
+    fn between(self, bounds: &Bounds, likely_ns: f64) -> Self {
+        let estimate = Self {
+            latency_ns: Some(likely_ns),
+            ..self
+        };
+        if bounds.longest_ns <= NEAR * bounds.shortest_ns {
+            estimate
+        } else if bounds.longest_ns <= FAR * bounds.shortest_ns {
+            estimate.at_most(Confidence::Medium, Reason::Thinking)
+        } else {
+            estimate.at_most(Confidence::Low, Reason::Thinking)
+        }
+    }
+
+    fn unless_short(self, bounds: &Bounds) -> Self {
+        if bounds.shortest_ns > LONG_NS {
+            self
+        } else {
+            self.unless_fewer(FEW)
+                .at_most(Confidence::Medium, Reason::Thinking)
+        }
+    }
+}

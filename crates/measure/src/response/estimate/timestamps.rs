@@ -1,0 +1,90 @@
+//! What clients thought, by the timestamps that they echo, and how sure that is; `timestamps.h` has the rules of a packet.
+
+use crate::native::{
+    RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_SHIFT, RESPONSE_NO_LEAST, response_echoes,
+};
+
+/// As many times as precise as it is known, what clients waited may be off by.
+const MARGIN: f64 = 3.0;
+/// As many times as precise as it is known, at least, is a time that clients thought; less may be none.
+const SIGNIFICANT: f64 = 2.0;
+/// Of the gaps, how many may tell nothing of what was thought.
+const UNTOLD: f64 = 0.3;
+/// Of the causal gaps, of how many it must be known.
+const KNOWN: f64 = 0.7;
+/// Of a wait, how far the least lag of an epoch may be above that of the connection, if ticks are shorter.
+const BASED: f64 = 0.05;
+
+/// What a client thought before it sent its next request, in an epoch.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::response) struct Think {
+    /// What all lags together had above the least one, in nanoseconds.
+    pub(in crate::response) lags_ns: f64,
+    /// On average; 0 where it is too short to be seen.
+    pub(in crate::response) mean_ns: f64,
+    /// How far that may be off: the standard deviation of the average, and how far the least lag may be off.
+    precision_ns: f64,
+    /// By how much the least lag of the epoch is above that of the connection: the client thought at least so long each time, or the way has become longer.
+    least_ns: f64,
+    /// Gaps of which it is known, and those of which it is not although the clock was known.
+    gaps: f64,
+    untold: f64,
+    tick_ns: f64,
+    /// The least lag is that of an acknowledgement that nobody thinks before.
+    is_prompt: bool,
+}
+
+impl Think {
+    /// `None` where the clock of the server is not known.
+    pub(in crate::response) fn read(echoes: &response_echoes, end: u64) -> Option<Self> {
+        if echoes.tick == 0 || echoes.gaps == 0 {
+            return None;
+        }
+        let (gaps, tick_ns) = (f64::from(echoes.gaps), f64::from(echoes.tick));
+        let lags_ns = units(f64::from(echoes.think));
+        // Of so many lags, none of which was thought, the least is so far above the least that there can be; they are half a tick above it on average.
+        let above_least = tick_ns / (f64::from(echoes.seen) + 1.0);
+        let mean_ns = lags_ns / gaps - (tick_ns / 2.0 - above_least);
+        // Half a tick, if requests keep no step with the clock.
+        let phase_ns = units(f64::from(echoes.phases)) / gaps;
+        let step_ns = (phase_ns - tick_ns / 2.0).abs();
+        let precision_ns = step_ns.max(tick_ns / (12.0 * gaps).sqrt()) + above_least;
+        let least = Some(echoes.least).filter(|&least| least != RESPONSE_NO_LEAST);
+        let least_ns = units(f64::from(least.unwrap_or_default()));
+        let age = ((end >> RESPONSE_ECHO_SHIFT) as u32).wrapping_sub(echoes.base_time);
+        let drift_ns = least_ns.min(units(f64::from(age >> RESPONSE_ECHO_DRIFT_SHIFT)));
+        let precision_ns = precision_ns + drift_ns;
+        let is_seen = mean_ns > SIGNIFICANT * precision_ns;
+        Some(Self {
+            lags_ns,
+            mean_ns: if is_seen { mean_ns } else { 0.0 },
+            precision_ns,
+            least_ns,
+            gaps,
+            untold: echoes.untold.into(),
+            tick_ns,
+            is_prompt: echoes.is_prompt != 0,
+        })
+    }
+}
+
+impl Think {
+    /// Is it known of most of the epoch's causal gaps?
+    pub(super) fn is_known(&self, causal: u32) -> bool {
+        self.untold <= UNTOLD * (self.gaps + self.untold) && self.gaps >= KNOWN * f64::from(causal)
+    }
+
+    /// How far the average of what clients waited may be off, in nanoseconds.
+    pub(super) fn margin_ns(&self) -> f64 {
+        MARGIN * self.precision_ns
+    }
+
+    /// Can it be excluded that the client thought longer each time than its least lag tells, or that the way became longer, if waits take so long?
+    pub(super) fn is_based(&self, wait_ns: f64) -> bool {
+        self.is_prompt && self.least_ns <= self.tick_ns.max(BASED * wait_ns)
+    }
+}
+
+fn units(number: f64) -> f64 {
+    number * 1024.0
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What clients think, from the timestamps that they echo (RFC 7323). The echo (TSecr) tells when the server sent what the client answers, by the clock of the
+ * server. The lag of a packet, its time here less that of its echo, is the way of the answer to the client, what the client thought, and the way from the client to
+ * here. The least lag of a connection is that of a client that did not think; what a packet has above it was thought. Pure.
+ */
+#ifndef FATHOM_RESPONSE_TIMESTAMPS_H
+#define FATHOM_RESPONSE_TIMESTAMPS_H
+
+#include "response.h"
+
+/* A clock is known after so many of its ticks, and so much time, in units: 12 ms. */
+#define RESPONSE_ECHO_TICKS 12
+#define RESPONSE_ECHO_TIME 12000
+/* Clocks by how often they tick, in ns: Linux, FreeBSD, macOS and Windows; Linux from 6.7 on, if a route asks for it; and older systems. */
+#define RESPONSE_CLOCKS 7
+
+static __always_inline __u32 response_tick(__u32 clock)
+{
+	switch (clock) {
+	case 1:
+		return 1000000;
+	case 2:
+		return 1000;
+	case 3:
+		return 10000000;
+	case 4:
+		return 4000000;
+	case 5:
+		return 3333333;
+	case 6:
+		return 100000000;
+	}
+	return 500000000;
+}
+
+/*
+ * What the least lag of an epoch has grown by is taken for drift, if that may be it and it is less than a millisecond or a
+ * quarter of a tick; a client that thinks each time has more.
+ */
+#define RESPONSE_ECHO_GROWTH 1000
+/* If the least lag of an epoch has grown by an eighth of this time or more, in units: 8 s, the clock ticks slower than was thought. */
+#define RESPONSE_ECHO_CHECK 8000000
+/* Lags that tell nothing. */
+#define RESPONSE_NO_LAG -1LL
+/* So much, in ns, may lie between the segments of an answer. */
+#define RESPONSE_ECHO_SPREAD 1000000
+
+/* Within a twelfth: 3.33 and 4 ms are told apart. */
+static __always_inline int response_is_about(__u64 ns, __u64 tick)
+{
+	return ns * 12 >= tick * 11 && ns * 12 <= tick * 13;
+}
+
+/* Which clock ticks about so often; 0: none. */
+static __always_inline __u32 response_find_clock(__u64 ns)
+{
+	__u32 clock;
+
+	for (clock = 1; clock <= RESPONSE_CLOCKS; clock++)
+		if (response_is_about(ns, response_tick(clock)))
+			return clock;
+	return 0;
+}
+
+static __always_inline void response_restart_echoes(struct response_echoes *echoes, __u32 time, __u32 echo)
+{
+	*echoes = (struct response_echoes){
+		.base_time = time,
+		.base_echo = echo,
+	};
+}
+
+/* A gap that counts, while the clock is learnt: what its lag is will be known when the clock is. */
+static __always_inline void response_add_echo(struct response_echoes *echoes, const struct packet *packet, __u64 now)
+{
+	if (echoes->tick || !echoes->base_echo || !(packet->flags & PACKET_HAS_TIMESTAMP))
+		return;
+	echoes->think += (__u32)(now >> RESPONSE_ECHO_SHIFT) - echoes->base_time;
+	echoes->least += packet->tsecr - echoes->base_echo;
+	echoes->gaps++;
+}
+
+/* The clock is known: now what was added by response_add_echo is known, too. */
+static __always_inline void response_begin_lags(struct response_flow *flow, struct response_echoes *echoes)
+{
+	__s64 lags = (__s64)echoes->think * (1 << RESPONSE_ECHO_SHIFT) - (__s64)(__s32)echoes->least * echoes->tick;
+
+	echoes->think = lags >> RESPONSE_ECHO_SHIFT;
+	echoes->least = RESPONSE_NO_LEAST;
+	echoes->phases = (__u64)echoes->gaps * echoes->tick >> (RESPONSE_ECHO_SHIFT + 1);
+	flow->retained -= lags >> RESPONSE_TICK_SHIFT;
+}
+
+/*
+ * Learns how often the clock of the server ticks. What was thought before this packet looks like longer ticks; twice as many ticks later it would be others. Returns
+ * whether the clock is known now.
+ */
+static __always_inline int response_learn_clock(struct response_echoes *echoes, __u32 time, __u32 echo)
+{
+	__u32 units = time - echoes->base_time;
+	__u32 ticks = echo - echoes->base_echo;
+	__u32 clock;
+
+	if (!echoes->base_echo || units > 0x7fffffff || ticks > 0x7fffffff) {
+		response_restart_echoes(echoes, time, echo);
+		return 0;
+	}
+	if (ticks < RESPONSE_ECHO_TICKS || ticks < 2U * echoes->candidate_ticks || units < RESPONSE_ECHO_TIME)
+		return 0;
+	clock = response_find_clock(((__u64)units << RESPONSE_ECHO_SHIFT) / ticks);
+	if (clock && clock == echoes->candidate)
+		echoes->tick = response_tick(clock);
+	echoes->candidate = clock;
+	echoes->candidate_ticks = !clock ? 0 : ticks < 0xffff ? ticks : 0xffff;
+	return !!echoes->tick;
+}
+
+/* A packet has the least lag so far: others are held against it. */
+static __always_inline void response_renew_base(struct response_echoes *echoes, __u32 time, __u32 echo)
+{
+	echoes->base_time = time;
+	echoes->base_echo = echo;
+	echoes->least = 0;
+}
+
+/* A segment of the client. Returns by how much its lag is above the least, in ns; RESPONSE_NO_LAG: it is not known. */
+static __always_inline __s64 response_read_echo(struct response_flow *flow, const struct packet *packet, __u64 now)
+{
+	struct response_echoes *echoes = &flow->state.tcp.echoes;
+	__u32 time = now >> RESPONSE_ECHO_SHIFT;
+	__s64 elapsed, server, lag;
+
+	if (!(packet->flags & PACKET_HAS_TIMESTAMP) || !packet->tsecr)
+		return RESPONSE_NO_LAG;
+	if (!echoes->tick) {
+		if (!response_learn_clock(echoes, time, packet->tsecr))
+			return RESPONSE_NO_LAG;
+		response_begin_lags(flow, echoes);
+	}
+	elapsed = (__s64)(__s32)(time - echoes->base_time) * (1 << RESPONSE_ECHO_SHIFT);
+	server = (__s64)(__s32)(packet->tsecr - echoes->base_echo) * echoes->tick;
+	lag = elapsed - server;
+	/* The clock cannot have run so much faster: it is another, or ticks more often than was thought. */
+	if (server > (__s64)RESPONSE_ECHO_TICKS * echoes->tick && lag < -(server >> 3)) {
+		response_restart_echoes(echoes, time, packet->tsecr);
+		return RESPONSE_NO_LAG;
+	}
+	if (lag < 0) {
+		response_renew_base(echoes, time, packet->tsecr);
+		lag = 0;
+	}
+	echoes->seen += echoes->seen < 0xff;
+	if (lag >> RESPONSE_ECHO_SHIFT < echoes->least)
+		echoes->least = lag >> RESPONSE_ECHO_SHIFT;
+	return lag;
+}
+
+/* The connection begins: nothing was thought before the handshake was acknowledged. */
+static __always_inline void response_begin_echoes(struct response_flow *flow,
+						  const struct response_handshake *handshake,
+						  const struct packet *packet, __u64 now)
+{
+	struct response_echoes *echoes = &flow->state.tcp.echoes;
+
+	response_restart_echoes(echoes, handshake->acked, handshake->echo);
+	echoes->is_prompt = !!handshake->echo;
+	response_read_echo(flow, packet, now);
+}
+
+/*
+ * Does the lag of a packet tell what the client thought in the gap before it? Of an answer of several segments a client echoes the first that it had not
+ * acknowledged (RFC 7323, section 4.3); `is_one`: it was one segment.
+ */
+static __always_inline int response_is_telling(const struct response_echoes *echoes, __s64 lag, int is_one,
+					       __u64 gap_ns)
+{
+	__s64 rounding = 2LL * echoes->tick;
+
+	if (!is_one && lag > rounding + RESPONSE_ECHO_SPREAD)
+		return 0;
+	return lag <= (__s64)gap_ns + rounding;
+}
+
+/* What the client thought in a gap that counts. */
+static __always_inline void response_add_lag(struct response_echoes *echoes, __s64 lag)
+{
+	__u32 tick = echoes->tick ? echoes->tick : 1;
+
+	echoes->think += lag >> RESPONSE_ECHO_SHIFT;
+	echoes->gaps++;
+	echoes->phases += (__u64)lag % tick >> RESPONSE_ECHO_SHIFT;
+}
+
+/* The least lag of an epoch above that of the base: have the clocks drifted apart? Then the base has what is the least now. */
+static __always_inline void response_follow_drift(struct response_echoes *echoes, __u32 elapsed)
+{
+	__u32 growth = RESPONSE_ECHO_GROWTH + (echoes->tick >> RESPONSE_ECHO_SHIFT >> 2);
+	__u32 ticks;
+
+	if (!echoes->tick || echoes->least > growth || echoes->least > elapsed >> RESPONSE_ECHO_DRIFT_SHIFT)
+		return;
+	ticks = ((__u64)elapsed << RESPONSE_ECHO_SHIFT) / echoes->tick;
+	echoes->base_echo += ticks;
+	echoes->base_time += ((__u64)ticks * echoes->tick >> RESPONSE_ECHO_SHIFT) + echoes->least;
+}
+
+/* At the end of an epoch. What was learnt stays, unless it was wrong. */
+static __always_inline void response_end_echoes(struct response_echoes *echoes, __u64 now)
+{
+	__u32 elapsed = (__u32)(now >> RESPONSE_ECHO_SHIFT) - echoes->base_time;
+
+	if (echoes->tick && elapsed > RESPONSE_ECHO_CHECK && echoes->least != RESPONSE_NO_LEAST &&
+	    echoes->least > elapsed / 8) {
+		response_restart_echoes(echoes, 0, 0);
+		return;
+	}
+	response_follow_drift(echoes, elapsed);
+	echoes->think = 0;
+	echoes->gaps = 0;
+	echoes->phases = 0;
+	echoes->untold = 0;
+	echoes->least = echoes->tick ? RESPONSE_NO_LEAST : 0;
+}
+
+#endif
