@@ -45,6 +45,7 @@ fn waits(name: &str) -> Vec<Wait> {
             port: port as u16,
             began_ns: (ended_us - wait_us) * 1_000,
             ended_ns: ended_us * 1_000,
+            told_ns: ended_us * 1_000,
         });
     }
     waits

@@ -8,7 +8,7 @@ use etherparse::PacketBuilder;
 use etherparse::TcpOptionElement::{Noop, Timestamp};
 
 use crate::judge::Wait;
-use crate::random::Random;
+use crate::random::{Random, Times};
 
 /// When the client connects, in ns since 1970.
 const START_NS: u64 = 1_000_000_000_000;
@@ -32,18 +32,12 @@ pub(crate) enum Shape {
     Tree(u32),
 }
 
-/// How long the server works on a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Service {
-    Constant(Duration),
-    Exponential(Duration),
-}
-
 /// What happens.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
     pub(crate) shape: Shape,
-    pub(crate) service: Service,
+    /// How long the server works on a request.
+    pub(crate) service: Times,
     /// The server works on one request after the other, else on all at once.
     pub(crate) is_serial: bool,
     pub(crate) round_trip: Duration,
@@ -68,7 +62,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    pub(crate) fn new(shape: Shape, service: Service) -> Self {
+    pub(crate) fn new(shape: Shape, service: Times) -> Self {
         Self {
             shape,
             service,
@@ -240,10 +234,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn serve(&mut self, number: u32) {
-        let work = match self.setting.service {
-            Service::Constant(time) => time.as_nanos() as u64,
-            Service::Exponential(average) => self.random.exponential(average),
-        };
+        let work = self.random.draw(self.setting.service);
         let begin = if self.setting.is_serial {
             self.server_free.max(self.now)
         } else {
@@ -320,6 +311,7 @@ impl<'a> Simulation<'a> {
             port: PORT,
             began_ns,
             ended_ns: self.now,
+            told_ns: self.now,
         });
     }
 
