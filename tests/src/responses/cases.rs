@@ -115,7 +115,10 @@ pub fn thinking_cases() -> Vec<Case> {
     let (one, four) = (Shape::Batch(1), Shape::Batch(4));
     let exponential = Service::Exponential(4 * MS);
     let case = |name, shape, think| {
-        Case::new(name, shape, exponential).with(|workload| workload.think = Some(think))
+        Case::new(name, shape, exponential).with(|workload| {
+            workload.think = Some(think);
+            workload.duration = Duration::from_secs(10);
+        })
     };
     let without = |case: Case| Case {
         has_timestamps: false,
