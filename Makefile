@@ -64,7 +64,7 @@ man: build ## man pages and shell completions into docs/
 	@mkdir -p docs/completions
 	@for shell in bash zsh fish; do $(TARGET)/release/fathom completions $$shell > docs/completions/fathom.$$shell; done
 
-recordings: ## record the loops of requests that tests replay, in the lab (needs root; 3 minutes)
+recordings: ## record the loops of requests that tests replay, in the lab (needs root; 5 minutes)
 	cargo run -q -p fathom -- --version
 	cargo run -q -p fathom-tests --bin recordings -- crates/measure/tests/loops/recordings
 

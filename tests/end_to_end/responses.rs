@@ -5,13 +5,14 @@
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use etherparse::PacketBuilder;
 use fathom_lab::traffic::loops::{Service, Shape};
 use fathom_lab::{Namespace, Worker, obstacle};
 use fathom_tests::recording::write_capture;
-use fathom_tests::responses::{Case, Errors, Judged, PORT, Wait, cases, judge};
+use fathom_tests::responses::{Case, Errors, Judged, PORT, Wait, cases, judge, thinking_cases};
 use fathom_tests::{Agreement, Fathom, was_away};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
@@ -27,9 +28,9 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Measures the workload for a minute, live and from a capture of the same packets at the same place.
-fn run_for_a_minute(mut case: Case) -> (Agreement, Vec<Judged>) {
-    case.workload.duration = Duration::from_secs(60);
+/// Measures the workload for so long, live and from a capture of the same packets at the same place.
+fn run_for(duration: Duration, mut case: Case) -> (Agreement, Vec<Judged>) {
+    case.workload.duration = duration;
     let (loops, live, passed) = case.record(&[]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("requests.pcap.zst");
@@ -38,6 +39,16 @@ fn run_for_a_minute(mut case: Case) -> (Agreement, Vec<Judged>) {
     let live = live.epochs();
     let agreement = Agreement::of(&live, &replayed.epochs(), &loops).unwrap();
     (agreement, judge(&live, &loops).unwrap())
+}
+
+/// A case that is measured, by its name.
+type Running = (&'static str, JoinHandle<(Agreement, Vec<Judged>)>);
+
+fn run_together<const COUNT: usize>(duration: Duration, cases: [Case; COUNT]) -> [Running; COUNT] {
+    cases.map(|case| {
+        let name = case.name;
+        (name, std::thread::spawn(move || run_for(duration, case)))
+    })
 }
 
 /// Both at once, so that packets of one flow come to several processors. Each workload that is recorded is judged where the recordings are replayed.
@@ -50,12 +61,7 @@ fn live_and_replayed_epochs_are_the_same_for_a_minute() {
     window.workload.is_serial = true;
     let single = cases().into_iter().find(|case| case.name == "k1_exp");
     let runs = [window, single.unwrap()];
-    let runs = runs.map(|case| {
-        (
-            case.name,
-            std::thread::spawn(move || run_for_a_minute(case)),
-        )
-    });
+    let runs = run_together(Duration::from_secs(60), runs);
     for (name, run) in runs {
         let (agreement, judged) = run.join().unwrap();
         println!("{name}: {agreement}");
@@ -74,6 +80,34 @@ fn live_and_replayed_epochs_are_the_same_for_a_minute() {
         println!("{name}: {errors:?}");
         assert!(errors.median <= 0.05, "{name}: {errors:?}");
         assert!(errors.estimated * 2 > judged.len(), "{name}: {errors:?}");
+    }
+}
+
+/// Where the clients' segments have timestamps, thinking is no part of what is told; where they have none, nothing that is wrong is sure.
+#[fathom_lab::real_time]
+#[test]
+fn clients_that_think_are_measured_live_as_from_a_capture() {
+    let Some(_turn) = turn() else { return };
+    let chosen = ["think_exp_5", "think_lognormal_20", "bare_exp_5"];
+    let cases = chosen.map(|name| thinking_cases().into_iter().find(|case| case.name == name));
+    let runs = run_together(Duration::from_secs(20), cases.map(Option::unwrap));
+    for (name, run) in runs {
+        let (agreement, judged) = run.join().unwrap();
+        println!("{name}: {agreement}");
+        assert!(agreement.epochs >= 35, "{name}: {agreement}");
+        assert!(agreement.apart.is_empty(), "{name}: {agreement}");
+        let all = Errors::of(&judged, false);
+        let sure = Errors::of(&judged, true);
+        println!("{name}: {all:?}, sure: {sure:?}");
+        if name.starts_with("bare") {
+            assert!(
+                sure.is_none_or(|sure| sure.wrong == 0.0),
+                "{name}: {sure:?}"
+            );
+        } else {
+            assert!(all.unwrap().median <= 0.03, "{name}: {all:?}");
+            assert!(sure.unwrap().wrong <= 0.1, "{name}: {sure:?}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Closed loops as files: what a capture at a router has of their clients, and what these waited.
 //!
-//! A recording is two files: `NAME.pcap.zst`, headers alone, without options and checksums, and `NAME.waits`, a line for each turn: the client's port, when the turn
+//! A recording is two files: `NAME.pcap.zst`, headers alone, without checksums and options but timestamps, and `NAME.waits`, a line for each turn: the client's port, when the turn
 //! ended, in microseconds after the line before it (the first: since 1970), and how long it took, in microseconds.
 
 use std::fmt::Write as _;
@@ -9,13 +9,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use etherparse::PacketBuilder;
+use etherparse::TcpOptionElement::{Noop, Timestamp};
 use fathom_capture::{LinkType, Writer};
 use fathom_lab::traffic::loops::Loop;
 use fathom_lab::{PacketHeader, Passed, TcpFlags, Transport};
 use std::net::IpAddr;
 
-/// Bytes of the headers of IPv4 and TCP.
-const HEADER_BYTES: usize = 40;
+/// Bytes of the headers of IPv4 and TCP, the latter with timestamps.
+const HEADER_BYTES: usize = 52;
 /// How hard the files are pressed: they are made once.
 const LEVEL: i32 = 19;
 
@@ -32,14 +33,14 @@ pub fn write_capture(path: &Path, passed: &[Passed], server_port: u16) -> Result
         .filter(|one| !one.is_outgoing && one.header.destination_port == server_port);
     for one in requests {
         let frame = frame(&one.header).context("no segment of IPv4")?;
-        let length = HEADER_BYTES as u32 + one.header.payload_length;
+        let length = frame.len() as u32 + one.header.payload_length;
         writer.write(one.time_ns, length, &frame)?;
     }
     writer.finish()?.finish()?;
     Ok(())
 }
 
-/// The headers of a segment, without options.
+/// The headers of a segment; of its options only the timestamps.
 fn frame(header: &PacketHeader) -> Option<Vec<u8>> {
     let (IpAddr::V4(source), IpAddr::V4(destination)) = (header.source, header.destination) else {
         return None;
@@ -48,7 +49,7 @@ fn frame(header: &PacketHeader) -> Option<Vec<u8>> {
         sequence,
         acknowledgement,
         flags,
-        ..
+        timestamps,
     } = header.transport
     else {
         return None;
@@ -71,10 +72,14 @@ fn frame(header: &PacketHeader) -> Option<Vec<u8>> {
     if flags.contains(TcpFlags::ACK) {
         builder = builder.ack(acknowledgement);
     }
+    if let Some((value, echo)) = timestamps {
+        let options = [Noop, Noop, Timestamp(value, echo)];
+        builder = builder.options(&options).ok()?;
+    }
     let mut frame = Vec::new();
     builder.write(&mut frame, &[]).ok()?;
     // A capture that was cut: the length is that of the whole packet; checksums would only make the file larger.
-    let length = u16::try_from(HEADER_BYTES as u32 + header.payload_length).unwrap_or(u16::MAX);
+    let length = u16::try_from(frame.len() as u32 + header.payload_length).unwrap_or(u16::MAX);
     frame[2..4].copy_from_slice(&length.to_be_bytes());
     frame[10..12].fill(0);
     frame[36..38].fill(0);

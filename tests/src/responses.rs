@@ -1,18 +1,19 @@
 //! Response latencies that `fathom response` finds at a router, against what the clients waited: the workloads, and the comparison.
 
+mod cases;
+
 use std::collections::HashMap;
-use std::time::Duration;
 
 use anyhow::Result;
-use fathom_lab::traffic::loops::{Loop, Service, Shape, Turn, Workload, start_server};
-use fathom_lab::{Direction, LinkConfig, Namespace, Passed, Tap, Topology};
+use fathom_lab::traffic::loops::{Loop, Turn, Workload, start_server};
+use fathom_lab::{LinkConfig, Namespace, Passed, Tap, Topology};
 use serde::Deserialize;
 
 use crate::record::time_ns;
 use crate::{Fathom, Finished, settle};
 
-const US: Duration = Duration::from_micros(1);
-const MS: Duration = Duration::from_millis(1);
+pub use cases::{cases, thinking_cases};
+
 /// Longer waits are those of retransmission timeouts, which are counted and not estimated.
 const TIMEOUT_NS: u64 = 180_000_000;
 /// Of the servers of all workloads.
@@ -27,6 +28,8 @@ pub struct Case {
     pub workload: Workload,
     /// The way from the client to the point of measurement; `None` is a wire without any delay.
     pub lan: Option<LinkConfig>,
+    /// The clients offer timestamps (RFC 7323).
+    pub has_timestamps: bool,
 }
 
 /// An epoch of a flow, as printed.
@@ -110,105 +113,6 @@ impl Epoch {
 }
 
 impl Case {
-    /// Over wires.
-    pub fn new(name: &'static str, shape: Shape, service: Service) -> Self {
-        Self {
-            name,
-            workload: Workload::new(shape, service),
-            lan: None,
-        }
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Workload)) -> Self {
-        change(&mut self.workload);
-        self
-    }
-
-    fn over(self, lan: LinkConfig) -> Self {
-        Self {
-            lan: Some(lan),
-            ..self
-        }
-    }
-}
-
-fn wan() -> LinkConfig {
-    LinkConfig::symmetric(5 * MS)
-}
-
-fn with_forward(forward: Direction) -> LinkConfig {
-    LinkConfig {
-        forward,
-        ..LinkConfig::symmetric(100 * US)
-    }
-}
-
-/// All workloads.
-pub fn cases() -> Vec<Case> {
-    let (one, four) = (Shape::Batch(1), Shape::Batch(4));
-    let exponential = Service::Exponential(2 * MS);
-    let bimodal = Service::Bimodal(MS, 8 * MS, 0.1);
-    let sine = Service::Sine(3 * MS, 2 * MS, 2000 * MS);
-    let big_response = |workload: &mut Workload| workload.response_bytes = 100_000;
-    let big_request = |workload: &mut Workload| workload.request_bytes = 8_000;
-    let pause = |every, length: Duration| {
-        move |workload: &mut Workload| workload.pause = Some((every, length))
-    };
-    let serial = |workload: &mut Workload| workload.is_serial = true;
-    let lossy = || with_forward(Direction::delayed(100 * US).loss(0.01));
-    let reordering = || with_forward(Direction::delayed(100 * US).reordering(0.25, MS));
-    let case = Case::new;
-    vec![
-        case("k1_const", one, Service::Constant(MS)),
-        case("k1_small", one, Service::Constant(200 * US)),
-        case("k1_uniform", one, Service::Uniform(500 * US, 3 * MS)),
-        case("k1_exp", one, exponential),
-        case("k1_lognormal", one, Service::Lognormal(MS, 1.0)),
-        case("k1_bimodal", one, bimodal),
-        case("k1_sine", one, sine),
-        case("k1_step", one, Service::Step(MS, 4 * MS, 1000 * MS)),
-        case("k1_big_response", one, exponential).with(big_response),
-        case("k1_big_request", one, exponential).with(big_request),
-        case("k1_idle_400", one, exponential).with(pause(50, 400 * MS)),
-        case("k1_idle_50", one, exponential).with(pause(20, 50 * MS)),
-        case("k1_many", one, exponential).with(|workload| workload.connections = 8),
-        case("k4_batch_const", four, Service::Constant(2 * MS)),
-        case("k4_batch_exp", four, exponential),
-        case("k4_batch_serial", four, Service::Constant(MS)).with(serial),
-        case("k4_batch_big_request", four, exponential).with(big_request),
-        case("k16_batch_exp", Shape::Batch(16), exponential),
-        case("k4_tree_exp", Shape::Tree(3), exponential),
-        case("k4_tree_sine", Shape::Tree(3), sine),
-        case("k4_window_exp", Shape::Window(4), exponential),
-        case("k4_window_serial", Shape::Window(4), Service::Constant(MS)).with(serial),
-        case(
-            "k16_window_exp",
-            Shape::Window(16),
-            Service::Exponential(8 * MS),
-        ),
-        case("wan_k1_exp", one, exponential).over(wan()),
-        case("wan_k1_bimodal", one, bimodal).over(wan()),
-        case("wan_k1_big_response", one, exponential)
-            .with(big_response)
-            .over(wan()),
-        case("wan_k1_idle_50", one, exponential)
-            .with(pause(20, 50 * MS))
-            .over(wan()),
-        case("wan_k4_batch_exp", four, exponential).over(wan()),
-        case("wan_k4_tree_exp", Shape::Tree(3), exponential).over(wan()),
-        case("wan_k4_window_exp", Shape::Window(4), exponential).over(wan()),
-        case("loss_k1_exp", one, exponential).over(lossy()),
-        case("loss_k1_big_response", one, exponential)
-            .with(big_response)
-            .over(lossy()),
-        case("loss_k4_batch_const", four, Service::Constant(2 * MS)).over(lossy()),
-        case("loss_k4_tree_exp", Shape::Tree(3), exponential).over(lossy()),
-        case("reordered_k1_exp", one, exponential).over(reordering()),
-        case("reordered_k4_batch_exp", four, exponential).over(reordering()),
-    ]
-}
-
-impl Case {
     /// Runs it in a lab of its own, with a `fathom response` at the router for each set of options. What the clients did, and what each `fathom` printed.
     ///
     /// # Errors
@@ -217,12 +121,19 @@ impl Case {
         self.run_beside(options, |_| Ok(()))
     }
 
+    fn lab(&self) -> Result<RouterLab> {
+        let lab = RouterLab::new(self.lan.as_ref())?;
+        let [client, ..] = lab.hosts();
+        client.set_tcp_timestamps(self.has_timestamps)?;
+        Ok(lab)
+    }
+
     /// The same with one `fathom response`, and what passed where it measured.
     ///
     /// # Errors
     /// As [`Case::run`].
     pub fn record(&self, options: &[&str]) -> Result<(Vec<Loop>, Finished, Vec<Passed>)> {
-        let lab = RouterLab::new(self.lan.as_ref())?;
+        let lab = self.lab()?;
         let [client, router, server] = lab.hosts();
         let address = (Topology::SERVER_V4, PORT).into();
         let _server = start_server(server, address)?;
@@ -244,7 +155,7 @@ impl Case {
         options: &[&[&str]],
         beside: impl FnOnce(&Namespace) -> Result<T>,
     ) -> Result<(Vec<Loop>, Vec<Finished>)> {
-        let lab = RouterLab::new(self.lan.as_ref())?;
+        let lab = self.lab()?;
         let [client, router, server] = lab.hosts();
         let address = (Topology::SERVER_V4, PORT).into();
         let _server = start_server(server, address)?;
@@ -337,7 +248,7 @@ impl Wires {
     }
 }
 
-/// Each epoch beside what the client of its flow waited then; those in which nothing ended are left out.
+/// Each epoch beside what the client of its flow waited then; those that tell of no wait are left out.
 ///
 /// # Errors
 /// When a time cannot be read.
@@ -351,11 +262,13 @@ pub fn judge(epochs: &[Epoch], loops: &[Loop]) -> Result<Vec<Judged>> {
         let end = epoch.end_ns()?;
         let begin = end - epoch.duration_ns;
         let own = turns.get(&epoch.source_port).copied().unwrap_or_default();
-        let waits = own
-            .iter()
-            .filter(|turn| (begin..end).contains(&turn.ended_ns));
+        // A gap is part of the epoch in which the next request ends it.
+        let triggered = own.iter().skip(1).map(|next| next.began_ns);
+        let told = triggered.chain(own.last().map(|last| last.ended_ns));
+        let waits = own.iter().zip(told);
         let waits: Vec<u64> = waits
-            .map(|turn| turn.latency_ns())
+            .filter(|(turn, told)| (begin..end).contains(told.max(&turn.ended_ns)))
+            .map(|(turn, _)| turn.latency_ns())
             .filter(|&wait| wait < TIMEOUT_NS)
             .collect();
         if !waits.is_empty() {

@@ -16,7 +16,10 @@ fn scenario(load: f64, servers: Vec<Speeds>) -> Scenario {
         connections: load * capacity / requests,
         requests,
         think: 0.02,
+        has_own_paces: false,
         misread: 0.0,
+        told_after: f64::INFINITY,
+        looks_waiting: false,
         unseen: 0.0,
         seconds: 60.0,
     }
@@ -71,6 +74,67 @@ fn the_slowest_responses_come_sooner() {
         (average - 1.0) * 100.0
     );
     assert!(average < 0.63, "{average}");
+}
+
+/// What is known of clients that think.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    /// When they wait.
+    All,
+    /// Timestamps tell, with the next request, for how long they thought; before it a client that thinks looks as if it waited, until an acknowledgement (40 ms
+    /// late) gives it away.
+    Afterwards,
+    /// Nothing but that acknowledgement.
+    Nothing,
+}
+
+impl Known {
+    const ALL: [(Self, &str); 3] = [
+        (Self::All, "all known"),
+        (Self::Afterwards, "removed"),
+        (Self::Nothing, "left in"),
+    ];
+
+    fn of(self, think: f64, scenario: Scenario) -> Scenario {
+        let (misread, looks_waiting) = match self {
+            Self::All => (0.0, false),
+            Self::Afterwards => (0.0, true),
+            Self::Nothing => (1.0, true),
+        };
+        Scenario {
+            think,
+            misread,
+            told_after: 0.04,
+            looks_waiting,
+            ..scenario
+        }
+    }
+}
+
+fn percent(ratio: [f64; 3]) -> String {
+    let [mean, least, most] = ratio.map(|ratio| (ratio - 1.0) * 100.0);
+    format!("{mean:+.0} % ({least:+.0} to {most:+.0})")
+}
+
+#[test]
+fn the_slowest_responses_come_sooner_to_clients_that_think() {
+    for think in [0.005, 0.02, 0.06] {
+        let scenario = |known: Known, seed| known.of(think, changing(0.5, seed));
+        let base = (0..SEEDS).map(|seed| p99(&scenario(Known::All, seed), Policy::Static, seed));
+        let base: Vec<_> = base.collect();
+        for (known, name) in Known::ALL {
+            let [latency, watermark] = [Policy::Latency, Policy::Watermark].map(|policy| {
+                let runs = (0..SEEDS).zip(&base);
+                ratio_of(runs.map(|(seed, base)| p99(&scenario(known, seed), policy, seed) / base))
+            });
+            println!(
+                "thinking {think} s, {name}: p99 against static: latency {}, watermark {}",
+                percent(latency),
+                percent(watermark)
+            );
+            assert!(latency[0] < 0.63, "{think} s, {name}: {latency:?}");
+        }
+    }
 }
 
 /// Server 2 is so slow between 20 and 35 s.
@@ -157,6 +221,23 @@ fn clients_that_are_idle_between_requests_do_no_harm() {
         scenario.misread = 0.3;
     });
     assert!(ratio < 1.05, "{ratio}");
+}
+
+/// Connections that last, so that the paces of few clients are what a server is judged by.
+#[test]
+fn clients_with_paces_of_their_own_do_no_harm() {
+    for (known, name) in Known::ALL {
+        println!("{name}:");
+        let ratio = harm(|scenario| {
+            *scenario = Scenario {
+                has_own_paces: true,
+                connections: scenario.connections * scenario.requests / 400.0,
+                requests: 400.0,
+                ..known.of(0.02, scenario.clone())
+            };
+        });
+        assert!(ratio < 1.05, "{name}: {ratio}");
+    }
 }
 
 #[test]

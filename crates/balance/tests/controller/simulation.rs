@@ -23,8 +23,14 @@ pub(crate) struct Scenario {
     pub(crate) requests: f64,
     /// Seconds between a response and the next request, exponential.
     pub(crate) think: f64,
+    /// Each client has its own mean of them, exponential around that.
+    pub(crate) has_own_paces: bool,
     /// Of the connections, those whose pauses are taken for waits.
     pub(crate) misread: f64,
+    /// Seconds after a response at which the client's stack tells that it is there: of a pause no more is taken for waiting.
+    pub(crate) told_after: f64,
+    /// Until then a connection also looks as if it still waited.
+    pub(crate) looks_waiting: bool,
     /// Of the connections, those that have no estimate.
     pub(crate) unseen: f64,
     pub(crate) seconds: f64,
@@ -116,8 +122,11 @@ struct Server {
 struct Connection {
     server: usize,
     left: u32,
+    think: f64,
     /// Of the last request.
     sent: f64,
+    /// Of the last response.
+    answered: f64,
     is_waiting: bool,
     is_misread: bool,
     is_unseen: bool,
@@ -190,10 +199,16 @@ impl Simulation<'_> {
             left += 1;
         }
         let server = self.choose();
+        let mut think = self.scenario.think;
+        if self.scenario.has_own_paces {
+            think = self.random.exponential(think);
+        }
         self.connections.push(Connection {
             server,
             left,
+            think,
             sent: self.now,
+            answered: self.now,
             is_waiting: false,
             is_misread: self.random.uniform() < self.scenario.misread,
             is_unseen: self.random.uniform() < self.scenario.unseen,
@@ -223,7 +238,8 @@ impl Simulation<'_> {
             end_epoch(&mut self.servers, connection, self.now);
         }
         if connection.is_misread && connection.sent < self.now {
-            connection.waited += self.now - connection.sent;
+            let pause = (self.now - connection.answered).min(self.scenario.told_after);
+            connection.waited += connection.answered - connection.sent + pause;
             connection.responses += 1;
         }
         connection.sent = self.now;
@@ -245,11 +261,12 @@ impl Simulation<'_> {
     }
 
     fn done(&mut self, index: usize) {
-        let think = self.random.exponential(self.scenario.think);
+        let think = self.random.exponential(self.connections[index].think);
         let connection = &mut self.connections[index];
         let latency = self.now - connection.sent;
         self.outcome.latencies.push((connection.sent, latency));
         connection.is_waiting = false;
+        connection.answered = self.now;
         connection.left -= 1;
         let (server, is_over) = (connection.server, connection.left == 0);
         // The gap to the request that it triggers; the last response triggers none.
@@ -289,7 +306,9 @@ impl Simulation<'_> {
             let connection = &mut self.connections[*index];
             let age = self.now - connection.sent;
             measured[connection.server].flows += u32::from(age < interval.as_secs_f64());
-            if connection.is_waiting && !connection.is_unseen {
+            let is_told = self.now - connection.answered >= self.scenario.told_after;
+            let looks_waiting = self.scenario.looks_waiting && connection.left > 0 && !is_told;
+            if (connection.is_waiting || looks_waiting) && !connection.is_unseen {
                 let (count, sum) = &mut waits[connection.server];
                 *count += 1;
                 *sum += age;

@@ -17,6 +17,8 @@ pub(crate) struct Wait {
     pub(crate) port: u16,
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
+    /// When the capture had the request that the answer triggered: a gap is part of the epoch in which it ends.
+    pub(crate) told_ns: u64,
 }
 
 /// An epoch, and what the client waited in it on average, in ns.
@@ -37,7 +39,7 @@ impl Judged {
     }
 }
 
-/// The epochs of a simulated loop in which a wait ended.
+/// The epochs of a simulated loop that tell of a wait.
 pub(crate) fn judge(trace: &Trace) -> Vec<Judged> {
     judge_replay(replay(trace), &Settings::files(), &trace.waits)
 }
@@ -61,14 +63,14 @@ fn replay(trace: &Trace) -> Replay {
     Replay::from_reader("loop", capture).unwrap()
 }
 
-/// The epochs of a capture in which a wait ended.
+/// The epochs of a capture that tell of a wait.
 pub(crate) fn judge_replay(replay: Replay, settings: &Settings, waits: &[Wait]) -> Vec<Judged> {
     let (_, epochs) = measure(replay, settings);
     let judged = epochs.into_iter().filter_map(|epoch| {
         let end = epoch.time.0;
         let own = waits.iter().filter(|wait| {
             let time = end - epoch.duration_ns.0..end;
-            wait.port == epoch.flow.source_port && time.contains(&wait.ended_ns)
+            wait.port == epoch.flow.source_port && time.contains(&wait.told_ns)
         });
         let waits: Vec<u64> = own
             .map(|wait| wait.ended_ns - wait.began_ns)

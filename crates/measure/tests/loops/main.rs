@@ -5,6 +5,7 @@ mod judge;
 mod random;
 mod recorded;
 mod simulation;
+mod thinking;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use judge::{Judged, count, judge};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use random::Random;
-use simulation::{Service, Setting, Shape, Trace};
+use random::{Random, Times};
+use simulation::{Setting, Shape, Trace};
 
 const US: Duration = Duration::from_micros(1);
 const MS: Duration = Duration::from_millis(1);
@@ -42,7 +43,7 @@ fn disorder(trace: &mut Trace, most: Duration, seed: u64) {
 /// The case that was found: a window of four, a server that answers one after the other in 0.5 ms, and clocks that differ by microseconds.
 #[test]
 fn a_full_window_stays_full_when_times_go_back() {
-    let mut setting = Setting::new(Shape::Window(4), Service::Constant(500 * US));
+    let mut setting = Setting::new(Shape::Window(4), Times::Constant(500 * US));
     setting.is_serial = true;
     setting.duration = Duration::from_secs(8);
     let mut trace = setting.run();
@@ -70,9 +71,9 @@ fn whatever_stands_still_no_sure_estimate_is_wrong() {
     let mut sure = 0;
     for (number, size) in [1, 2, 4, 8, 16].into_iter().cycle().take(40).enumerate() {
         let service = if number % 3 == 0 {
-            Service::Constant(500 * US)
+            Times::Constant(500 * US)
         } else {
-            Service::Exponential(2 * MS)
+            Times::Exponential(2 * MS)
         };
         let mut setting = Setting::new(Shape::Window(size), service);
         setting.seed = number as u64;
@@ -92,7 +93,7 @@ fn whatever_stands_still_no_sure_estimate_is_wrong() {
 /// A client that has its first answers and stands still acknowledges them late: the gap before its second batch tells nothing, but the batch is another one.
 #[test]
 fn what_follows_a_gap_that_does_not_count_is_another_flight() {
-    let mut setting = Setting::new(Shape::Batch(4), Service::Exponential(2 * MS));
+    let mut setting = Setting::new(Shape::Batch(4), Times::Exponential(2 * MS));
     setting.pauses = vec![(MS, 70 * MS)];
     let judged = judge(&setting.run());
     assert!(judged.len() >= 5);
@@ -107,7 +108,7 @@ fn what_follows_a_gap_that_does_not_count_is_another_flight() {
 fn small_requests_that_are_written_one_by_one_are_one_batch() {
     let mut sure = 0;
     for seed in 0..48 {
-        let mut setting = Setting::new(Shape::Batch(16), Service::Exponential(2 * MS));
+        let mut setting = Setting::new(Shape::Batch(16), Times::Exponential(2 * MS));
         setting.seed = seed;
         setting.interrupted = [0.02, 0.1, 0.3][seed as usize % 3];
         if let Some(error) = check(&judge(&setting.run())) {
@@ -122,7 +123,7 @@ fn small_requests_that_are_written_one_by_one_are_one_batch() {
 #[test]
 fn a_batch_that_the_stack_divides_is_not_sure() {
     for (seed, size) in [4, 16, 40].into_iter().cycle().take(12).enumerate() {
-        let mut setting = Setting::new(Shape::Batch(size), Service::Exponential(2 * MS));
+        let mut setting = Setting::new(Shape::Batch(size), Times::Exponential(2 * MS));
         setting.seed = seed as u64;
         setting.is_nagled = true;
         let judged = judge(&setting.run());
@@ -144,7 +145,7 @@ fn probes_within_a_connection_change_nothing_and_are_counted() {
     ] {
         let setting = Setting {
             has_timestamps,
-            ..Setting::new(shape, Service::Exponential(20 * MS))
+            ..Setting::new(shape, Times::Exponential(20 * MS))
         };
         let probed = Setting {
             probes: Some(3 * MS),
@@ -178,7 +179,7 @@ fn a_window_that_was_cut_when_it_began_is_not_sure() {
     let mut sure = 0;
     let sizes = [1, 2, 3, 4, 6, 8];
     for (seed, size) in sizes.into_iter().cycle().take(360).enumerate() {
-        let mut setting = Setting::new(Shape::Window(size), Service::Exponential(500 * US));
+        let mut setting = Setting::new(Shape::Window(size), Times::Exponential(500 * US));
         setting.seed = seed as u64;
         setting.duration = Duration::from_secs(1);
         setting.interrupted = [0.05, 0.1, 0.2][seed / sizes.len() % 3];
@@ -198,8 +199,8 @@ fn settings() -> impl Strategy<Value = Setting> {
         (2..9_u32).prop_map(Shape::Tree),
     ];
     let service = prop_oneof![
-        (200..5_000_u32).prop_map(|us| Service::Constant(US * us)),
-        (500..5_000_u32).prop_map(|us| Service::Exponential(US * us)),
+        (200..5_000_u32).prop_map(|us| Times::Constant(US * us)),
+        (500..5_000_u32).prop_map(|us| Times::Exponential(US * us)),
     ];
     let round_trip = prop_oneof![Just(60 * US), Just(400 * US), Just(10 * MS)];
     (shape, service, round_trip, any::<bool>(), any::<u64>()).prop_map(

@@ -1,6 +1,17 @@
 //! Numbers that a seed makes.
 
+use std::f64::consts::TAU;
 use std::time::Duration;
+
+/// Times that a server works or a client thinks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Times {
+    Constant(Duration),
+    /// With this mean.
+    Exponential(Duration),
+    /// With this median, and this standard deviation of the logarithm.
+    Lognormal(Duration, f64),
+}
 
 /// Xorshift, after Marsaglia.
 #[derive(Debug, Clone)]
@@ -35,5 +46,19 @@ impl Random {
     )]
     pub(crate) fn exponential(&mut self, average: Duration) -> u64 {
         (-(1.0 - self.part()).ln() * average.as_nanos() as f64) as u64
+    }
+
+    /// In ns.
+    #[expect(clippy::cast_sign_loss, reason = "an exponential is not negative")]
+    pub(crate) fn draw(&mut self, times: Times) -> u64 {
+        match times {
+            Times::Constant(time) => time.as_nanos() as u64,
+            Times::Exponential(mean) => self.exponential(mean),
+            Times::Lognormal(median, deviation) => {
+                let radius = (-2.0 * (1.0 - self.part()).ln()).sqrt();
+                let normal = radius * (TAU * self.part()).cos();
+                (median.as_nanos() as f64 * (deviation * normal).exp()) as u64
+            }
+        }
     }
 }

@@ -8,19 +8,22 @@ use fathom_measure::response::{Estimator, Settings};
 
 use crate::judge::{Judged, Wait, judge_replay};
 
-/// Recordings that there must be.
+/// Recordings that there must be, by what their names begin with: of clients that think, with timestamps and without; and of all others.
+const THINKING: (&str, usize) = ("think_", 7);
+const BARE: (&str, usize) = ("bare_", 3);
 const COUNT: usize = 36;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loops/recordings")
 }
 
-/// The names of all recordings.
-fn names() -> Vec<String> {
+/// The names of recordings.
+fn names(is_chosen: impl Fn(&str) -> bool) -> Vec<String> {
     let files = fs::read_dir(folder()).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names
         .filter_map(|name| Some(name.strip_suffix(".waits")?.to_owned()))
+        .filter(|name| is_chosen(name))
         .collect();
     names.sort();
     names
@@ -29,7 +32,7 @@ fn names() -> Vec<String> {
 /// The lines of the file are described where it is written: `tests/src/recording.rs`.
 fn waits(name: &str) -> Vec<Wait> {
     let text = fs::read_to_string(folder().join(format!("{name}.waits"))).unwrap();
-    let (mut waits, mut ended_us, mut last) = (Vec::new(), 0, 0);
+    let (mut waits, mut ended_us, mut last): (Vec<Wait>, _, _) = (Vec::new(), 0, 0);
     for line in text.lines() {
         let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
         let [port, after_us, wait_us] = numbers[..] else {
@@ -45,7 +48,15 @@ fn waits(name: &str) -> Vec<Wait> {
             port: port as u16,
             began_ns: (ended_us - wait_us) * 1_000,
             ended_ns: ended_us * 1_000,
+            told_ns: ended_us * 1_000,
         });
+    }
+    // A client that thinks asks again later.
+    for place in 1..waits.len() {
+        let next = waits[place];
+        if next.port == waits[place - 1].port {
+            waits[place - 1].told_ns = next.began_ns.max(waits[place - 1].told_ns);
+        }
     }
     waits
 }
@@ -71,7 +82,7 @@ fn quantile(errors: &mut [f64], part: f64) -> f64 {
 /// What docs/accuracy.md promises: of the epochs that are sure, none is off by more than a quarter.
 #[test]
 fn recorded_loops_are_estimated() {
-    let names = names();
+    let names = names(|name| !name.starts_with(THINKING.0) && !name.starts_with(BARE.0));
     assert_eq!(names.len(), COUNT);
     let (mut medians, mut tight, mut wrong) = (Vec::new(), 0, Vec::new());
     for name in &names {
@@ -121,4 +132,43 @@ fn without_acknowledgements_no_recorded_loop_is_sure() {
         let median = quantile(&mut errors, 0.5);
         assert_eq!(median < 0.05, is_right, "{name}: {median}");
     }
+}
+
+/// Of recordings of clients that think: the median error of each, and how many epochs are sure, and of these wrong.
+fn judge_thinking((prefix, count): (&str, usize)) -> (Vec<f64>, usize, usize) {
+    let names = names(|name| name.starts_with(prefix));
+    assert_eq!(names.len(), count);
+    let (mut medians, mut sure, mut wrong) = (Vec::new(), 0, 0);
+    for name in &names {
+        let judged = judged(name, Estimator::Acknowledged);
+        let errors = judged.iter().filter_map(Judged::error).map(f64::abs);
+        let mut errors: Vec<f64> = errors.collect();
+        assert!(errors.len() * 2 > judged.len(), "{name}: {}", errors.len());
+        let median = quantile(&mut errors, 0.5);
+        let own: Vec<f64> = judged.iter().filter_map(Judged::sure_error).collect();
+        let own_wrong = own.iter().filter(|error| error.abs() > 0.25).count();
+        println!(
+            "{name:24} {median:.4}, {} of {} epochs are sure, {own_wrong} of them wrong",
+            own.len(),
+            judged.len()
+        );
+        medians.push(median);
+        sure += own.len();
+        wrong += own_wrong;
+    }
+    (medians, sure, wrong)
+}
+
+#[test]
+fn thinking_is_removed_from_recorded_loops_with_timestamps() {
+    let (mut medians, sure, wrong) = judge_thinking(THINKING);
+    let middle = quantile(&mut medians, 0.5);
+    assert!(middle <= 0.03, "{middle}");
+    assert!(wrong * 10 <= sure, "{wrong} of {sure}");
+}
+
+#[test]
+fn no_recorded_loop_with_thinking_but_without_timestamps_is_sure_and_wrong() {
+    let (_, sure, wrong) = judge_thinking(BARE);
+    assert_eq!(wrong, 0, "of {sure}");
 }

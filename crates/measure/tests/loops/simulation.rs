@@ -8,7 +8,7 @@ use etherparse::PacketBuilder;
 use etherparse::TcpOptionElement::{Noop, Timestamp};
 
 use crate::judge::Wait;
-use crate::random::Random;
+use crate::random::{Random, Times};
 
 /// When the client connects, in ns since 1970.
 const START_NS: u64 = 1_000_000_000_000;
@@ -32,18 +32,12 @@ pub(crate) enum Shape {
     Tree(u32),
 }
 
-/// How long the server works on a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Service {
-    Constant(Duration),
-    Exponential(Duration),
-}
-
 /// What happens.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
     pub(crate) shape: Shape,
-    pub(crate) service: Service,
+    /// How long the server works on a request.
+    pub(crate) service: Times,
     /// The server works on one request after the other, else on all at once.
     pub(crate) is_serial: bool,
     pub(crate) round_trip: Duration,
@@ -68,7 +62,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    pub(crate) fn new(shape: Shape, service: Service) -> Self {
+    pub(crate) fn new(shape: Shape, service: Times) -> Self {
         Self {
             shape,
             service,
@@ -128,6 +122,8 @@ struct Simulation<'a> {
     acknowledged: u32,
     received: u32,
     told: u32,
+    /// The server's timestamp that is echoed: of the oldest segment that is not acknowledged (RFC 7323, section 4.3).
+    recent: u32,
     /// Requests that wait in the stack.
     held: u32,
     /// When each request was written.
@@ -160,6 +156,7 @@ impl<'a> Simulation<'a> {
             acknowledged: 0,
             received: 0,
             told: 0,
+            recent: 0,
             held: 0,
             written: Vec::new(),
             unread: VecDeque::new(),
@@ -183,9 +180,15 @@ impl<'a> Simulation<'a> {
         self.setting.round_trip.as_nanos() as u64 / 2
     }
 
+    /// In ms, of what comes from the server now.
+    fn server_stamp(&self) -> u32 {
+        ((self.now - self.one_way()) / 1_000 / US) as u32
+    }
+
     fn run(mut self) -> Trace {
         self.capture(b"SYN", 0);
         self.now += 2 * self.one_way();
+        self.recent = self.server_stamp();
         self.capture(b"ACK", 0);
         self.now += 100 * US;
         self.begin_turn();
@@ -207,6 +210,7 @@ impl<'a> Simulation<'a> {
             Step::Asked(number) => self.serve(number),
             Step::Answered(number) => {
                 if self.received == self.told {
+                    self.recent = self.server_stamp();
                     self.waits_since = self.now;
                     self.after(DELAYED_NS, Step::Acknowledge(self.now));
                 }
@@ -240,10 +244,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn serve(&mut self, number: u32) {
-        let work = match self.setting.service {
-            Service::Constant(time) => time.as_nanos() as u64,
-            Service::Exponential(average) => self.random.exponential(average),
-        };
+        let work = self.random.draw(self.setting.service);
         let begin = if self.setting.is_serial {
             self.server_free.max(self.now)
         } else {
@@ -320,6 +321,7 @@ impl<'a> Simulation<'a> {
             port: PORT,
             began_ns,
             ended_ns: self.now,
+            told_ns: self.now,
         });
     }
 
@@ -358,9 +360,10 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A segment of the client. Nothing here looks at what timestamps say.
+    /// A segment of the client.
     fn capture(&mut self, flag: &[u8], payload: u32) {
-        let timestamps = [Noop, Noop, Timestamp(1, 1)];
+        let own = (self.now / 1_000 / US) as u32;
+        let timestamps = [Noop, Noop, Timestamp(own, self.recent)];
         let options = &timestamps[..if self.setting.has_timestamps { 3 } else { 0 }];
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
             .ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64)

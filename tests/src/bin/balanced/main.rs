@@ -57,6 +57,10 @@ struct Options {
 enum Workload {
     /// Clients ask soon after each answer; servers change their pace.
     Requests,
+    /// The same with clients that think for 20 ms on average, and have timestamps, by which that is known afterwards.
+    Thinking,
+    /// The same without timestamps: thinking is taken for waiting.
+    Bare,
     /// Clients are silent for 400 ms after each answer; all servers are as fast: no policy can gain, and one that takes silence for waiting loses.
     Idle,
     /// Requests of eight pieces, 10 ms apart; all servers are as fast.
@@ -68,13 +72,15 @@ impl Workload {
     fn loads(self, options: &Options) -> &[f64] {
         match self {
             Self::Requests => &options.loads,
-            Self::Idle | Self::Uploads => &[0.5],
+            Self::Thinking | Self::Bare | Self::Idle | Self::Uploads => &[0.5],
         }
     }
 
     fn text(self, load: f64) -> String {
         match self {
             Self::Requests => format!("load {load}"),
+            Self::Thinking => format!("load {load}, clients that think"),
+            Self::Bare => format!("load {load}, clients that think, without timestamps"),
             Self::Idle => "silent clients, servers as fast as each other".to_owned(),
             Self::Uploads => "slow uploads, servers as fast as each other".to_owned(),
         }
@@ -198,26 +204,32 @@ fn changing(duration: Duration, random: &mut Sequence) -> Vec<Vec<(Duration, f64
 
 fn scenario(workload: Workload, load: f64, duration: Duration, seed: u64) -> Scenario {
     let capacity = (SERVERS * WORKERS) as f64 / MEAN.as_secs_f64();
-    let (pause, pieces) = match workload {
-        Workload::Requests => (Duration::from_millis(20), 1),
-        Workload::Idle => (IDLE, 1),
-        Workload::Uploads => (Duration::from_millis(20), PIECES),
+    let usual = Duration::from_millis(20);
+    let (pause, think, pieces) = match workload {
+        Workload::Requests => (usual, Duration::ZERO, 1),
+        Workload::Thinking | Workload::Bare => (Duration::ZERO, usual, 1),
+        Workload::Idle => (IDLE, Duration::ZERO, 1),
+        Workload::Uploads => (usual, Duration::ZERO, PIECES),
     };
     Scenario {
         slowdowns: match workload {
-            Workload::Requests => changing(duration, &mut Sequence::new(seed)),
+            Workload::Requests | Workload::Thinking | Workload::Bare => {
+                changing(duration, &mut Sequence::new(seed))
+            }
             Workload::Idle | Workload::Uploads => vec![Vec::new(); SERVERS],
         },
         arrivals: Arrivals {
             per_second: load * capacity / f64::from(REQUESTS),
             requests: REQUESTS,
             pause,
+            think,
             pieces,
             pace: PACE,
             duration,
             patience: Duration::from_secs(30),
             seed,
         },
+        has_timestamps: workload != Workload::Bare,
         control: String::new(),
         seed,
     }

@@ -25,6 +25,8 @@ pub(crate) struct Scenario {
     /// For each server.
     pub(crate) slowdowns: Vec<Vec<(Duration, f64)>>,
     pub(crate) arrivals: Arrivals,
+    /// The clients offer timestamps (RFC 7323).
+    pub(crate) has_timestamps: bool,
     /// Lines of `[control]`, to try other settings by.
     pub(crate) control: String,
     pub(crate) seed: u64,
@@ -47,6 +49,7 @@ impl Scenario {
         for server in 0..SERVERS {
             switch.adopt(FIRST_SERVER + server, SERVICE.ip())?;
         }
+        switch.hosts[0].set_tcp_timestamps(self.has_timestamps)?;
         let gateway = Switch::address(BALANCER).to_string();
         switch.hosts[0].add_route(&SERVICE.ip().to_string(), &gateway)?;
         let mut balancer = Balancer::start(&switch.hosts[BALANCER], &self.configuration(policy))?;

@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use fathom_lab::stolen_time;
 use fathom_tests::recording::{write_capture, write_waits};
-use fathom_tests::responses::{Errors, PORT, cases, judge};
+use fathom_tests::responses::{Errors, PORT, cases, judge, thinking_cases};
 use fathom_tests::{Agreement, Fathom};
 
-/// Records closed loops of requests in the lab, three seconds each, and compares what is told live with what is told of the recording (needs root).
+/// Records closed loops of requests in the lab, three seconds each (ten with clients that think), and compares what is told live with what is told of the recording (needs root).
 #[derive(Debug, Parser)]
 struct Options {
     /// Workloads whose names have this part; by default all.
@@ -29,7 +29,8 @@ fn main() -> Result<()> {
     std::fs::create_dir_all(&folder)?;
     let is_chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
     let mut apart = 0;
-    for case in cases().iter().filter(|case| is_chosen(case.name)) {
+    let all = cases().into_iter().chain(thinking_cases());
+    for case in all.filter(|case| is_chosen(case.name)) {
         let (loops, live, passed) = case.record(&[])?;
         let capture = folder.join(format!("{}.pcap.zst", case.name));
         write_capture(&capture, &passed, PORT)?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use fathom_lab::summary::{Row, conclude};
-use fathom_tests::responses::{Errors, Judged, cases, judge};
+use fathom_tests::responses::{Errors, Judged, cases, judge, thinking_cases};
 
 use programs::PROGRAMS;
 
@@ -34,6 +34,7 @@ fn main() -> Result<()> {
     }
     let is_chosen = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
     conclude(&compare_estimators(&is_chosen)?, summary.as_deref())?;
+    conclude(&compare_thinking(&is_chosen)?, summary.as_deref())?;
     Ok(conclude(
         &compare_programs(&is_chosen)?,
         summary.as_deref(),
@@ -78,6 +79,29 @@ fn compare_estimators(is_chosen: &dyn Fn(&str) -> bool) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// The default with clients that think before they ask again.
+fn compare_thinking(is_chosen: &dyn Fn(&str) -> bool) -> Result<Vec<Row>> {
+    let mut all = [Vec::new(), Vec::new()];
+    for case in thinking_cases() {
+        if !is_chosen(case.name) {
+            continue;
+        }
+        let (loops, finished) = case.run(&[&[]])?;
+        let judged = judge(&finished[0].epochs(), &loops)?;
+        println!("{:24}{:>30}", case.name, cell(&judged));
+        all[usize::from(case.has_timestamps)].push(judged);
+    }
+    let mut rows = Vec::new();
+    for (has_timestamps, workloads) in [false, true].into_iter().zip(&all) {
+        if !workloads.is_empty() {
+            let figures = Figures::of(workloads);
+            println!("clients that think, timestamps {has_timestamps}: {figures}");
+            rows.extend(figures.thinking_rows(has_timestamps));
+        }
+    }
+    Ok(rows)
+}
+
 /// The default with real programs.
 fn compare_programs(is_chosen: &dyn Fn(&str) -> bool) -> Result<Vec<Row>> {
     let mut chosen = PROGRAMS.to_vec();
@@ -102,6 +126,15 @@ fn compare_programs(is_chosen: &dyn Fn(&str) -> bool) -> Result<Vec<Row>> {
         });
     }
     Ok(rows)
+}
+
+fn row(what: &str, target: &str, measured: String, is_reached: bool) -> Row {
+    Row {
+        what: format!("response latency, {what}"),
+        target: target.to_owned(),
+        measured,
+        is_reached: Some(is_reached),
+    }
 }
 
 /// How sure estimates were, over all workloads.
@@ -150,16 +183,39 @@ impl Figures {
             .map_or(f64::NAN, |median| median * 100.0)
     }
 
+    /// Of the sure epochs, in percent.
+    fn wrong(&self) -> f64 {
+        self.wrong as f64 * 100.0 / self.sure.max(1) as f64
+    }
+
+    /// Rows of the table of the benchmarks, of clients that think; their times are told only where there are timestamps.
+    fn thinking_rows(&self, has_timestamps: bool) -> Vec<Row> {
+        let (middle, wrong) = (self.middle(), self.wrong());
+        let (title, most) = if has_timestamps {
+            ("clients that think, with timestamps", 10.0)
+        } else {
+            ("clients that think, without timestamps", 0.0)
+        };
+        let mut rows = vec![row(
+            &format!("{title}: sure epochs that are off by more than 25 %"),
+            &format!("at most {most} %"),
+            format!("{wrong:.1} % of {}", self.sure),
+            wrong <= most,
+        )];
+        if has_timestamps {
+            rows.push(row(
+                &format!("{title}: median error over workloads"),
+                "at most 3 %",
+                format!("{middle:.2} %"),
+                middle <= 3.0,
+            ));
+        }
+        rows
+    }
+
     /// Rows of the table of the benchmarks.
     fn rows(&self) -> Vec<Row> {
-        let row = |what: &str, target: &str, measured: String, is_reached: bool| Row {
-            what: format!("response latency, {what}"),
-            target: target.to_owned(),
-            measured,
-            is_reached: Some(is_reached),
-        };
-        let (middle, worst) = (self.middle(), self.worst());
-        let wrong = self.wrong as f64 * 100.0 / self.sure.max(1) as f64;
+        let (middle, worst, wrong) = (self.middle(), self.worst(), self.wrong());
         vec![
             row(
                 "median error over workloads",

@@ -22,6 +22,8 @@ pub struct Arrivals {
     pub requests: u32,
     /// Pause between an answer and the next request.
     pub pause: Duration,
+    /// On top of that clients think, for an exponential time with this mean.
+    pub think: Duration,
     /// A request goes in so many pieces.
     pub pieces: usize,
     /// Pause between two pieces.
@@ -30,7 +32,7 @@ pub struct Arrivals {
     pub duration: Duration,
     /// How long connecting or an answer may take.
     pub patience: Duration,
-    /// Of the arrivals.
+    /// Of the arrivals, and of how long clients think.
     pub seed: u64,
 }
 
@@ -73,6 +75,7 @@ impl Arrivals {
     fn run_here(&self, server: SocketAddr) -> Outcome {
         sharpen_timers();
         let (mut random, start) = (Sequence::new(self.seed), Instant::now());
+        let mut thoughts = Sequence::new(!self.seed);
         let (told, seen) = channel();
         let mut outcome = Outcome::default();
         std::thread::scope(|scope| {
@@ -93,8 +96,8 @@ impl Arrivals {
                         .push("too many clients at a time".to_owned());
                     continue;
                 }
-                let told = told.clone();
-                sessions.push(scope.spawn(move || self.session(server, start, &told)));
+                let (told, thinking) = (told.clone(), Sequence::new(thoughts.bits()));
+                sessions.push(scope.spawn(move || self.session(server, start, thinking, &told)));
             }
         });
         drop(told);
@@ -111,10 +114,11 @@ impl Arrivals {
         &self,
         server: SocketAddr,
         start: Instant,
+        thinking: Sequence,
         told: &Sender<io::Result<(Duration, Duration)>>,
     ) {
         sharpen_timers();
-        if let Err(error) = self.ask(server, start, told) {
+        if let Err(error) = self.ask(server, start, thinking, told) {
             let _ = told.send(Err(error));
         }
     }
@@ -123,6 +127,7 @@ impl Arrivals {
         &self,
         server: SocketAddr,
         start: Instant,
+        mut thinking: Sequence,
         told: &Sender<io::Result<(Duration, Duration)>>,
     ) -> io::Result<()> {
         let mut begun = Instant::now();
@@ -132,7 +137,8 @@ impl Arrivals {
         stream.set_write_timeout(Some(self.patience))?;
         for number in 0..self.requests {
             if number > 0 {
-                std::thread::sleep(self.pause);
+                let think = thinking.exponential(self.think.as_secs_f64());
+                std::thread::sleep(self.pause + Duration::from_secs_f64(think));
                 begun = Instant::now();
             }
             let request = [0x5a; REQUEST_BYTES];
@@ -173,6 +179,7 @@ mod tests {
             per_second: 20.0,
             requests: 10,
             pause: Duration::ZERO,
+            think: Duration::ZERO,
             pieces: 1,
             pace: Duration::ZERO,
             duration: Duration::from_secs(2),

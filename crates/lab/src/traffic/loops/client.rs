@@ -28,6 +28,9 @@ pub(super) fn run(
         stream,
         workload,
         draw: Draw::new(workload.service, workload.seed + u64::from(number)),
+        think: workload
+            .think
+            .map(|think| Draw::new(think, !workload.seed - u64::from(number))),
         start: Instant::now(),
         sent: HashMap::new(),
         next_number: 0,
@@ -46,6 +49,7 @@ struct Running<'a> {
     stream: TcpStream,
     workload: &'a Workload,
     draw: Draw,
+    think: Option<Draw>,
     start: Instant,
     /// When each request that is outstanding was sent.
     sent: HashMap<u32, u64>,
@@ -104,6 +108,9 @@ impl Running<'_> {
             began_ns,
             ended_ns: now_ns(),
         });
+        if let Some(think) = &mut self.think {
+            std::thread::sleep(think.next(self.start.elapsed()));
+        }
         if let Some((every, pause)) = self.workload.pause
             && self.turns.len().is_multiple_of(every as usize)
         {

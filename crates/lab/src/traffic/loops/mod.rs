@@ -1,4 +1,4 @@
-//! Clients that send their next request when they have their answer, and how long they waited for each: the truth of response latency.
+//! Clients that send their next request when they have their answer, at once or after they have thought, and how long they waited for each: the truth of response latency.
 //!
 //! Over one connection the [`Shape`] says which requests are outstanding together, and [`Service`] how long the server takes. No thread waits busily.
 
@@ -43,9 +43,11 @@ pub struct Workload {
     pub response_bytes: u32,
     /// After so many turns, such a pause.
     pub pause: Option<(u32, Duration)>,
+    /// After each turn, how long the client thinks.
+    pub think: Option<Service>,
     /// How long the loop goes on.
     pub duration: Duration,
-    /// Of the service times.
+    /// Of the times.
     pub seed: u64,
 }
 
@@ -60,6 +62,7 @@ impl Workload {
             request_bytes: 120,
             response_bytes: 400,
             pause: None,
+            think: None,
             duration: Duration::from_secs(3),
             seed: 1,
         }

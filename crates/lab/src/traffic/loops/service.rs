@@ -1,11 +1,11 @@
-//! How long servers take.
+//! How long servers take, and clients think.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
 
 use crate::random::Sequence;
 
-/// How long the server takes for a request.
+/// How long the server takes for a request, or a client to think of its next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Service {
     /// Always the same.
@@ -24,7 +24,7 @@ pub enum Service {
     Step(Duration, Duration, Duration),
 }
 
-/// Draws service times.
+/// Draws such times.
 #[derive(Debug)]
 pub(super) struct Draw {
     service: Service,
