@@ -24,13 +24,16 @@ static __always_inline __u16 response_short(__u32 ticks)
 /* A request is the first after an answer: what it waits for takes a round trip. Where gaps are much shorter than the handshake, requests overlap. */
 static __always_inline void response_begin_wait(struct response_tcp *tcp, int is_triggered)
 {
-	tcp->at_least = is_triggered && tcp->floor * 10U >= tcp->handshake * 7U ? tcp->floor : 0;
+	tcp->at_least = is_triggered && tcp->floor * 5U >= tcp->handshake * 4U ? tcp->floor : 0;
 }
 
-/* The client acknowledges so many bytes more, this long after its last request. `before`: its last packet that acknowledged less, 0: none. */
+/*
+ * The client acknowledges so many bytes more, this long after its last request; `before`: its last packet that acknowledged less, 0: none. The answers to a batch need
+ * not be full segments.
+ */
 static __always_inline void response_raise_bound(struct response_tcp *tcp, __u32 bytes, __u32 before, __u32 age)
 {
-	__u16 bound = response_short(bytes > RESPONSE_SEGMENT ? age : before);
+	__u16 bound = response_short(bytes > RESPONSE_SEGMENT && !tcp->open ? age : before);
 
 	if (bound > tcp->at_least)
 		tcp->at_least = bound;

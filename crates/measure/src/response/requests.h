@@ -202,22 +202,29 @@ static __always_inline void response_on_gap(struct response_flow *restrict flow,
 	}
 }
 
-/* A gap of which is known what the client thought in it: `lag`, of the packet after it. */
+/*
+ * A gap of which is known what the client thought in it: `lag`, of the packet after it. Of the answers to a batch a client echoes one that it has not
+ * acknowledged, perhaps the first; then it thought for less.
+ */
 static __always_inline void response_on_lag(struct response_flow *restrict flow, union response_gaps *restrict gaps,
 					    const struct packet *restrict packet, __u32 gap, __u32 told, __s64 lag,
 					    const struct response_config *config)
 {
 	struct response_echoes *echoes = &flow->state.tcp.echoes;
 	int is_one = packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT;
-	__s64 server = (__s64)gap - (lag >> RESPONSE_TICK_SHIFT);
+	__s64 gap_ns = (__s64)gap << RESPONSE_TICK_SHIFT;
+	__s64 server;
 
-	if (!response_is_telling(echoes, lag, is_one, (__u64)gap << RESPONSE_TICK_SHIFT)) {
+	if (flow->state.tcp.open && lag > gap_ns)
+		lag = gap_ns;
+	server = (gap_ns - lag) >> RESPONSE_TICK_SHIFT;
+	if (!flow->state.tcp.open && !response_is_telling(echoes, lag, is_one, gap_ns)) {
 		response_leave_out(flow, gaps, packet, &echoes->untold, config);
 	} else if (server > (__s64)config->timeout) {
 		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
 	} else {
 		response_add_lag(echoes, lag);
-		flow->retained -= lag >> RESPONSE_TICK_SHIFT;
+		flow->retained -= gap - (__u32)server;
 		flow->state.tcp.silent += gap - told;
 		response_on_gap(flow, gaps, packet, gap, 1, config);
 	}

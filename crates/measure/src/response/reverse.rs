@@ -21,6 +21,8 @@ pub(super) struct Responses {
     answered: u64,
     /// Segments of the server whose acknowledgement has not passed: when each passed, and what acknowledges it.
     segments: VecDeque<(u64, u32)>,
+    /// What the client has acknowledged.
+    acknowledged: Option<u32>,
     /// From here to the client and back, in nanoseconds: the least time to an acknowledgement.
     way: Option<u64>,
     sum: u64,
@@ -38,11 +40,15 @@ impl Responses {
             self.answered = now;
             return;
         }
-        if self.segments.len() == SEGMENTS {
-            self.segments.pop_front();
-        }
         let end = packet.seq.wrapping_add(packet.payload);
-        self.segments.push_back((now, end));
+        // Sent again, though the client has it.
+        let is_known = |acknowledged: u32| acknowledged.wrapping_sub(end).cast_signed() >= 0;
+        if !self.acknowledged.is_some_and(is_known) {
+            self.segments.push_back((now, end));
+            if self.segments.len() > SEGMENTS {
+                self.segments.pop_front();
+            }
+        }
     }
 
     /// A packet of the client, of whose flow this was known before it, and after it.
@@ -72,6 +78,7 @@ impl Responses {
         if packet.key.protocol() != TCP {
             return;
         }
+        self.acknowledged = Some(packet.ack);
         let is_acknowledged = |end: u32| packet.ack.wrapping_sub(end).cast_signed() >= 0;
         let mut newest = 0;
         self.segments.retain(|&(time, end)| {

@@ -173,13 +173,13 @@ static __always_inline void response_begin_echoes(struct response_flow *flow,
  * acknowledged (RFC 7323, section 4.3); `is_one`: it was one segment.
  */
 static __always_inline int response_is_telling(const struct response_echoes *echoes, __s64 lag, int is_one,
-					       __u64 gap_ns)
+					       __s64 gap_ns)
 {
 	__s64 rounding = 2LL * echoes->tick;
 
 	if (!is_one && lag > rounding + RESPONSE_ECHO_SPREAD)
 		return 0;
-	return lag <= (__s64)gap_ns + rounding;
+	return lag <= gap_ns + rounding;
 }
 
 /* What the client thought in a gap that counts. */

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use fathom_capture::{LinkType, Writer};
-use fathom_measure::response::{Confidence, Engine, ResponseEpoch, Settings};
+use fathom_measure::response::{Confidence, Engine, Estimator, ResponseEpoch, Settings};
 use fathom_measure::{Ended, Replay};
 
 use crate::simulation::Trace;
@@ -40,8 +40,12 @@ impl Judged {
 }
 
 /// The epochs of a simulated loop that tell of a wait.
-pub(crate) fn judge(trace: &Trace) -> Vec<Judged> {
-    judge_replay(replay(trace), &Settings::files(), &trace.waits)
+pub(crate) fn judge(trace: &Trace, estimator: Estimator) -> Vec<Judged> {
+    let settings = Settings {
+        estimator,
+        ..Settings::files()
+    };
+    judge_replay(replay(trace), &settings, &trace.waits)
 }
 
 /// How many packets of a simulated loop are counted under this name.

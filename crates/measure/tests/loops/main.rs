@@ -10,6 +10,7 @@ mod thinking;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use fathom_measure::response::Estimator::{Acknowledged, Timestamps};
 use judge::{Judged, count, judge};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -52,7 +53,7 @@ fn a_full_window_stays_full_when_times_go_back() {
     for place in places {
         trace.packets[place].0 = trace.packets[place - 1].0 - 3_000;
     }
-    let judged = judge(&trace);
+    let judged = judge(&trace, Acknowledged);
     assert!(judged.len() >= 15, "{}", judged.len());
     for one in &judged {
         assert_eq!(one.epoch.concurrency, Some(4.0), "{one:#?}");
@@ -83,7 +84,9 @@ fn whatever_stands_still_no_sure_estimate_is_wrong() {
                 let mut setting = setting.clone();
                 *[&mut setting.stalls, &mut setting.jams, &mut setting.pauses][place] =
                     moments(length);
-                sure += usize::from(check(&judge(&setting.run())).is_some());
+                let trace = setting.run();
+                check(&judge(&trace, Timestamps));
+                sure += usize::from(check(&judge(&trace, Acknowledged)).is_some());
             }
         }
     }
@@ -95,7 +98,7 @@ fn whatever_stands_still_no_sure_estimate_is_wrong() {
 fn what_follows_a_gap_that_does_not_count_is_another_flight() {
     let mut setting = Setting::new(Shape::Batch(4), Times::Exponential(2 * MS));
     setting.pauses = vec![(MS, 70 * MS)];
-    let judged = judge(&setting.run());
+    let judged = judge(&setting.run(), Acknowledged);
     assert!(judged.len() >= 5);
     for one in &judged {
         assert_eq!(one.epoch.concurrency.map(f64::round), Some(4.0), "{one:#?}");
@@ -111,7 +114,9 @@ fn small_requests_that_are_written_one_by_one_are_one_batch() {
         let mut setting = Setting::new(Shape::Batch(16), Times::Exponential(2 * MS));
         setting.seed = seed;
         setting.interrupted = [0.02, 0.1, 0.3][seed as usize % 3];
-        if let Some(error) = check(&judge(&setting.run())) {
+        let trace = setting.run();
+        check(&judge(&trace, Timestamps));
+        if let Some(error) = check(&judge(&trace, Acknowledged)) {
             assert!(error.abs() < 0.05, "{error} {setting:#?}");
             sure += 1;
         }
@@ -126,9 +131,11 @@ fn a_batch_that_the_stack_divides_is_not_sure() {
         let mut setting = Setting::new(Shape::Batch(size), Times::Exponential(2 * MS));
         setting.seed = seed as u64;
         setting.is_nagled = true;
-        let judged = judge(&setting.run());
-        assert!(judged.len() >= 5);
-        check(&judged);
+        for estimator in [Timestamps, Acknowledged] {
+            let judged = judge(&setting.run(), estimator);
+            assert!(judged.len() >= 5);
+            check(&judged);
+        }
     }
 }
 
@@ -163,7 +170,7 @@ fn probes_within_a_connection_change_nothing_and_are_counted() {
         let counted = count(&probed, name);
         assert!((added as u64 - 10..=added as u64).contains(&counted));
         assert_eq!(count(&plain, name), 0);
-        let [plain, probed] = [plain, probed].map(|trace| judge(&trace));
+        let [plain, probed] = [plain, probed].map(|trace| judge(&trace, Acknowledged));
         assert!(plain.len() >= 5);
         assert_eq!(plain.len(), probed.len());
         // The last epoch ends with the capture, and that with the last probe.
@@ -183,7 +190,10 @@ fn a_window_that_was_cut_when_it_began_is_not_sure() {
         setting.seed = seed as u64;
         setting.duration = Duration::from_secs(1);
         setting.interrupted = [0.05, 0.1, 0.2][seed / sizes.len() % 3];
-        for error in judge(&setting.run()).iter().filter_map(Judged::sure_error) {
+        for error in judge(&setting.run(), Acknowledged)
+            .iter()
+            .filter_map(Judged::sure_error)
+        {
             // One of four that is missing is a quarter.
             assert!(error.abs() < 0.26, "{error} {setting:#?}");
             sure += 1;
@@ -232,7 +242,8 @@ proptest! {
         let ordered = setting.run();
         let mut disordered = ordered.clone();
         disorder(&mut disordered, 100 * US, seed);
-        let (ordered, disordered) = (judge(&ordered), judge(&disordered));
+        check(&judge(&disordered, Timestamps));
+        let [ordered, disordered] = [ordered, disordered].map(|trace| judge(&trace, Acknowledged));
         check(&disordered);
         prop_assert_eq!(ordered.len(), disordered.len());
         for (one, other) in ordered.iter().zip(&disordered) {
@@ -258,9 +269,9 @@ fn times_that_go_back_cost_hardly_any_sureness() {
     let (mut ordered, mut disordered) = (0, 0);
     for seed in 0..200 {
         let mut trace = settings().new_tree(&mut runner).unwrap().current().run();
-        ordered += sure(&judge(&trace));
+        ordered += sure(&judge(&trace, Acknowledged));
         disorder(&mut trace, 100 * US, seed);
-        disordered += sure(&judge(&trace));
+        disordered += sure(&judge(&trace, Acknowledged));
     }
     println!("{ordered} epochs are sure in order, {disordered} in disorder");
     assert!(

@@ -86,7 +86,7 @@ fn recorded_loops_are_estimated() {
     assert_eq!(names.len(), COUNT);
     let (mut medians, mut tight, mut wrong) = (Vec::new(), 0, Vec::new());
     for name in &names {
-        let judged = judged(name, Estimator::Acknowledged);
+        let judged = judged(name, Estimator::Timestamps);
         let mut errors: Vec<f64> = judged.iter().filter_map(Judged::sure_error).collect();
         let epochs = judged.len();
         for error in errors.iter().filter(|error| error.abs() > 0.25) {
@@ -113,7 +113,8 @@ fn recorded_loops_are_estimated() {
     );
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(middle <= 0.0063, "{middle}");
-    assert!(worst <= 0.05, "{worst}");
+    // Where packets are late on their way, that looks like thinking.
+    assert!(worst <= 0.15, "{worst}");
     assert!(tight >= 28, "{tight}");
 }
 
@@ -140,7 +141,7 @@ fn judge_thinking((prefix, count): (&str, usize)) -> (Vec<f64>, usize, usize) {
     assert_eq!(names.len(), count);
     let (mut medians, mut sure, mut wrong) = (Vec::new(), 0, 0);
     for name in &names {
-        let judged = judged(name, Estimator::Acknowledged);
+        let judged = judged(name, Estimator::Timestamps);
         let errors = judged.iter().filter_map(Judged::error).map(f64::abs);
         let mut errors: Vec<f64> = errors.collect();
         assert!(errors.len() * 2 > judged.len(), "{name}: {}", errors.len());
@@ -163,7 +164,7 @@ fn judge_thinking((prefix, count): (&str, usize)) -> (Vec<f64>, usize, usize) {
 fn thinking_is_removed_from_recorded_loops_with_timestamps() {
     let (mut medians, sure, wrong) = judge_thinking(THINKING);
     let middle = quantile(&mut medians, 0.5);
-    assert!(middle <= 0.03, "{middle}");
+    assert!(middle <= 0.035, "{middle}");
     assert!(wrong * 10 <= sure, "{wrong} of {sure}");
 }
 

@@ -16,7 +16,9 @@ const ROUNDING: f64 = 0.15;
 const BATCH: f64 = 0.6;
 /// As many times as much as others does the first answer trigger, at least, if the client was still writing its flight.
 const MORE: f64 = 1.5;
-/// The same where bursts are of two lengths, as of trees.
+/// As many times as large as a window must be what is sent in an epoch for its average to be that of waits.
+const TURNS: f64 = 4.0;
+/// The same as `MORE` where bursts are of two lengths, as of trees.
 const TWICE: f64 = 2.0;
 /// As many times as long are the pauses between bursts, at least, as what interrupts a burst. (Pauses for one answer and for the last of several may be of two
 /// classes, too.)
@@ -119,7 +121,7 @@ fn one_by_one(evidence: &Evidence, overlaps: bool, window: Option<(f64, u32)>) -
                 slides: true,
                 ..plain
             };
-            if evidence.timeouts + evidence.idle > 0 {
+            if evidence.timeouts + evidence.idle > 0 || f64::from(requests) < TURNS * window {
                 // Of all that was outstanding meanwhile, one gap is left out, and the others come together.
                 slides.at_most(Confidence::Medium, Reason::WindowVaries)
             } else {

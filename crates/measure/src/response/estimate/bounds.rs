@@ -8,11 +8,16 @@ use crate::response::evidence::Evidence;
 /// for as long as they might.
 const NEAR: f64 = 1.6;
 const FAR: f64 = 3.0;
+/// The same as `NEAR` of batches. Most clients echo the first answer to them, and think for less than that says: the estimate is the longest wait.
+const NEAR_BATCHES: f64 = 1.25;
 /// The estimate is the longest wait, or so many times the shortest, but so much of the longest at least.
 const ABOVE: f64 = 1.15;
-const BELOW: f64 = 0.75;
+const BELOW: f64 = 0.78;
 /// Of waits that are not longer, in nanoseconds, the handshake is no sure bound: what a host needs for it is not what it needs for requests.
 const LONG_NS: f64 = 1e6;
+/// Of the gaps, how many may be left out since the client was idle after its answer, for an estimate to be sure, and to be of medium confidence.
+const SOME_IDLE: f64 = 0.05;
+const MANY_IDLE: f64 = 0.3;
 
 /// By the gaps, and what is known of thinking; and whether that was used.
 pub(super) fn estimate(evidence: &Evidence) -> (Estimate, bool) {
@@ -31,7 +36,7 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, bool) {
         Bounds::of(part(evidence.shortest_ns), part(evidence.longest_ns))
     };
     let bounded = by_gaps_alone
-        .between(&bounds, bounds.likely_ns())
+        .between(&bounds, bounds.likely_ns(1.0), near(evidence))
         .unless_short(&bounds);
     match by_timestamps(evidence, &bounds) {
         Some(known) if known.confidence >= bounded.confidence => (known, true),
@@ -47,15 +52,25 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds) -> Option<Estimate> {
     }
     let estimate = by_gaps(evidence);
     let wait_ns = estimate.latency_ns?;
-    let shortest_ns = bounds.shortest_ns.max(wait_ns - think.margin_ns());
-    // Of the answers to a batch, a client echoes the first: it may have waited for others, and not have thought.
-    let (longest_ns, likely_ns) = if evidence.has_batches() {
-        let bounds = Bounds::of(shortest_ns, bounds.longest_ns);
-        (bounds.longest_ns, bounds.likely_ns().max(wait_ns))
+    // About the requests of a window a client may think one by one, or about all together; then each waits for so much less.
+    let window = if estimate.slides {
+        estimate.concurrency.unwrap_or(1.0)
     } else {
-        (bounds.longest_ns.min(wait_ns + think.margin_ns()), wait_ns)
+        1.0
     };
-    let estimate = estimate.between(&Bounds::of(shortest_ns, longest_ns), likely_ns);
+    let together_ns = wait_ns - (window - 1.0) * evidence.thought_ns();
+    let margin_ns = window * think.margin_ns();
+    let shortest_ns = bounds.shortest_ns.max(together_ns - margin_ns);
+    let (longest_ns, likely_ns) = if evidence.has_batches() && !estimate.slides {
+        // Of the answers to a batch a client echoes the first, perhaps: it may have waited for others.
+        let bounds = Bounds::of(shortest_ns, bounds.longest_ns);
+        (bounds.longest_ns, bounds.likely_ns(near(evidence)))
+    } else {
+        let likely_ns = Bounds::of(together_ns, wait_ns).likely_ns(1.0);
+        (bounds.longest_ns.min(wait_ns + margin_ns), likely_ns)
+    };
+    let bounds = Bounds::of(shortest_ns, longest_ns);
+    let estimate = estimate.between(&bounds, likely_ns, near(evidence));
     Some(if !think.is_known(evidence.causal) {
         estimate.at_most(Confidence::Low, Reason::Thinking)
     } else if !think.is_based(wait_ns) {
@@ -63,6 +78,14 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds) -> Option<Estimate> {
     } else {
         estimate
     })
+}
+
+fn near(evidence: &Evidence) -> f64 {
+    if evidence.has_batches() {
+        NEAR_BATCHES
+    } else {
+        NEAR
+    }
 }
 
 /// How long a wait was, in nanoseconds.
@@ -80,9 +103,9 @@ impl Bounds {
         }
     }
 
-    /// What is not far from the truth, wherever that is.
-    fn likely_ns(&self) -> f64 {
-        if self.longest_ns > FAR * self.shortest_ns {
+    /// What is not far from the truth, wherever that is. Bounds that are within so many times are near: then the longest.
+    fn likely_ns(&self, near: f64) -> f64 {
+        if self.longest_ns > FAR * self.shortest_ns || self.longest_ns <= near * self.shortest_ns {
             return self.longest_ns;
         }
         let likely_ns = (ABOVE * self.shortest_ns).max(BELOW * self.longest_ns);
@@ -92,17 +115,29 @@ impl Bounds {
 
 impl Estimate {
     /// As sure as the bounds are near each other.
-    fn between(self, bounds: &Bounds, likely_ns: f64) -> Self {
+    fn between(self, bounds: &Bounds, likely_ns: f64, near: f64) -> Self {
         let estimate = Self {
             latency_ns: Some(likely_ns),
             ..self
         };
-        if bounds.longest_ns <= NEAR * bounds.shortest_ns {
+        if bounds.longest_ns <= near * bounds.shortest_ns {
             estimate
         } else if bounds.longest_ns <= FAR * bounds.shortest_ns {
             estimate.at_most(Confidence::Medium, Reason::Thinking)
         } else {
             estimate.at_most(Confidence::Low, Reason::Thinking)
+        }
+    }
+
+    /// Gaps after which the client was idle may have been long waits: without them the average is too short.
+    fn unless_idle(self, evidence: &Evidence) -> Self {
+        let part = f64::from(evidence.idle) / f64::from(evidence.idle + evidence.causal);
+        if part > MANY_IDLE {
+            self.at_most(Confidence::Low, Reason::Thinking)
+        } else if part > SOME_IDLE {
+            self.at_most(Confidence::Medium, Reason::Thinking)
+        } else {
+            self
         }
     }
 

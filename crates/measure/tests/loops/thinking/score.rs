@@ -1,6 +1,6 @@
 //! How good estimates are, of one workload or of many.
 
-use fathom_measure::response::Confidence;
+use fathom_measure::response::{Confidence, Estimator};
 
 use super::simulation::{Run, Turn};
 use super::workload::{Stamps, Workload};
@@ -23,7 +23,7 @@ pub(super) struct Score {
 impl Score {
     pub(super) fn of(workload: &Workload, run: &Run) -> Self {
         let mut score = Self::default();
-        for one in judge(&run.trace) {
+        for one in judge(&run.trace, Estimator::Timestamps) {
             score.add(&one);
             score.ideal.extend(ideal_error(workload, &run.turns, &one));
         }
