@@ -4,7 +4,7 @@ use fathom_record::{Nanoseconds, Time};
 
 use super::estimate::estimate;
 use super::evidence::Evidence;
-use super::reverse::Responses;
+use super::reverse::{Greetings, Responses};
 use super::{Estimator, ResponseCounts, ResponseEpoch, Settings};
 use crate::Error;
 use crate::native::{
@@ -42,7 +42,8 @@ pub struct Engine {
     estimator: Estimator,
     /// `None`: everything is selected.
     selection: Option<selection>,
-    is_compared: bool,
+    /// If responses are compared.
+    greetings: Option<Greetings>,
     counts: ResponseCounts,
     /// Of the last packet, in nanoseconds since 1970.
     now: u64,
@@ -61,7 +62,7 @@ impl Engine {
             config: settings.to_native(seed, HANDSHAKES)?,
             estimator: settings.estimator,
             selection: settings.selection.to_native_unless_empty()?,
-            is_compared,
+            greetings: is_compared.then(|| Greetings::new(HANDSHAKES as usize)),
             counts: ResponseCounts::default(),
             now: 0,
         })
@@ -97,6 +98,7 @@ impl Engine {
             requests.on_packet(&mut self.handshakes, reading, *time, &self.config);
         let after = requests.flow;
         if ended.is_some() {
+            // With the epoch went what it had counted.
             before.sent = 0;
         }
         let reverse = entry.state.responses.as_mut().and_then(|responses| {
@@ -129,7 +131,8 @@ impl Engine {
         else {
             return;
         };
-        let mut responses = self.is_compared.then(Box::<Responses>::default);
+        let greeting = |greetings: &mut Greetings| Responses::new(greetings.take(reading.hash));
+        let mut responses = self.greetings.as_mut().map(greeting).map(Box::new);
         if let Some(responses) = &mut responses {
             responses.on_request(*time, true);
         }
@@ -223,6 +226,9 @@ impl Measurement for Engine {
             return self.count(native::RESPONSE_COUNT_NOT_SAMPLED);
         }
         self.now = packet.time;
+        if let Some(greetings) = &mut self.greetings {
+            greetings.on_packet(reading, packet.time);
+        }
         match self.table.locate(&reading.packet.key, reading.hash) {
             Some(place) => self.on_known(place, packet, interfaces, report),
             None => self.on_unknown(packet, interfaces, report),

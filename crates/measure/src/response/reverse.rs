@@ -2,12 +2,16 @@
 
 use std::collections::VecDeque;
 
-use crate::native::{RESPONSE_STARTS_OVER, fathom_reading, response_flow};
+use crate::native::{RESPONSE_STARTS_OVER, fathom_reading, packet, response_flow};
 
 /// Segments that wait for their acknowledgement, at most.
 const SEGMENTS: usize = 256;
 /// The number of the protocol.
 const TCP: u32 = 6;
+/// Flags of its header (RFC 9293, section 3.1).
+const SYN: u8 = 1 << 1;
+const RST: u8 = 1 << 2;
+const ACK: u8 = 1 << 4;
 
 /// Responses of a flow as the packets of the server show them: from the first request of a batch to the last packet with data that the client
 /// had when it sent the next, which its acknowledgement tells, and on to the client.
@@ -19,8 +23,8 @@ pub(super) struct Responses {
     is_spoilt: bool,
     /// When the last packet with data passed that the client has had since; 0: none.
     answered: u64,
-    /// Segments of the server whose acknowledgement has not passed: when each passed, and what acknowledges it.
-    segments: VecDeque<(u64, u32)>,
+    /// Segments of the server whose acknowledgement has not passed.
+    segments: VecDeque<Segment>,
     /// What the client has acknowledged.
     acknowledged: Option<u32>,
     /// From here to the client and back, in nanoseconds: the least time to an acknowledgement.
@@ -29,7 +33,25 @@ pub(super) struct Responses {
     count: u32,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    /// When it passed, in nanoseconds.
+    time: u64,
+    /// What acknowledges it.
+    end: u32,
+    /// Which of several is acknowledged is not known.
+    is_repeated: bool,
+}
+
 impl Responses {
+    /// Nothing seen but the handshake, which may tell the way to the client.
+    pub(super) fn new(way: Option<u64>) -> Self {
+        Self {
+            way,
+            ..Self::default()
+        }
+    }
+
     /// A packet of the server.
     pub(super) fn on_answer(&mut self, reading: &fathom_reading, now: u64) {
         let packet = &reading.packet;
@@ -43,11 +65,17 @@ impl Responses {
         let end = packet.seq.wrapping_add(packet.payload);
         // Sent again, though the client has it.
         let is_known = |acknowledged: u32| acknowledged.wrapping_sub(end).cast_signed() >= 0;
-        if !self.acknowledged.is_some_and(is_known) {
-            self.segments.push_back((now, end));
-            if self.segments.len() > SEGMENTS {
-                self.segments.pop_front();
-            }
+        if self.acknowledged.is_some_and(is_known) {
+            return;
+        }
+        let is_repeated = self.segments.iter().any(|segment| segment.end == end);
+        self.segments.push_back(Segment {
+            time: now,
+            end,
+            is_repeated,
+        });
+        if self.segments.len() > SEGMENTS {
+            self.segments.pop_front();
         }
     }
 
@@ -75,22 +103,23 @@ impl Responses {
 
     fn on_acknowledgement(&mut self, reading: &fathom_reading, now: u64) {
         let packet = &reading.packet;
-        if packet.key.protocol() != TCP {
+        if !is_acknowledging(packet) {
             return;
         }
         self.acknowledged = Some(packet.ack);
-        let is_acknowledged = |end: u32| packet.ack.wrapping_sub(end).cast_signed() >= 0;
-        let mut newest = 0;
-        self.segments.retain(|&(time, end)| {
-            let is_acknowledged = is_acknowledged(end);
-            if is_acknowledged {
-                newest = newest.max(time);
-            }
-            !is_acknowledged
-        });
-        if newest != 0 {
-            self.answered = newest;
-            let way = now.saturating_sub(newest);
+        let is_acknowledged =
+            |segment: &Segment| packet.ack.wrapping_sub(segment.end).cast_signed() >= 0;
+        let acknowledged = self
+            .segments
+            .iter()
+            .filter(|segment| is_acknowledged(segment));
+        let Some(&newest) = acknowledged.max_by_key(|segment| segment.time) else {
+            return;
+        };
+        self.segments.retain(|segment| !is_acknowledged(segment));
+        self.answered = newest.time;
+        if !newest.is_repeated {
+            let way = now.saturating_sub(newest.time);
             self.way = Some(self.way.map_or(way, |least| least.min(way)));
         }
     }
@@ -125,6 +154,69 @@ impl Responses {
     }
 }
 
+/// A reset may have anything in its field.
+fn is_acknowledging(packet: &packet) -> bool {
+    packet.key.protocol() == TCP && packet.tcp_flags & (ACK | RST) == ACK
+}
+
+/// Ways to clients that handshakes tell, before the flows begin: from a SYN-ACK to what acknowledges it. Few answers are acknowledged as promptly, and
+/// where none is before the next request, what the client thinks would be taken for its way. Two connections at one place: the later one wins.
+pub(super) struct Greetings(Vec<Greeting>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Greeting {
+    hash: u64,
+    /// Of the SYN-ACK.
+    direction: u8,
+    /// When it passed, in nanoseconds; 0: it did not, or more than once, or was acknowledged.
+    time: u64,
+    way: Option<u64>,
+}
+
+impl Greetings {
+    pub(super) fn new(places: usize) -> Self {
+        Self(vec![Greeting::default(); places])
+    }
+
+    fn place(&mut self, hash: u64) -> Option<&mut Greeting> {
+        let places = self.0.len() as u64;
+        let index = hash.checked_rem(places)?;
+        self.0.get_mut(usize::try_from(index).ok()?)
+    }
+
+    /// A packet of any flow.
+    pub(super) fn on_packet(&mut self, reading: &fathom_reading, now: u64) {
+        let packet = &reading.packet;
+        let Some(place) = self
+            .place(reading.hash)
+            .filter(|_| is_acknowledging(packet))
+        else {
+            return;
+        };
+        if packet.tcp_flags & SYN != 0 {
+            let is_first = place.hash != reading.hash || place.way.is_some();
+            *place = Greeting {
+                hash: reading.hash,
+                direction: packet.direction,
+                time: if is_first { now } else { 0 },
+                way: None,
+            };
+        } else if place.hash == reading.hash
+            && place.time != 0
+            && place.direction != packet.direction
+        {
+            place.way = Some(now.saturating_sub(place.time));
+            place.time = 0;
+        }
+    }
+
+    /// Of the flow that begins.
+    pub(super) fn take(&mut self, hash: u64) -> Option<u64> {
+        let place = self.place(hash).filter(|place| place.hash == hash)?;
+        std::mem::take(place).way
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +225,7 @@ mod tests {
         let mut reading = fathom_reading::default();
         reading.packet.key.set_protocol(TCP);
         (reading.packet.seq, reading.packet.ack) = (seq, ack);
+        reading.packet.tcp_flags = ACK;
         reading.packet.payload = payload;
         reading
     }
@@ -180,5 +273,39 @@ mod tests {
         responses.start_over();
         request(&mut responses, 9500, 200);
         assert_eq!(responses.take(), None, "nothing was asked before");
+    }
+
+    #[test]
+    fn resets_and_what_was_sent_twice_tell_nothing_of_the_way() {
+        let mut responses = Responses::default();
+        request(&mut responses, 1000, 0);
+        responses.on_answer(&segment(0, 10, 100), 2000);
+        let mut reset = segment(0, 1 << 30, 0);
+        reset.packet.tcp_flags = RST;
+        responses.on_acknowledgement(&reset, 2001);
+        responses.on_answer(&segment(0, 10, 100), 2048);
+        request(&mut responses, 2050, 100);
+        assert_eq!(responses.way, None);
+    }
+
+    #[test]
+    fn a_handshake_tells_the_way_unless_its_answer_was_repeated() {
+        let mut greetings = Greetings::new(4);
+        let mut greet = |hash, repeats| {
+            let mut answer = segment(0, 1, 0);
+            (answer.hash, answer.packet.tcp_flags) = (hash, SYN | ACK);
+            answer.packet.direction = 1;
+            for _ in 0..=repeats {
+                greetings.on_packet(&answer, 1000);
+            }
+            let mut acknowledgement = segment(1, 1, 0);
+            acknowledgement.hash = hash;
+            greetings.on_packet(&acknowledgement, 1070);
+            greetings.take(hash)
+        };
+        assert_eq!(
+            (greet(7, 0), greet(7, 1), greet(7, 0)),
+            (Some(70), None, Some(70))
+        );
     }
 }
