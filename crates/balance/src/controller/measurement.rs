@@ -36,7 +36,8 @@ pub struct Waiting {
 }
 
 /// The epochs of a server put together. An epoch counts as often as it has responses, and so as often as clients waited; it must be of medium
-/// confidence at least, or have few gaps only: flows that wait long have few, and without them a slow server would look fast.
+/// confidence at least, or have few gaps only: flows that wait long have few, and without them a slow server would look fast. What clients may have thought is in
+/// it: those of all servers think alike.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Collected {
     responses: f64,
@@ -49,12 +50,16 @@ pub struct Collected {
 }
 
 impl Collected {
+    /// Is this epoch sure enough?
+    pub fn admits(epoch: &ResponseEpoch) -> bool {
+        epoch.confidence >= Confidence::Medium
+            || matches!(epoch.reason, Some(Reason::Few | Reason::Thinking))
+    }
+
     /// Takes an epoch in.
     pub fn take(&mut self, epoch: &ResponseEpoch) {
         match epoch.latency_ns {
-            Some(latency)
-                if epoch.confidence >= Confidence::Medium || epoch.reason == Some(Reason::Few) =>
-            {
+            Some(latency) if Self::admits(epoch) => {
                 self.add(latency.0 as f64, epoch.causal_gaps);
             }
             _ => self.left_out += 1,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fathom_measure::bytes::read_prefix;
 use fathom_measure::kernel::{Ring, add_counters, monotonic_ns, of_each_cpu, wall_clock_offset};
-use fathom_measure::response::{Confidence, ResponseEpoch, Tabled};
+use fathom_measure::response::{ResponseEpoch, Tabled};
 use fathom_record::Histogram;
 use libbpf_rs::MapHandle;
 
@@ -134,10 +134,7 @@ impl Flows {
 
     pub(super) fn take_epoch(&mut self, key: (u16, u16), epoch: &ResponseEpoch) {
         self.collected.entry(key).or_default().take(epoch);
-        if let Some(latency) = epoch
-            .latency_ns
-            .filter(|_| epoch.confidence >= Confidence::Medium)
-        {
+        if let Some(latency) = epoch.latency_ns.filter(|_| Collected::admits(epoch)) {
             let responses = epoch.causal_gaps.into();
             self.latencies
                 .entry(key)

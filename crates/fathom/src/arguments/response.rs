@@ -40,8 +40,9 @@ pub(crate) struct ResponseArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Estimation")]
 pub(crate) struct Estimation {
-    /// How gaps become a latency: acknowledged, split, modes or fixed.
+    /// How gaps become a latency: timestamps, acknowledged, split, modes or fixed.
     ///
+    /// `timestamps` is `acknowledged` without the time that clients think, as the timestamps that they echo tell it, or with bounds of it where they tell nothing.
     /// `acknowledged` takes what TCP acknowledges for the sign that a response came, and is `split` for all else; `split` takes a histogram apart; `modes` and
     /// `fixed` are the algorithms 2 and 1 of the paper.
     #[arg(long, value_name = "ESTIMATOR", default_value = "timestamps")]

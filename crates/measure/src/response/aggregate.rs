@@ -266,6 +266,7 @@ mod tests {
             },
             duration_ns: Nanoseconds(500_000_000),
             latency_ns: latency_ms.map(|ms| Nanoseconds(ms * 1_000_000)),
+            think_ns: None,
             reverse_latency_ns: None,
             confidence: if latency_ms.is_some() {
                 Confidence::High

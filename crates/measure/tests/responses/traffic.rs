@@ -1,7 +1,7 @@
 //! Packets that chance makes: connections of requests and answers with all that can happen to them.
 
-use etherparse::PacketBuilder;
 use etherparse::TcpOptionElement::{Noop, Timestamp};
+use etherparse::{PacketBuilder, PacketBuilderStep, TcpHeader, UdpHeader};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -147,14 +147,8 @@ fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<
             connection.last = length;
             let mut payload = start.to_vec();
             payload.resize(length.into(), 0);
-            let mut bytes = Vec::new();
-            let mut segment = forward.tcp(client_port, 443, sent, 65_535).ack(received);
-            if number == 1 {
-                let timestamps = [Noop, Noop, Timestamp(1, echo(now, length))];
-                segment = segment.options(&timestamps).unwrap();
-            }
-            segment.write(&mut bytes, &payload).unwrap();
-            return bytes;
+            let segment = forward.tcp(client_port, 443, sent, 65_535).ack(received);
+            return with_payload(with_echo(segment, number, now, length), &payload);
         }
         Step::Again => {
             let before = sent.wrapping_sub(connection.last.into());
@@ -211,26 +205,32 @@ fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<
             return bytes;
         }
     };
-    if number == 1 {
-        let timestamps = [Noop, Noop, Timestamp(1, echo(now, length))];
-        return written(builder.options(&timestamps).unwrap(), length);
-    }
-    written(builder, length)
+    written(with_echo(builder, number, now, length), length)
 }
 
-fn written(builder: etherparse::PacketBuilderStep<etherparse::TcpHeader>, length: u16) -> Vec<u8> {
+/// What the client of one connection echoes.
+fn with_echo(
+    segment: PacketBuilderStep<TcpHeader>,
+    number: u16,
+    now: u64,
+    length: u16,
+) -> PacketBuilderStep<TcpHeader> {
+    let timestamps = [Noop, Noop, Timestamp(1, echo(now, length))];
+    let options = &timestamps[..if number == 1 { 3 } else { 0 }];
+    segment.options(options).unwrap()
+}
+
+fn written(segment: PacketBuilderStep<TcpHeader>, length: u16) -> Vec<u8> {
+    with_payload(segment, &vec![0x5a; length.into()])
+}
+
+fn with_payload(segment: PacketBuilderStep<TcpHeader>, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    builder
-        .write(&mut bytes, &vec![0x5a; length.into()])
-        .unwrap();
+    segment.write(&mut bytes, payload).unwrap();
     bytes
 }
 
-fn datagram(
-    builder: etherparse::PacketBuilderStep<etherparse::UdpHeader>,
-    start: &[u8],
-    length: u16,
-) -> Vec<u8> {
+fn datagram(builder: PacketBuilderStep<UdpHeader>, start: &[u8], length: u16) -> Vec<u8> {
     let mut payload = start.to_vec();
     payload.resize(usize::from(length).max(start.len()), 0);
     let mut bytes = Vec::new();

@@ -37,7 +37,8 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, bool) {
     };
     let bounded = by_gaps_alone
         .between(&bounds, bounds.likely_ns(1.0), near(evidence))
-        .unless_short(&bounds);
+        .unless_short(&bounds)
+        .unless_idle(evidence);
     match by_timestamps(evidence, &bounds) {
         Some(known) if known.confidence >= bounded.confidence => (known, true),
         _ => (bounded, false),
