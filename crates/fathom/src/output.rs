@@ -164,13 +164,14 @@ impl Output {
     /// The same, that also sends all records to collectors. `is_asked_for`: they are printed too, where there is a collector.
     ///
     /// # Errors
-    /// When a collector cannot be reached.
+    /// When a collector cannot be reached, or this host has no name to tell it.
     pub(crate) fn exporting(
         self,
         arguments: &ExportArguments,
+        place: &Place,
         is_asked_for: bool,
     ) -> anyhow::Result<Self> {
-        let exports = Exports::open(arguments)?;
+        let exports = Exports::open(arguments, place)?;
         Ok(Self {
             is_silent: !exports.is_empty() && !is_asked_for,
             exports,

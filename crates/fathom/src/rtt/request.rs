@@ -93,8 +93,11 @@ impl RttArguments {
             Some(_) => RttAggregate::SCHEMA,
             None => RttSample::SCHEMA,
         };
-        Output::open(&self.output.place, format, main, backlog, signals)?
-            .exporting(&self.export, is_asked_for)
+        Output::open(&self.output.place, format, main, backlog, signals)?.exporting(
+            &self.export,
+            &self.output.place,
+            is_asked_for,
+        )
     }
 }
 
