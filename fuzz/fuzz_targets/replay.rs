@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     let mut line = Vec::new();
     let mut samples = 0;
     let mut print = |report: fathom_measure::rtt::Report| {
-        samples += u64::from(matches!(report, fathom_measure::rtt::Report::Sample(_)));
+        samples += u64::from(matches!(report, fathom_measure::rtt::Report::Sample(..)));
         for sink in &mut sinks {
             line.clear();
             sink.write(report.as_record(), &mut line);

@@ -23,6 +23,11 @@ done
 for command in rtt response; do
 	check "the kernel takes every program of $command with XDP" fathom $command -i 'none*' --xdp --duration 1s
 done
+for options in "" "--xdp" "--sample-interval 0"; do
+	# shellcheck disable=SC2086
+	check "the kernel takes rtt that counts bytes${options:+ with $options}" \
+		fathom rtt -i 'none*' --format ppviz $options --duration 1s
+done
 for estimator in acknowledged split modes fixed; do
 	check "responses are measured by $estimator" fathom response -i lo --estimator "$estimator" --duration 1s
 done

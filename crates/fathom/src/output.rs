@@ -15,6 +15,7 @@ use std::{io, thread};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use fathom_measure::rtt::Report;
 use fathom_record::format::{Format, Sink};
 use fathom_record::{Record, Schema, Time};
 use nix::errno::Errno;
@@ -26,7 +27,6 @@ use crate::signals::Signals;
 use crate::zone;
 use csv::Tables;
 use export::Exports;
-use ppviz::PpvizWriter;
 use writer::{Failure, Writer};
 
 /// Written out when there is more than this: waking the thread that writes costs as much as a few records.
@@ -54,7 +54,7 @@ impl OutputFormat {
             Self::Text => Format::Text,
             Self::Json => Format::Json,
             Self::Csv => Format::Csv,
-            Self::Ppviz => return Box::new(PpvizWriter::default()),
+            Self::Ppviz => return Box::new(ppviz::Others),
         };
         format.sink_of(host, zone::offset_at)
     }
@@ -164,13 +164,14 @@ impl Output {
     /// The same, that also sends all records to collectors. `is_asked_for`: they are printed too, where there is a collector.
     ///
     /// # Errors
-    /// When a collector cannot be reached.
+    /// When a collector cannot be reached, or this host has no name to tell it.
     pub(crate) fn exporting(
         self,
         arguments: &ExportArguments,
+        place: &Place,
         is_asked_for: bool,
     ) -> anyhow::Result<Self> {
-        let exports = Exports::open(arguments)?;
+        let exports = Exports::open(arguments, place)?;
         Ok(Self {
             is_silent: !exports.is_empty() && !is_asked_for,
             exports,
@@ -217,6 +218,19 @@ impl Output {
             }
         }
         self.export(record);
+    }
+
+    /// Takes what `fathom rtt` reports: of a sample ppviz shows more than the record has.
+    pub(crate) fn put_report(&mut self, report: &Report) {
+        match report {
+            Report::Sample(sample, bytes)
+                if self.format == OutputFormat::Ppviz && !self.is_silent =>
+            {
+                ppviz::put_line(sample, *bytes, &mut self.buffer);
+                self.export(sample);
+            }
+            _ => self.put(report.as_record()),
+        }
     }
 
     /// Takes a record for collectors only: it is printed in some other way.

@@ -8,7 +8,7 @@
 //! let mut engine = Engine::new(&Settings::files(), 1)?;
 //! let mut replay = Replay::open("capture.pcap")?;
 //! let mut print = |report| {
-//!     if let Report::Sample(sample) = report {
+//!     if let Report::Sample(sample, _) = report {
 //!         println!("{} {} ns", sample.flow, sample.rtt_ns.0);
 //!     }
 //! };

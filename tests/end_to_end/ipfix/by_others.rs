@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::collectors::{
     Nfacctd, Nfcapd, PORT, captured, decoded, is_equal, namespace, tshark, values, wait_until_read,
 };
-use crate::invented::{RECORDS, datagrams, export, profile};
+use crate::invented::{OBSERVER, RECORDS, datagrams, export, profile};
 
 #[fathom_lab::real_time]
 #[test]
@@ -40,6 +40,11 @@ fn tshark_has_nothing_to_complain_of() {
             values(&file, "cflow.srcaddrv6").len(),
         ];
         assert_eq!(addresses, [33, 17]);
+        let observers = values(&file, "cflow.observation_domain_name");
+        match templates {
+            TemplateSet::Derived => assert_eq!(observers, [OBSERVER]),
+            TemplateSet::Flowcorder => assert_eq!(observers, [""; 0]),
+        }
     }
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn values(file: &Path, field: &str) -> Vec<String> {
 /// The values of a data record: by IANA's names in lower case, and by those of own elements that the exporter tells, or their numbers.
 pub(crate) type Decoded = BTreeMap<String, FieldValue>;
 
-/// What `netflow_parser` makes of the messages: all data records but those about elements.
+/// What `netflow_parser` makes of the messages: all data records but those about elements and the observer.
 pub(crate) fn decoded(datagrams: &[Vec<u8>]) -> Vec<Decoded> {
     let mut parser = NetflowParser::default();
     let (mut names, mut records) = (HashMap::new(), Vec::new());
@@ -159,6 +159,7 @@ pub(crate) fn decoded(datagrams: &[Vec<u8>]) -> Vec<Decoded> {
                         };
                         names.insert(number.as_u16().unwrap(), name.value.clone());
                     }
+                    _ if decoded.contains_key("observationdomainname") => {}
                     _ => records.push(decoded),
                 }
             }

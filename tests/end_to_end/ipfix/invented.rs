@@ -10,6 +10,8 @@ use crate::collectors::{PATIENCE, PORT};
 
 /// The enterprise number of own elements in these tests.
 pub(crate) const ENTERPRISE: u32 = 32_473;
+/// Who observes.
+pub(crate) const OBSERVER: &str = "gateway";
 /// Records of an export.
 pub(crate) const RECORDS: u64 = 50;
 
@@ -119,6 +121,7 @@ pub(crate) fn export_all(
 ) -> Counters {
     let destination = url.parse().unwrap();
     let settings = ExporterSettings {
+        domain_name: Some(OBSERVER.to_owned()),
         enterprise: ENTERPRISE,
         text_bytes,
         ..ExporterSettings::new(templates)

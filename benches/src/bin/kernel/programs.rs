@@ -63,8 +63,8 @@ pub(crate) fn has_flow(reference: Run) -> bool {
 }
 
 fn configure(object: &mut OpenObject, settings: &Settings) -> anyhow::Result<()> {
-    let slots_bytes = settings.slots as usize * 2 * size_of::<rtt_pending>();
-    let flow_bytes = (size_of::<rtt_flow>() + slots_bytes) as u32;
+    let places_bytes = settings.places() * size_of::<rtt_pending>();
+    let flow_bytes = (size_of::<rtt_flow>() + places_bytes) as u32;
     let buckets = object
         .maps()
         .find(|map| map.name() == OsStr::new("rtt_requests"))
@@ -81,6 +81,7 @@ fn configure(object: &mut OpenObject, settings: &Settings) -> anyhow::Result<()>
         has_near_side: settings.has_near_side.into(),
         has_tunnels: settings.has_tunnels.into(),
         has_events: settings.has_events.into(),
+        has_bytes: settings.has_bytes.into(),
         ..rtt_config::default()
     };
     for mut map in object.maps_mut() {

@@ -177,7 +177,7 @@ fn balance(
         Backlog::Long,
         &signals,
     )?
-    .exporting(&arguments.export, is_asked_for)?;
+    .exporting(&arguments.export, &arguments.place, is_asked_for)?;
     if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
         say!("fathom: metrics are at http://{address}/metrics");
     }

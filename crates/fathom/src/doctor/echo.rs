@@ -34,7 +34,7 @@ fn measured_us() -> Result<Vec<u64>, Error> {
     let mut engine = Engine::new(&Settings::files(), 1)?;
     let mut replay = Replay::from_reader("self-test", std::io::Cursor::new(capture()))?;
     let mut report = |report| {
-        if let Report::Sample(sample) = report {
+        if let Report::Sample(sample, _) = report {
             found.push(sample.rtt_ns.0 / 1000);
         }
     };

@@ -53,7 +53,7 @@ impl View {
         let place = &arguments.output.place;
         let is_asked_for = arguments.output.format.is_some() || place.output.is_some();
         let output = Output::open(place, format, HopSummary::SCHEMA, Backlog::Long, signals)?
-            .exporting(&arguments.export, is_asked_for)?;
+            .exporting(&arguments.export, place, is_asked_for)?;
         Ok(match arguments.output.format {
             Some(HopsFormat::Csv) => Self::Elf(
                 ElfWriter::new(arguments.probing.reply_program.is_some()),

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings, TemplateSet};
 use fathom_record::{Record, Schema, Time, Unit, Value, Visitor};
 
-use crate::arguments::{ExportArguments, TemplateName};
+use crate::arguments::{ExportArguments, Place, TemplateName};
 use crate::failure::say;
 
 /// How long the end waits for a collector that is slow or away.
@@ -67,14 +67,19 @@ impl Exports {
     /// Starts to export. A collector that goes away later is waited for; one that is not there at first is an error.
     ///
     /// # Errors
-    /// When a name has no address, a connection is refused, a certificate cannot be read, or the system has no threads.
-    pub(super) fn open(arguments: &ExportArguments) -> anyhow::Result<Self> {
+    /// When a name has no address, a connection is refused, a certificate cannot be read, this host has
+    /// no name, or the system has no threads.
+    pub(super) fn open(arguments: &ExportArguments, place: &Place) -> anyhow::Result<Self> {
+        if arguments.export.is_empty() {
+            return Ok(Self::default());
+        }
         let defaults = ExporterSettings::new(match arguments.templates {
             TemplateName::Fathom => TemplateSet::Derived,
             TemplateName::Flowcorder => TemplateSet::Flowcorder,
         });
         let settings = ExporterSettings {
             domain: arguments.observation_domain.unwrap_or(defaults.domain),
+            domain_name: Some(place.host()?),
             enterprise: arguments.enterprise_number,
             flush: arguments.flush,
             text_bytes: (arguments.text_bytes != 0).then_some(arguments.text_bytes),
@@ -91,7 +96,7 @@ impl Exports {
             .export
             .iter()
             .map(|destination| {
-                Export::connect(destination, settings, &sender)
+                Export::connect(destination, settings.clone(), &sender)
                     .with_context(|| format!("cannot export to {destination}"))
             })
             .collect::<Result<_, _>>()?;

@@ -157,8 +157,11 @@ fn open_output(arguments: &ProfileArguments, signals: &Signals) -> anyhow::Resul
     let is_asked_for = arguments.output.format.is_some() || place.output.is_some();
     let format = arguments.output.format.unwrap_or(PrintFormat::Text);
     let main = TcpProfile::SCHEMA;
-    Output::open(place, format.into(), main, Backlog::Long, signals)?
-        .exporting(&arguments.export, is_asked_for)
+    Output::open(place, format.into(), main, Backlog::Long, signals)?.exporting(
+        &arguments.export,
+        place,
+        is_asked_for,
+    )
 }
 
 /// Says what profiles lack on this kernel; what only those of MPTCP lack is given back.

@@ -69,7 +69,10 @@ impl ResponseArguments {
             ResponsesBy::Flow => ResponseEpoch::SCHEMA,
             _ => ResponseAggregate::SCHEMA,
         };
-        Output::open(&self.output.place, format, main, backlog, signals)?
-            .exporting(&self.export, is_asked_for)
+        Output::open(&self.output.place, format, main, backlog, signals)?.exporting(
+            &self.export,
+            &self.output.place,
+            is_asked_for,
+        )
     }
 }

@@ -66,10 +66,10 @@ impl Reading for Run {
             ..
         } = self;
         let Some(intervals) = intervals else {
-            return replay.run(engine, &mut |report| output.put(report.as_record()));
+            return replay.run(engine, &mut |report| output.put_report(&report));
         };
         let ended = replay.run(engine, &mut |report| match report {
-            Report::Sample(_) => intervals.take(report),
+            Report::Sample(..) => intervals.take(report),
             Report::Flow(flow) => output.put(&flow),
         });
         intervals.settle(replay, engine, output);

@@ -40,7 +40,7 @@ impl Intervals {
     pub(super) fn settle(&mut self, replay: &Replay, engine: &Engine, output: &mut Output) {
         let mut reports = std::mem::take(&mut self.reports);
         for report in &reports {
-            if let Report::Sample(sample) = report {
+            if let Report::Sample(sample, _) = report {
                 self.advance(sample.time.0, replay, engine, output);
                 self.aggregator.on_report(report);
             }

@@ -199,7 +199,7 @@ impl Session {
 /// A sample goes to the aggregator if there is one, everything else is shown.
 fn take(report: Report, view: &mut View, intervals: Option<&mut Intervals>) {
     match intervals {
-        Some(intervals) if matches!(report, Report::Sample(_)) => {
+        Some(intervals) if matches!(report, Report::Sample(..)) => {
             intervals.aggregator.on_report(&report);
         }
         _ => view.take(&report),

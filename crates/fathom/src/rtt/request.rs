@@ -25,7 +25,8 @@ impl RttArguments {
     /// For capture files.
     pub(super) fn settings_for_files(&self) -> Settings {
         let mut settings = self.settings(&Settings::files());
-        settings.flows = self.bounds.flows(settings.flows, FILE_SLOTS);
+        let slots = slots_taken(FILE_SLOTS, &settings);
+        settings.flows = self.bounds.flows(settings.flows, slots);
         settings
     }
 
@@ -39,7 +40,8 @@ impl RttArguments {
             // Every one is every one, unless the user says otherwise.
             settings.per_rtt = self.sampling.per_rtt.unwrap_or(0);
         }
-        settings.flows = self.bounds.flows(settings.flows, settings.slots.into());
+        let slots = slots_taken(settings.slots.into(), &settings);
+        settings.flows = self.bounds.flows(settings.flows, slots);
         settings
     }
 
@@ -58,6 +60,7 @@ impl RttArguments {
             has_near_side: self.sampling.near_side,
             has_tunnels: !self.sampling.no_tunnels,
             has_events: self.output.events,
+            has_bytes: self.output.format == Some(OutputFormat::Ppviz),
             selection: self.selection.ends.selection(&self.selection.protocol),
             ..*defaults
         }
@@ -90,8 +93,20 @@ impl RttArguments {
             Some(_) => RttAggregate::SCHEMA,
             None => RttSample::SCHEMA,
         };
-        Output::open(&self.output.place, format, main, backlog, signals)?
-            .exporting(&self.export, is_asked_for)
+        Output::open(&self.output.place, format, main, backlog, signals)?.exporting(
+            &self.export,
+            &self.output.place,
+            is_asked_for,
+        )
+    }
+}
+
+/// Slots whose memory a flow takes: bytes that are counted take as much again, and that of one slot.
+fn slots_taken(slots: u64, settings: &Settings) -> u64 {
+    if settings.has_bytes {
+        slots * 2 + 1
+    } else {
+        slots
     }
 }
 

@@ -39,8 +39,8 @@ impl View {
 
     pub(super) fn take(&mut self, report: &Report) {
         match (self, report) {
-            (Self::Lines(output), report) => output.put(report.as_record()),
-            (Self::Table(screen), Report::Sample(sample)) => screen.shown.take(sample),
+            (Self::Lines(output), report) => output.put_report(report),
+            (Self::Table(screen), Report::Sample(sample, _)) => screen.shown.take(sample),
             (Self::Table(_), Report::Flow(_)) => {}
         }
     }

@@ -120,7 +120,7 @@ pub(super) mod tests {
         let mut replay = Replay::from_reader("eth0", std::io::Cursor::new(echo())).unwrap();
         while replay
             .run(&mut engine, &mut |report| {
-                if let Report::Sample(sample) = report {
+                if let Report::Sample(sample, _) = report {
                     found = Some(sample);
                 }
             })

@@ -10,8 +10,8 @@ use fathom_ipfix::{Collector, Limits, Session};
 use crate::capture::Capture;
 use crate::run::fathom;
 
-/// The records that a collector gets while `work` runs: names and values as text.
-fn collected(work: impl FnOnce(&str)) -> Vec<BTreeMap<String, String>> {
+/// The records that a collector gets while `work` runs: names and values as text, those of options first.
+fn collected(work: impl FnOnce(&str)) -> [Vec<BTreeMap<String, String>>; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let reader = std::thread::spawn(move || {
@@ -26,14 +26,12 @@ fn collected(work: impl FnOnce(&str)) -> Vec<BTreeMap<String, String>> {
         exporter: address,
         connection: 1,
     };
-    let mut records = Vec::new();
+    let mut records = [const { Vec::new() }; 2];
     let mut collector = Collector::new(Limits::default());
     let taken = collector.messages(session, &bytes, &mut |record| {
-        if !record.is_options() {
-            let fields = record.fields();
-            let fields = fields.map(|field| (field.name.into_owned(), text(&field.value)));
-            records.push(fields.collect());
-        }
+        let fields = record.fields();
+        let fields = fields.map(|field| (field.name.into_owned(), text(&field.value)));
+        records[usize::from(!record.is_options())].push(fields.collect());
     });
     taken.unwrap();
     records
@@ -51,8 +49,9 @@ fn text(value: &DataValue<'_>) -> String {
 #[test]
 fn samples_are_exported_and_not_printed() {
     let capture = Capture::new(50);
-    let records = collected(|url| {
-        let outcome = fathom(&["rtt", capture.path(), "--export", url]);
+    let [options, records] = collected(|url| {
+        let host = ["--host", "gateway", "--observation-domain", "7"];
+        let outcome = fathom(&[&["rtt", capture.path(), "--export", url][..], &host].concat());
         assert_eq!(
             (outcome.status, outcome.stdout.as_str()),
             (0, ""),
@@ -77,12 +76,21 @@ fn samples_are_exported_and_not_printed() {
         is("interfaceName", "echoes.pcap");
         is("observed", "capture");
     }
+    let of_domain =
+        |record: &&BTreeMap<String, String>| record.contains_key("observationDomainName");
+    let observers: Vec<_> = options.iter().filter(of_domain).collect();
+    let told = [
+        ("observationDomainId", "7"),
+        ("observationDomainName", "gateway"),
+    ];
+    let told = told.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(observers, [&BTreeMap::from(told)]);
 }
 
 #[test]
 fn aggregates_and_what_is_printed_are_exported_too() {
     let capture = Capture::new(50);
-    let records = collected(|url| {
+    let [_, records] = collected(|url| {
         let options = ["--interval", "1h", "--format", "json", "--export", url];
         let outcome = fathom(&[&["rtt", capture.path()][..], &options].concat());
         assert_eq!(outcome.status, 0, "{}", outcome.stderr);

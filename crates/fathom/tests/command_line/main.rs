@@ -13,5 +13,6 @@ mod export;
 mod files;
 #[cfg(feature = "live")]
 mod live;
+mod ppviz;
 mod run;
 mod usage;

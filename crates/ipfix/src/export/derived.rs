@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use fathom_record::{Record, Registry, Schema, Value, Visitor};
 
+use super::domain::DOMAIN_TEMPLATE;
 use super::plan::{Plan, Written};
 use super::{Body, ExporterCounts, ExporterSettings, Needs};
-use crate::wire::{FIRST_TEMPLATE, Template};
+use crate::wire::Template;
 
 /// The most fields of a record that are carried.
 const MOST_FIELDS: usize = 128;
@@ -44,14 +45,14 @@ impl Variant {
 }
 
 impl Derived {
-    /// Templates get numbers from 257 on: 256 is that of the element types.
+    /// Templates get numbers from 258 on: those before are of options.
     pub(super) fn new(settings: &ExporterSettings) -> Self {
         Self {
             enterprise: settings.enterprise,
             text_bytes: settings.text_bytes,
             most_variants: settings.most_variants,
             kinds: Vec::new(),
-            next_template: FIRST_TEMPLATE + 1,
+            next_template: DOMAIN_TEMPLATE + 1,
         }
     }
 

@@ -1,6 +1,7 @@
 //! From records to messages: which templates, when a message is whole.
 
 mod derived;
+mod domain;
 mod flowcorder;
 mod plan;
 mod types;
@@ -33,12 +34,15 @@ pub enum TemplateSet {
 }
 
 /// What an exporter needs to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExporterSettings {
     /// Which templates.
     pub templates: TemplateSet,
     /// The observation domain; by default 1, and for Flowcorder's templates 56423.
     pub domain: u32,
+    /// What the observation domain is called, as a rule the host that observes; by default nothing is
+    /// said of it. Flowcorder's templates have no place for it.
+    pub domain_name: Option<String>,
     /// The private enterprise number of own elements; by default 32473, which RFC 5612 reserves for examples: no collector knows it
     /// for anything else. Flowcorder's templates keep their own.
     pub enterprise: u32,
@@ -63,6 +67,7 @@ impl ExporterSettings {
                 TemplateSet::Derived => 1,
                 TemplateSet::Flowcorder => flowcorder::DOMAIN,
             },
+            domain_name: None,
             enterprise: 32_473,
             message_bytes: 1_232,
             flush: Duration::from_secs(1),
@@ -96,7 +101,8 @@ pub struct ExporterCounts {
 /// A message for the collector, and whether it must reach it again whenever it may have forgotten.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outgoing {
-    /// Templates and what own elements are: needed before the data, and again at each connection.
+    /// Templates, what own elements are and what the observation domain is called: needed before the
+    /// data, and again at each connection.
     Announcement(Encoded),
     /// Records.
     Data(Encoded),
@@ -150,6 +156,8 @@ struct Body {
 #[derive(Debug)]
 pub struct Exporter {
     encoder: Encoder,
+    /// What goes before all else.
+    introduction: Option<Encoded>,
     flush_ns: u64,
     /// Where announcements are put together.
     announcements: MessageWriter,
@@ -175,7 +183,13 @@ impl Exporter {
     /// An exporter that knows no record yet.
     pub fn new(settings: &ExporterSettings) -> Self {
         let writer = || MessageWriter::new(settings.domain, settings.message_bytes);
+        let mut counts = ExporterCounts::default();
+        let introduction = match settings.templates {
+            TemplateSet::Derived => domain::tell(settings, &mut writer(), &mut counts),
+            TemplateSet::Flowcorder => None,
+        };
         Self {
+            introduction,
             encoder: match settings.templates {
                 TemplateSet::Derived => Encoder::Derived {
                     derived: Derived::new(settings),
@@ -190,13 +204,16 @@ impl Exporter {
             waiting_since: None,
             body: Body::default(),
             outgoing: Vec::new(),
-            counts: ExporterCounts::default(),
+            counts,
         }
     }
 
     /// Takes a record, and ends the message at hand if it has no room for it or has waited long enough.
     pub fn record(&mut self, record: &dyn Record, now: Time) {
         self.tick(now);
+        let introduction = self.introduction.take();
+        self.outgoing
+            .extend(introduction.map(Outgoing::Announcement));
         if !self.encode(record) || self.body.values.len() > LONGEST_RECORD_BYTES {
             self.counts.refused_records += 1;
             return;

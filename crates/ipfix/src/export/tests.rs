@@ -148,6 +148,41 @@ fn records_come_back_as_they_went() {
 }
 
 #[test]
+fn the_name_of_the_domain_goes_before_all_else_and_is_in_no_record() {
+    for (text_bytes, message_bytes) in [(None, 50), (Some(32), 74)] {
+        let mut exporter = Exporter::new(&ExporterSettings {
+            domain: 7,
+            domain_name: Some("gateway".to_owned()),
+            text_bytes,
+            ..ExporterSettings::default()
+        });
+        assert_eq!(exporter.outgoing_len(), 0);
+        for _ in 0..2 {
+            exporter.record(&example("10.0.0.1", None, None), NOW);
+        }
+        exporter.flush();
+        let outgoing: Vec<_> = exporter.outgoing().collect();
+        let (data, options) = decode(outgoing.clone().into_iter());
+        let expected = ["observationDomainId=7", "observationDomainName=gateway"];
+        assert_eq!(options[0], expected);
+        let all = data.iter().chain(&options[1..]).flatten();
+        assert_eq!(all.filter(|value| value.contains("gateway")).count(), 0);
+        assert_eq!(data.len(), 2);
+        // With its template, and to be told again with the others.
+        let Outgoing::Announcement(first) = &outgoing[0] else {
+            panic!("{outgoing:?}")
+        };
+        assert_eq!((first.records, first.bytes.len()), (1, message_bytes));
+    }
+    let mut exporter = Exporter::new(&ExporterSettings {
+        domain_name: Some("gateway".to_owned()),
+        ..ExporterSettings::new(TemplateSet::Flowcorder)
+    });
+    exporter.record(&example("10.0.0.1", None, None), NOW);
+    assert_eq!(exporter.outgoing_len(), 0);
+}
+
+#[test]
 fn templates_are_bounded_and_what_is_left_out_is_counted() {
     let mut exporter = Exporter::new(&ExporterSettings {
         most_variants: 2,

@@ -2523,7 +2523,8 @@ pub struct rtt_config {
     pub has_near_side: __u8,
     pub has_tunnels: __u8,
     pub has_events: __u8,
-    pub padding: [__u8; 5usize],
+    pub has_bytes: __u8,
+    pub padding: [__u8; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2560,8 +2561,11 @@ const _: () = {
         "Offset of field: rtt_config::has_events",
     ][::core::mem::offset_of!(rtt_config, has_events) - 42usize];
     [
+        "Offset of field: rtt_config::has_bytes",
+    ][::core::mem::offset_of!(rtt_config, has_bytes) - 43usize];
+    [
         "Offset of field: rtt_config::padding",
-    ][::core::mem::offset_of!(rtt_config, padding) - 43usize];
+    ][::core::mem::offset_of!(rtt_config, padding) - 44usize];
 };
 #[repr(C)]
 #[repr(align(8))]
@@ -2574,6 +2578,59 @@ const _: () = {
     ["Size of rtt_pending"][::core::mem::size_of::<rtt_pending>() - 16usize];
     ["Alignment of rtt_pending"][::core::mem::align_of::<rtt_pending>() - 8usize];
 };
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct rtt_mark {
+    pub sent: __u64,
+    pub __bindgen_anon_1: rtt_mark__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union rtt_mark__bindgen_ty_1 {
+    pub answered: __u64,
+    pub returned: __u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of rtt_mark__bindgen_ty_1",
+    ][::core::mem::size_of::<rtt_mark__bindgen_ty_1>() - 8usize];
+    [
+        "Alignment of rtt_mark__bindgen_ty_1",
+    ][::core::mem::align_of::<rtt_mark__bindgen_ty_1>() - 8usize];
+    [
+        "Offset of field: rtt_mark__bindgen_ty_1::answered",
+    ][::core::mem::offset_of!(rtt_mark__bindgen_ty_1, answered) - 0usize];
+    [
+        "Offset of field: rtt_mark__bindgen_ty_1::returned",
+    ][::core::mem::offset_of!(rtt_mark__bindgen_ty_1, returned) - 0usize];
+};
+impl Default for rtt_mark__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rtt_mark"][::core::mem::size_of::<rtt_mark>() - 16usize];
+    ["Alignment of rtt_mark"][::core::mem::align_of::<rtt_mark>() - 8usize];
+    [
+        "Offset of field: rtt_mark::sent",
+    ][::core::mem::offset_of!(rtt_mark, sent) - 0usize];
+};
+impl Default for rtt_mark {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 pub const RTT_HALF_HAS_TSVAL: rtt_half_flag = 1;
 pub const RTT_HALF_HAS_SEQ: rtt_half_flag = 2;
 pub const RTT_HALF_FIN: rtt_half_flag = 4;
@@ -2873,6 +2930,9 @@ pub type rtt_sample_flag = ::core::ffi::c_uint;
 pub struct rtt_sample {
     pub rtt: __u64,
     pub minimum: __u64,
+    pub sent: __u64,
+    pub answered: __u64,
+    pub returned: __u64,
     pub method: __u8,
     pub direction: __u8,
     pub flags: __u8,
@@ -2880,7 +2940,7 @@ pub struct rtt_sample {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_sample"][::core::mem::size_of::<rtt_sample>() - 24usize];
+    ["Size of rtt_sample"][::core::mem::size_of::<rtt_sample>() - 48usize];
     ["Alignment of rtt_sample"][::core::mem::align_of::<rtt_sample>() - 8usize];
     [
         "Offset of field: rtt_sample::rtt",
@@ -2889,17 +2949,26 @@ const _: () = {
         "Offset of field: rtt_sample::minimum",
     ][::core::mem::offset_of!(rtt_sample, minimum) - 8usize];
     [
+        "Offset of field: rtt_sample::sent",
+    ][::core::mem::offset_of!(rtt_sample, sent) - 16usize];
+    [
+        "Offset of field: rtt_sample::answered",
+    ][::core::mem::offset_of!(rtt_sample, answered) - 24usize];
+    [
+        "Offset of field: rtt_sample::returned",
+    ][::core::mem::offset_of!(rtt_sample, returned) - 32usize];
+    [
         "Offset of field: rtt_sample::method",
-    ][::core::mem::offset_of!(rtt_sample, method) - 16usize];
+    ][::core::mem::offset_of!(rtt_sample, method) - 40usize];
     [
         "Offset of field: rtt_sample::direction",
-    ][::core::mem::offset_of!(rtt_sample, direction) - 17usize];
+    ][::core::mem::offset_of!(rtt_sample, direction) - 41usize];
     [
         "Offset of field: rtt_sample::flags",
-    ][::core::mem::offset_of!(rtt_sample, flags) - 18usize];
+    ][::core::mem::offset_of!(rtt_sample, flags) - 42usize];
     [
         "Offset of field: rtt_sample::padding",
-    ][::core::mem::offset_of!(rtt_sample, padding) - 19usize];
+    ][::core::mem::offset_of!(rtt_sample, padding) - 43usize];
 };
 pub const RTT_ACTION_OPEN: rtt_action = 1;
 pub const RTT_ACTION_FORGET: rtt_action = 2;
@@ -2923,44 +2992,44 @@ pub struct rtt_output {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_output"][::core::mem::size_of::<rtt_output>() - 88usize];
+    ["Size of rtt_output"][::core::mem::size_of::<rtt_output>() - 136usize];
     ["Alignment of rtt_output"][::core::mem::align_of::<rtt_output>() - 8usize];
     [
         "Offset of field: rtt_output::samples",
     ][::core::mem::offset_of!(rtt_output, samples) - 0usize];
     [
         "Offset of field: rtt_output::sample_count",
-    ][::core::mem::offset_of!(rtt_output, sample_count) - 48usize];
+    ][::core::mem::offset_of!(rtt_output, sample_count) - 96usize];
     [
         "Offset of field: rtt_output::actions",
-    ][::core::mem::offset_of!(rtt_output, actions) - 52usize];
+    ][::core::mem::offset_of!(rtt_output, actions) - 100usize];
     [
         "Offset of field: rtt_output::reason",
-    ][::core::mem::offset_of!(rtt_output, reason) - 56usize];
+    ][::core::mem::offset_of!(rtt_output, reason) - 104usize];
     [
         "Offset of field: rtt_output::expired",
-    ][::core::mem::offset_of!(rtt_output, expired) - 60usize];
+    ][::core::mem::offset_of!(rtt_output, expired) - 108usize];
     [
         "Offset of field: rtt_output::displaced",
-    ][::core::mem::offset_of!(rtt_output, displaced) - 64usize];
+    ][::core::mem::offset_of!(rtt_output, displaced) - 112usize];
     [
         "Offset of field: rtt_output::left_out",
-    ][::core::mem::offset_of!(rtt_output, left_out) - 68usize];
+    ][::core::mem::offset_of!(rtt_output, left_out) - 116usize];
     [
         "Offset of field: rtt_output::left_out_as",
-    ][::core::mem::offset_of!(rtt_output, left_out_as) - 72usize];
+    ][::core::mem::offset_of!(rtt_output, left_out_as) - 120usize];
     [
         "Offset of field: rtt_output::tsval",
-    ][::core::mem::offset_of!(rtt_output, tsval) - 76usize];
+    ][::core::mem::offset_of!(rtt_output, tsval) - 124usize];
     [
         "Offset of field: rtt_output::has_tsval",
-    ][::core::mem::offset_of!(rtt_output, has_tsval) - 80usize];
+    ][::core::mem::offset_of!(rtt_output, has_tsval) - 128usize];
     [
         "Offset of field: rtt_output::opener",
-    ][::core::mem::offset_of!(rtt_output, opener) - 81usize];
+    ][::core::mem::offset_of!(rtt_output, opener) - 129usize];
     [
         "Offset of field: rtt_output::padding",
-    ][::core::mem::offset_of!(rtt_output, padding) - 82usize];
+    ][::core::mem::offset_of!(rtt_output, padding) - 130usize];
 };
 pub const RTT_EVENT_SAMPLE: rtt_event_type = 0;
 pub const RTT_EVENT_OPEN: rtt_event_type = 1;
@@ -2985,7 +3054,7 @@ pub struct rtt_event {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_event"][::core::mem::size_of::<rtt_event>() - 88usize];
+    ["Size of rtt_event"][::core::mem::size_of::<rtt_event>() - 112usize];
     ["Alignment of rtt_event"][::core::mem::align_of::<rtt_event>() - 8usize];
     [
         "Offset of field: rtt_event::key",
@@ -2998,16 +3067,16 @@ const _: () = {
     ][::core::mem::offset_of!(rtt_event, sample) - 56usize];
     [
         "Offset of field: rtt_event::type_",
-    ][::core::mem::offset_of!(rtt_event, type_) - 80usize];
+    ][::core::mem::offset_of!(rtt_event, type_) - 104usize];
     [
         "Offset of field: rtt_event::reason",
-    ][::core::mem::offset_of!(rtt_event, reason) - 81usize];
+    ][::core::mem::offset_of!(rtt_event, reason) - 105usize];
     [
         "Offset of field: rtt_event::hook",
-    ][::core::mem::offset_of!(rtt_event, hook) - 82usize];
+    ][::core::mem::offset_of!(rtt_event, hook) - 106usize];
     [
         "Offset of field: rtt_event::padding",
-    ][::core::mem::offset_of!(rtt_event, padding) - 83usize];
+    ][::core::mem::offset_of!(rtt_event, padding) - 107usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3050,14 +3119,14 @@ pub struct rtt_flow_event {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_flow_event"][::core::mem::size_of::<rtt_flow_event>() - 152usize];
+    ["Size of rtt_flow_event"][::core::mem::size_of::<rtt_flow_event>() - 176usize];
     ["Alignment of rtt_flow_event"][::core::mem::align_of::<rtt_flow_event>() - 8usize];
     [
         "Offset of field: rtt_flow_event::event",
     ][::core::mem::offset_of!(rtt_flow_event, event) - 0usize];
     [
         "Offset of field: rtt_flow_event::traffic",
-    ][::core::mem::offset_of!(rtt_flow_event, traffic) - 88usize];
+    ][::core::mem::offset_of!(rtt_flow_event, traffic) - 112usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3180,6 +3249,7 @@ unsafe extern "C" {
         flow: *const rtt_flow,
         slots: *const rtt_pending,
         size: __u32,
+        config: *const rtt_config,
         larger: *mut rtt_pending,
     );
 }

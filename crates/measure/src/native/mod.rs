@@ -317,17 +317,20 @@ pub(crate) fn hash(key: &flow_key, seed: u64) -> u64 {
     unsafe { bindings::fathom_flow_hash(key, seed) }
 }
 
-/// A flow's state with the ring behind it.
+/// A flow's state with the places behind it.
 pub(crate) struct FlowState<'a> {
     pub(crate) flow: &'a mut rtt_flow,
-    pub(crate) slots: &'a mut [rtt_pending],
+    pub(crate) places: &'a mut [rtt_pending],
 }
 
-impl FlowState<'_> {
-    /// Slots of one direction.
-    fn size(&self) -> u32 {
-        (self.slots.len() / 2) as u32
-    }
+/// Places of 16 bytes behind a flow, for so many slots of a direction: these, and marks if bytes are counted.
+pub(crate) const fn places(slots: usize, has_bytes: bool) -> usize {
+    if has_bytes { 2 + 4 * slots } else { 2 * slots }
+}
+
+/// Slots of a direction in so many places.
+pub(crate) const fn slots_in(places: usize, has_bytes: bool) -> usize {
+    if has_bytes { places / 4 } else { places / 2 }
 }
 
 /// Takes a packet into the algorithm; `output` tells what comes of it. There are as many buckets as `config` says.
@@ -342,14 +345,15 @@ pub(crate) fn on_packet(
 ) {
     assert!(buckets.len() > config.bucket_mask as usize);
     let mut state = state;
-    let size = state.as_ref().map_or(0, FlowState::size);
+    let places = state.as_ref().map_or(0, |state| state.places.len());
+    let size = slots_in(places, config.has_bytes != 0) as u32;
     let flow = state
         .as_mut()
         .map_or(std::ptr::null_mut(), |state| std::ptr::from_mut(state.flow));
-    let slots = state.map_or(std::ptr::null_mut(), |state| state.slots.as_mut_ptr());
+    let slots = state.map_or(std::ptr::null_mut(), |state| state.places.as_mut_ptr());
     let buckets = buckets.as_mut_ptr();
-    // SAFETY: pointers are null or valid and distinct, the slots are twice `size`, the index of a bucket is at most the mask, and nothing is
-    // kept.
+    // SAFETY: pointers are null or valid and distinct, there are places for `size` slots, the index of a bucket is at most the mask, and
+    // nothing is kept.
     unsafe {
         bindings::fathom_rtt_on_packet(flow, slots, size, buckets, packet, now, config, output);
     }
@@ -364,12 +368,12 @@ pub(crate) fn open(
     config: &rtt_config,
     output: &mut rtt_output,
 ) {
-    let size = state.size();
-    // SAFETY: all pointers are valid and distinct, the slots are twice `size`, and nothing is kept.
+    let size = slots_in(state.places.len(), config.has_bytes != 0) as u32;
+    // SAFETY: all pointers are valid and distinct, there are places for `size` slots, and nothing is kept.
     unsafe {
         bindings::fathom_rtt_open(
             state.flow,
-            state.slots.as_mut_ptr(),
+            state.places.as_mut_ptr(),
             size,
             packet,
             now,
@@ -381,14 +385,21 @@ pub(crate) fn open(
 
 /// What is pending, in rings of twice the size.
 #[expect(unsafe_code, reason = "calls shared C")]
-pub(crate) fn grown(flow: &rtt_flow, slots: &[rtt_pending]) -> Box<[rtt_pending]> {
-    let mut larger = vec![rtt_pending::default(); slots.len() * 2].into_boxed_slice();
-    // SAFETY: `slots` holds two rings of half its length, `larger` two of twice that.
+pub(crate) fn grown(
+    flow: &rtt_flow,
+    from: &[rtt_pending],
+    config: &rtt_config,
+) -> Box<[rtt_pending]> {
+    let has_bytes = config.has_bytes != 0;
+    let size = slots_in(from.len(), has_bytes);
+    let mut larger = vec![rtt_pending::default(); places(size * 2, has_bytes)].into_boxed_slice();
+    // SAFETY: `from` has places for `size` slots, `larger` for twice that.
     unsafe {
         bindings::fathom_rtt_grow(
             flow,
-            slots.as_ptr(),
-            (slots.len() / 2) as u32,
+            from.as_ptr(),
+            size as u32,
+            config,
             larger.as_mut_ptr(),
         );
     }

@@ -56,7 +56,7 @@ void fathom_rtt_open(struct rtt_flow *flow, struct rtt_pending *slots, __u32 siz
 }
 
 void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slots, __u32 size,
-		     struct rtt_pending *larger)
+		     const struct rtt_config *config, struct rtt_pending *larger)
 {
 	struct rtt_ring from = { .slots = (struct rtt_pending *)slots, .size = size };
 	struct rtt_ring to = { .slots = larger, .size = size * 2 };
@@ -68,6 +68,11 @@ void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slot
 
 		for (position = half->oldest; position != half->newest; position++)
 			*rtt_slot(to, direction, position) = *rtt_slot(from, direction, position);
+		if (!config->has_bytes)
+			continue;
+		*rtt_last(to, direction) = *rtt_last(from, direction);
+		for (position = half->oldest; position != half->newest; position++)
+			*rtt_mark(to, direction, position) = *rtt_mark(from, direction, position);
 	}
 }
 

@@ -37,7 +37,7 @@ void fathom_rtt_open(struct rtt_flow *flow, struct rtt_pending *slots, __u32 siz
 		     __u64 now, const struct rtt_config *config, struct rtt_output *output);
 /* Moves what is pending into rings of twice the size. */
 void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slots, __u32 size,
-		     struct rtt_pending *larger);
+		     const struct rtt_config *config, struct rtt_pending *larger);
 
 /* As fathom_read. */
 void fathom_response_read(const __u8 *data, __u32 captured, __u32 length, __u32 link, __u32 interface,

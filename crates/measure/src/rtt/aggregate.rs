@@ -98,7 +98,7 @@ impl Aggregator {
 
     /// Takes a sample in; of flow events, nothing.
     pub fn on_report(&mut self, report: &Report) {
-        if let Report::Sample(sample) = report {
+        if let Report::Sample(sample, _) = report {
             self.on_sample(sample);
         }
     }

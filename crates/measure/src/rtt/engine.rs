@@ -79,11 +79,12 @@ impl Engine {
     /// # Errors
     /// [`Error::TooMany`] when the selection is too long.
     pub fn new(settings: &Settings, seed: u64) -> Result<Self, Error> {
+        let config = settings.to_native(seed, BUCKETS);
         Ok(Self {
             table: Table::new(settings.flows as usize),
-            slots: Slots::new(settings.slots as usize),
+            slots: Slots::new(config),
             buckets: vec![rtt_bucket::default(); BUCKETS as usize],
-            config: settings.to_native(seed, BUCKETS),
+            config,
             selection: settings.selection.to_native_unless_empty()?,
             counts: Counts::default(),
             output: rtt_output::default(),

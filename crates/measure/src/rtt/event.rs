@@ -9,8 +9,8 @@ use crate::replay::Interfaces;
 /// Something to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// A round trip.
-    Sample(RttSample),
+    /// A round trip, and the bytes that went with it if they are counted.
+    Sample(RttSample, Option<SampleBytes>),
     /// A flow opened or closed.
     Flow(RttFlow),
 }
@@ -19,10 +19,22 @@ impl Report {
     /// As any output takes it.
     pub fn as_record(&self) -> &dyn Record {
         match self {
-            Self::Sample(sample) => sample,
+            Self::Sample(sample, _) => sample,
             Self::Flow(flow) => flow,
         }
     }
+}
+
+/// IP bytes that go with a round trip of TCP, as pping counts them; where there is a handshake, from its end on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampleBytes {
+    /// In the measured direction, up to and with the packet.
+    pub sent: u64,
+    /// Of these, up to and with the last packet that had given its sample when this one passed: what
+    /// is between was under way.
+    pub answered: u64,
+    /// In the other direction, from behind the answer before up to and with this one.
+    pub returned: u64,
 }
 
 /// The flow of packets in `direction`.
@@ -69,7 +81,7 @@ pub(crate) fn decode(
     let interface = interfaces.name(event.key.interface);
     let Some(traffic) = traffic else {
         let has = |flag: u32| (u32::from(event.sample.flags) & flag != 0).then_some(true);
-        return Report::Sample(RttSample {
+        let sample = RttSample {
             time,
             flow,
             method: Method::from_number(event.sample.method),
@@ -82,7 +94,13 @@ pub(crate) fn decode(
             tunnel,
             interface,
             observed: Observed(event.hook),
-        });
+        };
+        let bytes = SampleBytes {
+            sent: event.sample.sent,
+            answered: event.sample.answered,
+            returned: event.sample.returned,
+        };
+        return Report::Sample(sample, (bytes.sent != 0).then_some(bytes));
     };
     let own = &traffic[usize::from(direction)];
     let reverse = &traffic[usize::from(direction ^ 1)];

@@ -1,10 +1,10 @@
 //! What the reader of capture files keeps of a flow.
 
-use crate::native::{self, FlowState, rtt_flow, rtt_pending};
+use crate::native::{self, FlowState, rtt_config, rtt_flow, rtt_pending};
 use crate::table::State;
 
-/// Slots a flow starts with, of both directions together.
-const FIRST_SLOTS: usize = 4;
+/// Slots of a direction that a flow starts with.
+const FIRST_SLOTS: usize = 2;
 /// A connection that both sides closed may still see a late packet; after this many nanoseconds it will not.
 const CLOSED_NS: u64 = 10_000_000_000;
 /// A flow without packets for this many nanoseconds is over.
@@ -14,7 +14,7 @@ const IDLE_NS: u64 = 300_000_000_000;
 #[derive(Default)]
 pub(super) struct Flow {
     pub(super) flow: rtt_flow,
-    slots: Box<[rtt_pending]>,
+    places: Box<[rtt_pending]>,
 }
 
 impl State for Flow {
@@ -29,7 +29,7 @@ impl Flow {
     pub(super) fn state(&mut self) -> FlowState<'_> {
         FlowState {
             flow: &mut self.flow,
-            slots: &mut self.slots,
+            places: &mut self.places,
         }
     }
 
@@ -41,30 +41,32 @@ impl Flow {
 
 /// Slots of flows: as many as are needed, up to a bound of each and of all together.
 pub(super) struct Slots {
-    /// Of a flow, both directions together.
+    config: rtt_config,
+    /// Places of a flow, with all its slots.
     most: usize,
-    /// That all flows together may still grow by.
+    /// Places that all flows together may still grow by.
     left: usize,
 }
 
 impl Slots {
-    /// At most `most` a flow and direction.
-    pub(super) fn new(most: usize) -> Self {
+    /// As many a flow and direction as `config` says.
+    pub(super) fn new(config: rtt_config) -> Self {
         Self {
-            most: most.max(1) * 2,
+            config,
+            most: native::places(config.slots.max(1) as usize, config.has_bytes != 0),
             left: 8 << 20,
         }
     }
 
     fn first(&self) -> usize {
-        FIRST_SLOTS.min(self.most)
+        native::places(FIRST_SLOTS, self.config.has_bytes != 0).min(self.most)
     }
 
     /// A zeroed flow.
     pub(super) fn flow(&self) -> Flow {
         Flow {
             flow: rtt_flow::default(),
-            slots: vec![rtt_pending::default(); self.first()].into_boxed_slice(),
+            places: vec![rtt_pending::default(); self.first()].into_boxed_slice(),
         }
     }
 
@@ -72,15 +74,16 @@ impl Slots {
     pub(super) fn make_room(&mut self, flow: &mut Flow, direction: u8) {
         let half = &flow.flow.half[usize::from(direction & 1)];
         let pending = half.newest.wrapping_sub(half.oldest) as usize;
-        let slots = flow.slots.len();
-        if pending * 2 >= slots && slots < self.most && slots <= self.left {
-            flow.slots = native::grown(&flow.flow, &flow.slots);
-            self.left -= slots;
+        let places = flow.places.len();
+        let slots = native::slots_in(places, self.config.has_bytes != 0);
+        if pending >= slots && places < self.most && places <= self.left {
+            flow.places = native::grown(&flow.flow, &flow.places, &self.config);
+            self.left -= flow.places.len() - places;
         }
     }
 
     /// A flow is no more.
     pub(super) fn take_back(&mut self, flow: &Flow) {
-        self.left += flow.slots.len() - self.first().min(flow.slots.len());
+        self.left += flow.places.len() - self.first().min(flow.places.len());
     }
 }

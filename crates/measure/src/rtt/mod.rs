@@ -10,7 +10,7 @@ mod settings;
 
 pub use aggregate::{Aggregation, Aggregator, GroupBy, RttInterval};
 pub use engine::Engine;
-pub use event::Report;
+pub use event::{Report, SampleBytes};
 #[cfg(feature = "live")]
 pub(crate) use event::{Transition, decode};
 pub(crate) use event::{flow_of, tags};

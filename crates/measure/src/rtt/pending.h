@@ -28,6 +28,42 @@ static __always_inline struct rtt_pending *rtt_slot(struct rtt_ring ring, __u8 d
 	return &ring.slots[first + (position & (ring.size - 1))];
 }
 
+/* The mark of the last sample of a direction; only with has_bytes. */
+static __always_inline struct rtt_mark *rtt_last(struct rtt_ring ring, __u8 direction)
+{
+	return (struct rtt_mark *)(ring.slots + 2 * ring.size) + (direction & 1);
+}
+
+/* The mark of a packet that waits; only with has_bytes. */
+static __always_inline struct rtt_mark *rtt_mark(struct rtt_ring ring, __u8 direction, __u32 position)
+{
+	__u64 first = direction & 1 ? ring.size : 0;
+
+	return rtt_last(ring, 0) + 2 + first + (position & (ring.size - 1));
+}
+
+/* Marks the packet that has the next slot, or none but is first of its direction. */
+static __always_inline void rtt_mark_next(const struct rtt_half *half, struct rtt_ring ring, __u8 direction,
+					  const struct rtt_config *config)
+{
+	if (config->has_bytes)
+		*rtt_mark(ring, direction, half->newest) =
+			(struct rtt_mark){ .sent = half->bytes, .answered = rtt_last(ring, direction)->sent };
+}
+
+/* Bytes go with the sample, and the next one's count from here. `half` is of the direction that answers. */
+static __always_inline void rtt_count_bytes(const struct rtt_half *half, struct rtt_ring ring, __u8 direction,
+					    __u32 position, struct rtt_sample *sample)
+{
+	const struct rtt_mark *mark = rtt_mark(ring, direction, position);
+	struct rtt_mark *last = rtt_last(ring, direction);
+
+	sample->sent = mark->sent;
+	sample->answered = mark->answered;
+	sample->returned = half->bytes - last->returned;
+	*last = (struct rtt_mark){ .sent = mark->sent, .returned = half->bytes };
+}
+
 /* Makes room by giving up what no answer will come for. Without it, a silent peer would stop the measurement. */
 static __always_inline int rtt_has_room(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u64 now,
 					const struct rtt_config *config, struct rtt_output *output)
@@ -71,6 +107,7 @@ static __always_inline void rtt_offer(struct rtt_half *half, struct rtt_ring rin
 	pending->id = id;
 	pending->span = span;
 	pending->burst = half->burst;
+	rtt_mark_next(half, ring, direction, config);
 	half->newest++;
 }
 
@@ -111,10 +148,12 @@ static __always_inline __u32 rtt_count_before(struct rtt_half *half, struct rtt_
 
 /*
  * Takes out all that `id` answers. Returns the time of the packet it answers exactly, or that it falls into (one buffer
- * may be a train of segments, of which the receiver acknowledges a part); 0 if there is none. What is skipped over has
- * no answer of its own any more: freed at once, without a sample. If nothing is left then, the next packet is measured.
+ * may be a train of segments, of which the receiver acknowledges a part), and its position; 0 if there is none. What is
+ * skipped over has no answer of its own any more: freed at once, without a sample. If nothing is left then, the next
+ * packet is measured.
  */
-static __always_inline __u64 rtt_match(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id)
+static __always_inline __u64 rtt_match(struct rtt_half *half, struct rtt_ring ring, __u8 direction, __u32 id,
+				       __u32 *position)
 {
 	struct rtt_pending *pending;
 	__u64 time;
@@ -132,7 +171,7 @@ static __always_inline __u64 rtt_match(struct rtt_half *half, struct rtt_ring ri
 	pending = rtt_slot(ring, direction, half->oldest);
 	if (pending->id != id && pending->id - id >= pending->span)
 		return 0;
-	half->oldest++;
+	*position = half->oldest++;
 	time = pending->time;
 	rtt_end_burst(half, ring, direction, pending->burst);
 	return time;

@@ -65,7 +65,7 @@ static __always_inline void rtt_on_flow(struct rtt_flow *flow, struct rtt_ring r
 {
 	struct rtt_half *own = &flow->half[packet->direction & 1];
 
-	if (packet->kind == PACKET_KIND_TCP && rtt_is_left_out(flow, packet, output))
+	if (packet->kind == PACKET_KIND_TCP && rtt_is_left_out(flow, ring, packet, config, output))
 		return;
 	own->packets += packet->segments;
 	own->bytes += packet->length;

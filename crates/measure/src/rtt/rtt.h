@@ -50,7 +50,8 @@ struct rtt_config {
 	__u8 has_near_side; /* measure towards local addresses too */
 	__u8 has_tunnels; /* look into tunnels */
 	__u8 has_events; /* report flows that open and close */
-	__u8 padding[5];
+	__u8 has_bytes; /* keep marks, and count bytes with samples */
+	__u8 padding[4];
 };
 FATHOM_ASSERT_SIZE(struct rtt_config, 48);
 
@@ -62,6 +63,16 @@ struct rtt_pending {
 	__u32 burst : 12;
 };
 FATHOM_ASSERT_SIZE(struct rtt_pending, 16);
+
+/* Bytes of IP, with has_bytes only: of each packet that may wait, and of the last sample of either direction. */
+struct rtt_mark {
+	__u64 sent; /* by the direction, up to and with the measured packet */
+	union {
+		__u64 answered; /* of a packet: `sent` of the last sample when it passed */
+		__u64 returned; /* of a sample: by the other direction, up to and with the answer */
+	};
+};
+FATHOM_ASSERT_SIZE(struct rtt_mark, sizeof(struct rtt_pending));
 
 enum rtt_half_flag {
 	RTT_HALF_HAS_TSVAL = 1 << 0,
@@ -110,7 +121,10 @@ enum rtt_flow_flag {
 	RTT_FLOW_ARRIVES = 1 << 5, /* live: packets of direction 0 come in here; << 1: of direction 1 */
 };
 
-/* Behind it in memory: `slots` pending of direction 0, then as many of direction 1. */
+/*
+ * Behind it in memory: `slots` pending of direction 0, then as many of direction 1. With has_bytes also the marks: of
+ * the last sample of either direction, then of all pending.
+ */
 struct rtt_flow {
 	struct rtt_half half[2]; /* by the direction of the packets */
 	__u64 opened; /* ns */
@@ -171,12 +185,15 @@ enum rtt_sample_flag {
 struct rtt_sample {
 	__u64 rtt; /* ns */
 	__u64 minimum; /* ns; of this direction of the flow so far; 0: the flow has no state */
+	__u64 sent; /* bytes of the direction, up to and with the measured packet; 0: not counted */
+	__u64 answered; /* of these, up to and with the last packet that had given its sample by then */
+	__u64 returned; /* bytes of the other direction since the last sample of this one */
 	__u8 method; /* enum rtt_method */
 	__u8 direction; /* of the measured packet; the RTT is towards where it went */
 	__u8 flags; /* enum rtt_sample_flag */
 	__u8 padding[5];
 };
-FATHOM_ASSERT_SIZE(struct rtt_sample, 24);
+FATHOM_ASSERT_SIZE(struct rtt_sample, 48);
 
 #define RTT_SAMPLES_MAX 2
 
@@ -229,7 +246,7 @@ struct rtt_event {
 	__u8 hook; /* enum rtt_hook, of the packet that ended the measurement */
 	__u8 padding[5];
 };
-FATHOM_ASSERT_SIZE(struct rtt_event, 48 + 8 + 24 + 8);
+FATHOM_ASSERT_SIZE(struct rtt_event, 48 + 8 + 48 + 8);
 
 struct rtt_traffic {
 	__u64 packets;
@@ -275,18 +292,17 @@ static __always_inline __u16 rtt_waiting(const struct rtt_half *half)
 	return half->newest - half->oldest;
 }
 
-static __always_inline void rtt_put_sample(struct rtt_output *output, enum rtt_method method, __u8 direction,
-					   __u8 flags, __u64 rtt, __u64 minimum)
+static __always_inline struct rtt_sample *rtt_put_sample(struct rtt_output *output, enum rtt_method method,
+							 __u8 direction, __u8 flags, __u64 rtt, __u64 minimum)
 {
 	/* The mask is for the verifier, which does not see that no packet gives a third. */
 	struct rtt_sample *sample = &output->samples[output->sample_count & (RTT_SAMPLES_MAX - 1)];
 
-	sample->rtt = rtt;
-	sample->minimum = minimum;
-	sample->method = method;
-	sample->direction = direction;
-	sample->flags = flags;
+	*sample = (struct rtt_sample){
+		.rtt = rtt, .minimum = minimum, .method = method, .direction = direction, .flags = flags
+	};
 	output->sample_count++;
+	return sample;
 }
 
 /* Packets that are no part of their flow. Returns 1. */

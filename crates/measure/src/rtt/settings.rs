@@ -105,6 +105,7 @@ impl FromIterator<Method> for MethodSet {
 
 /// What is asked of the measurement.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Settings {
     /// The methods to use. A connection whose packets carry timestamps is measured by them if they are in the set, else by sequence.
     pub methods: MethodSet,
@@ -123,6 +124,8 @@ pub struct Settings {
     pub has_tunnels: bool,
     /// Report flows that open and close.
     pub has_events: bool,
+    /// Count bytes with the samples of TCP. It takes as much memory as slots do.
+    pub has_bytes: bool,
     /// Which flows are measured.
     pub selection: Selection,
 }
@@ -142,6 +145,7 @@ impl Settings {
             has_near_side: false,
             has_tunnels: true,
             has_events: false,
+            has_bytes: false,
             selection: Selection::default(),
         }
     }
@@ -157,6 +161,12 @@ impl Settings {
         }
     }
 
+    /// What lies behind a flow of the kernel's, in places of 16 bytes: slots, and as many marks where
+    /// bytes are counted.
+    pub fn places(&self) -> usize {
+        native::places(self.slots as usize, self.has_bytes)
+    }
+
     /// As the C side takes them.
     pub(crate) fn to_native(&self, seed: u64, buckets: u32) -> native::rtt_config {
         native::rtt_config {
@@ -170,6 +180,7 @@ impl Settings {
             has_near_side: u8::from(self.has_near_side),
             has_tunnels: u8::from(self.has_tunnels),
             has_events: u8::from(self.has_events),
+            has_bytes: u8::from(self.has_bytes),
             ..native::rtt_config::default()
         }
     }

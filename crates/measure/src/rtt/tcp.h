@@ -72,8 +72,11 @@ static __always_inline void rtt_count_late(struct rtt_half *own, const struct pa
  * The first segment with timestamps in its direction. A connection has them in all segments or in none: those that came before
  * were no part of it, and what they left is forgotten.
  */
-static __always_inline void rtt_begin_timestamps(struct rtt_flow *flow, struct rtt_half *own, struct rtt_output *output)
+static __always_inline void rtt_begin_timestamps(struct rtt_flow *flow, struct rtt_ring ring, __u8 direction,
+						 const struct rtt_config *config, struct rtt_output *output)
 {
+	struct rtt_half *own = &flow->half[direction & 1];
+
 	if (!(flow->flags & RTT_FLOW_HAS_TIMESTAMPS)) {
 		flow->flags |= RTT_FLOW_HAS_TIMESTAMPS;
 		flow->half[0].oldest = flow->half[0].newest;
@@ -89,14 +92,18 @@ static __always_inline void rtt_begin_timestamps(struct rtt_flow *flow, struct r
 	own->out_of_order = 0;
 	own->congestion_experienced = 0;
 	own->flags &= ~(RTT_HALF_HAS_SEQ | RTT_HALF_FIN);
+	if (config->has_bytes) {
+		rtt_last(ring, direction)->sent = 0;
+		rtt_last(ring, !direction)->returned = 0;
+	}
 }
 
 /*
  * What the receiver drops, or what never gets there, is no part of the flow: a segment without timestamps in a connection that
  * has them (RFC 7323, section 3.2), and one that dies on its way. But a reset is heeded always.
  */
-static __always_inline int rtt_is_left_out(struct rtt_flow *flow, const struct packet *packet,
-					   struct rtt_output *output)
+static __always_inline int rtt_is_left_out(struct rtt_flow *flow, struct rtt_ring ring, const struct packet *packet,
+					   const struct rtt_config *config, struct rtt_output *output)
 {
 	__u8 direction = packet->direction & 1;
 	struct rtt_half *own = &flow->half[direction];
@@ -113,7 +120,7 @@ static __always_inline int rtt_is_left_out(struct rtt_flow *flow, const struct p
 		flow->early_deaths[direction] = 0;
 	if (packet->flags & PACKET_HAS_TIMESTAMP) {
 		if (!(own->flags & RTT_HALF_HAS_TIMESTAMPS))
-			rtt_begin_timestamps(flow, own, output);
+			rtt_begin_timestamps(flow, ring, direction, config, output);
 	} else if (own->flags & RTT_HALF_HAS_TIMESTAMPS && !(packet->flags & PACKET_HAS_OPTIONS_CUT)) {
 		return rtt_leave_out(output, RTT_COUNT_WITHOUT_TIMESTAMPS, packet->segments);
 	}
@@ -150,25 +157,36 @@ static __always_inline enum rtt_order rtt_advance(struct rtt_half *own, const st
 	return order;
 }
 
-static __always_inline void rtt_tcp_sample(struct rtt_half *peer, enum rtt_method method, __u8 direction, __u64 time,
-					   __u64 now, struct rtt_output *output)
+/* The packet of `direction` that passed at `time`, if not 0, has its answer. */
+static __always_inline void rtt_tcp_sample(struct rtt_flow *flow, struct rtt_ring ring, enum rtt_method method,
+					   __u8 direction, __u32 position, __u64 time, __u64 now,
+					   const struct rtt_config *config, struct rtt_output *output)
 {
+	struct rtt_half *half = &flow->half[direction & 1];
+	struct rtt_sample *sample;
+
 	if (!time || now < time)
 		return;
-	rtt_update(peer, now - time);
-	rtt_put_sample(output, method, direction, 0, now - time, peer->minimum);
+	rtt_update(half, now - time);
+	sample = rtt_put_sample(output, method, direction, 0, now - time, half->minimum);
+	if (config->has_bytes)
+		rtt_count_bytes(&flow->half[!direction], ring, direction, position, sample);
 }
 
 /*
  * The first segment of a direction that was met in its middle: an earlier one may have had its TSval, so that alone could be off
  * by a tick of the sender's clock. Not so an acknowledgement of exactly this segment that echoes its TSval.
  */
-static __always_inline void rtt_on_first_answer(struct rtt_half *peer, const struct packet *packet, __u64 now,
+static __always_inline void rtt_on_first_answer(struct rtt_flow *flow, struct rtt_ring ring,
+						const struct packet *packet, __u64 now, const struct rtt_config *config,
 						struct rtt_output *output)
 {
+	__u8 direction = !packet->direction;
+	const struct rtt_half *peer = &flow->half[direction];
+
 	if (packet->tcp_flags & TCP_ACK && packet->tsecr == peer->tsval && packet->ack == peer->next_seq &&
 	    packet->ack != peer->acked)
-		rtt_tcp_sample(peer, RTT_TIMESTAMP, !packet->direction, peer->advanced, now, output);
+		rtt_tcp_sample(flow, ring, RTT_TIMESTAMP, direction, peer->newest, peer->advanced, now, config, output);
 }
 
 /*
@@ -184,22 +202,27 @@ static __always_inline void rtt_on_timestamp(struct rtt_flow *flow, struct rtt_r
 	struct rtt_half *peer = &flow->half[!direction];
 	__u32 span = rtt_tcp_span(packet);
 	int is_new = rtt_is_new_tsval(own, packet);
+	__u32 position = 0;
+	__u64 time;
 
 	if (!(packet->flags & PACKET_HAS_TIMESTAMP))
 		return;
-	if (rtt_waiting(peer) && packet->tcp_flags & TCP_ACK)
-		rtt_tcp_sample(peer, RTT_TIMESTAMP, !direction, rtt_match(peer, ring, !direction, packet->tsecr), now,
-			       output);
-	else if (peer->flags & RTT_HALF_IS_FIRST)
-		rtt_on_first_answer(peer, packet, now, output);
+	if (rtt_waiting(peer) && packet->tcp_flags & TCP_ACK) {
+		time = rtt_match(peer, ring, !direction, packet->tsecr, &position);
+		rtt_tcp_sample(flow, ring, RTT_TIMESTAMP, !direction, position, time, now, config, output);
+	} else if (peer->flags & RTT_HALF_IS_FIRST) {
+		rtt_on_first_answer(flow, ring, packet, now, config, output);
+	}
 	if (own->flags & RTT_HALF_IS_FIRST && (span || is_new))
 		own->flags &= ~RTT_HALF_IS_FIRST;
 	if (!is_new)
 		return;
-	if (span && own->flags & RTT_HALF_HAS_TSVAL)
+	if (span && own->flags & RTT_HALF_HAS_TSVAL) {
 		rtt_offer(own, ring, direction, packet->tsval, 0, now, config, output);
-	else if (span && now && !(own->flags & RTT_HALF_IS_NEAR))
+	} else if (span && now && !(own->flags & RTT_HALF_IS_NEAR)) {
 		own->flags |= RTT_HALF_IS_FIRST;
+		rtt_mark_next(own, ring, direction, config);
+	}
 	rtt_note_tsval(own, packet);
 }
 
@@ -207,22 +230,25 @@ static __always_inline void rtt_on_timestamp(struct rtt_flow *flow, struct rtt_r
  * Acknowledgements that say something arrived out of order. With SACK the newest block tells which: that segment gets
  * its sample now, and all below it none (RFC 2018 section 4). Without, a duplicate tells only that there is a hole.
  */
-static __always_inline void rtt_on_acknowledgement(struct rtt_half *peer, struct rtt_ring ring,
-						   const struct packet *packet, __u64 now, struct rtt_output *output)
+static __always_inline void rtt_on_acknowledgement(struct rtt_flow *flow, struct rtt_ring ring,
+						   const struct packet *packet, __u64 now,
+						   const struct rtt_config *config, struct rtt_output *output)
 {
 	__u8 direction = !packet->direction;
+	struct rtt_half *peer = &flow->half[direction];
 	int is_duplicate = packet->ack == peer->acked && packet->window == peer->window && !rtt_tcp_span(packet);
+	__u32 position = 0;
 	__u64 time = 0;
 
 	if (!rtt_waiting(peer))
 		return;
 	if (packet->flags & PACKET_HAS_SACK && rtt_after(packet->sack_right, packet->ack))
-		time = rtt_match(peer, ring, direction, packet->sack_right);
+		time = rtt_match(peer, ring, direction, packet->sack_right, &position);
 	else if (is_duplicate && !(packet->flags & PACKET_HAS_SACK))
 		peer->oldest = peer->newest;
 	else
-		time = rtt_match(peer, ring, direction, packet->ack);
-	rtt_tcp_sample(peer, RTT_SEQUENCE, direction, time, now, output);
+		time = rtt_match(peer, ring, direction, packet->ack, &position);
+	rtt_tcp_sample(flow, ring, RTT_SEQUENCE, direction, position, time, now, config, output);
 }
 
 /*
@@ -237,7 +263,7 @@ static __always_inline void rtt_on_sequence(struct rtt_flow *flow, struct rtt_ri
 	struct rtt_half *own = &flow->half[direction];
 
 	if (packet->tcp_flags & TCP_ACK)
-		rtt_on_acknowledgement(&flow->half[!direction], ring, packet, now, output);
+		rtt_on_acknowledgement(flow, ring, packet, now, config, output);
 	if (order == RTT_ORDER_NEW)
 		rtt_offer(own, ring, direction, own->next_seq, rtt_tcp_span(packet), now, config, output);
 	else if (order == RTT_ORDER_LATE)

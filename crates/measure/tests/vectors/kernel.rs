@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use fathom_measure::Selection;
 use fathom_measure::bytes::{bytes_of, read_prefix};
-use fathom_measure::rtt::{Method, Settings};
+use fathom_measure::rtt::{Method, SampleBytes, Settings};
 use fathom_record::{FlowKey, Network, Protocol};
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -58,8 +58,8 @@ impl Kernels {
 impl Kernel {
     /// Loads programs that share their maps.
     pub(crate) fn load(programs: &[&'static str], settings: &Settings, methods: &[Method]) -> Self {
-        let slots = settings.slots as usize * 2 * size_of::<rtt_pending>();
-        let flow_size = (size_of::<rtt_flow>() + slots) as u32;
+        let places = settings.places() * size_of::<rtt_pending>();
+        let flow_size = (size_of::<rtt_flow>() + places) as u32;
         let clock = ".data.vector_now";
         let run = TestRun::load(
             &OBJECT,
@@ -204,6 +204,7 @@ fn config(settings: &Settings, methods: &[Method]) -> rtt_config {
         has_near_side: settings.has_near_side.into(),
         has_tunnels: settings.has_tunnels.into(),
         has_events: settings.has_events.into(),
+        has_bytes: settings.has_bytes.into(),
         ..rtt_config::default()
     }
 }
@@ -264,6 +265,11 @@ fn decode(bytes: &[u8]) -> Outcome {
             is_retransmitted: has(shared::RTT_SAMPLE_RETRANSMITTED),
             is_loop: has(shared::RTT_SAMPLE_IS_LOOP),
             place,
+            bytes: (event.sample.sent != 0).then_some(SampleBytes {
+                sent: event.sample.sent,
+                answered: event.sample.answered,
+                returned: event.sample.returned,
+            }),
         });
     }
     let event: rtt_flow_event = read(bytes);

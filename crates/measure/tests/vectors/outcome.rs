@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fathom_measure::rtt::{Method, Report, RttFlow, RttSample};
+use fathom_measure::rtt::{Method, Report, RttFlow, RttSample, SampleBytes};
 use fathom_record::FlowKey;
 
 /// A sample or a flow event.
@@ -32,6 +32,7 @@ pub(crate) struct Sample {
     pub(crate) is_retransmitted: bool,
     pub(crate) is_loop: bool,
     pub(crate) place: Place,
+    pub(crate) bytes: Option<SampleBytes>,
 }
 
 /// A flow that opened or closed.
@@ -68,7 +69,7 @@ impl Outcome {
     /// From a record, whose time counts from `start_ns`.
     pub(crate) fn from_report(report: &Report, start_ns: u64) -> Self {
         match report {
-            Report::Sample(sample) => Self::Sample(from_sample(sample, start_ns)),
+            Report::Sample(sample, bytes) => Self::Sample(from_sample(sample, *bytes, start_ns)),
             Report::Flow(flow) => Self::Flow(from_flow(flow, start_ns)),
         }
     }
@@ -87,7 +88,7 @@ impl Outcome {
     }
 }
 
-fn from_sample(sample: &RttSample, start_ns: u64) -> Sample {
+fn from_sample(sample: &RttSample, bytes: Option<SampleBytes>, start_ns: u64) -> Sample {
     Sample {
         time_ns: sample.time.0.wrapping_sub(start_ns),
         method: sample.method,
@@ -101,6 +102,7 @@ fn from_sample(sample: &RttSample, start_ns: u64) -> Sample {
             inner_vlan: sample.inner_vlan,
             tunnel: sample.tunnel,
         },
+        bytes,
     }
 }
 
@@ -187,6 +189,14 @@ impl fmt::Display for Outcome {
                 }
                 if sample.is_loop {
                     formatter.write_str(" loop")?;
+                }
+                if let Some(bytes) = sample.bytes {
+                    let SampleBytes {
+                        sent,
+                        answered,
+                        returned,
+                    } = bytes;
+                    write!(formatter, " bytes {sent}/{answered}/{returned}")?;
                 }
                 write!(formatter, "{}", sample.place)
             }

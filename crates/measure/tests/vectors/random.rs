@@ -22,8 +22,8 @@ use crate::scenario::{self, BACK_NS};
 /// What cases are measured with.
 const SETTINGS: [&str; 4] = [
     "set events on",
-    "set events on\nset sample-interval 20 ms\nset per-rtt 4",
-    "set events on\nset slots 2\nset methods sequence handshake spin",
+    "set events on\nset bytes on\nset sample-interval 20 ms\nset per-rtt 4",
+    "set events on\nset bytes on\nset slots 2\nset methods sequence handshake spin",
     "set sample-interval 5 ms\nset tunnels off\nset port 443\nset not-network 2001:db8:1::/64",
 ];
 
@@ -282,6 +282,13 @@ fn check_sanity(outcomes: &[Outcome], frames: &[(u64, Frame)]) -> Result<(), Tes
             sample
                 .minimum_ns
                 .is_none_or(|minimum_ns| minimum_ns <= sample.rtt_ns)
+        );
+        prop_assert!(
+            sample
+                .bytes
+                .is_none_or(|bytes| bytes.answered < bytes.sent && bytes.returned < 1 << 20),
+            "{}",
+            Outcome::Sample(*sample)
         );
     }
     Ok(())

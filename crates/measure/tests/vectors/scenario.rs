@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fathom_capture::LinkType;
-use fathom_measure::rtt::{Method, MethodSet, Settings};
+use fathom_measure::rtt::{Method, MethodSet, SampleBytes, Settings};
 use fathom_record::{FlowKey, Protocol};
 
 use crate::frame::{self, Frame};
@@ -126,6 +126,7 @@ impl Reader {
             }
             "tunnels" => settings.has_tunnels = words.take("on") || !words.take("off"),
             "events" => settings.has_events = words.take("on") || !words.take("off"),
+            "bytes" => settings.has_bytes = words.take("on") || !words.take("off"),
             "network" => settings.selection.networks.push(words.value("network")?),
             "not-network" => settings.selection.excluded.push(words.value("network")?),
             "port" => settings.selection.ports.push(words.value("port")?),
@@ -194,12 +195,14 @@ impl Reader {
             is_retransmitted: false,
             is_loop: false,
             place: Place::default(),
+            bytes: None,
         };
         while let Some(word) = words.next() {
             match word {
                 "min" => sample.minimum_ns = Some(words.duration_ns()?),
                 "retransmitted" => sample.is_retransmitted = true,
                 "loop" => sample.is_loop = true,
+                "bytes" => sample.bytes = Some(bytes(words)?),
                 _ => place(word, words, &mut sample.place)?,
             }
         }
@@ -280,6 +283,23 @@ fn reason(words: &mut Words<'_>) -> Result<&'static str, Problem> {
         read.push_str(words.expect("reason")?);
     }
     known.into_iter().find(|known| *known == read).ok_or(read)
+}
+
+/// `SENT/ANSWERED/RETURNED`.
+fn bytes(words: &mut Words<'_>) -> Result<SampleBytes, Problem> {
+    let word = words.expect("bytes")?;
+    let numbers: Vec<_> = word
+        .split('/')
+        .filter_map(|part| part.parse().ok())
+        .collect();
+    let [sent, answered, returned] = numbers[..] else {
+        return Err(format!("\"{word}\" is not three numbers"));
+    };
+    Ok(SampleBytes {
+        sent,
+        answered,
+        returned,
+    })
 }
 
 /// `A/B`: of the direction of the flow, and of the other.
