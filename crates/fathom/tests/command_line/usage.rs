@@ -39,7 +39,7 @@ fn wrong_usage_is_told_and_has_status_2() {
         ),
         (
             &["response", "a.pcap", "--estimator", "best"],
-            "the estimators are acknowledged, split, modes, fixed",
+            "the estimators are timestamps, acknowledged, split, modes, fixed",
         ),
         (
             &["response", "a.pcap", "--flows-sampled", "2"],
