@@ -161,7 +161,8 @@ static __always_inline void response_on_handshake(struct response_handshake *pla
 		*place = (struct response_handshake){ .tag = tag | RESPONSE_HANDSHAKE_IS_OVER,
 						      .time = response_lapse(place->time, time),
 						      .acked = now >> RESPONSE_ECHO_SHIFT,
-						      .echo = packet->flags & PACKET_HAS_TIMESTAMP ? packet->tsecr : 0 };
+						      .echo = packet->flags & PACKET_HAS_TIMESTAMP ? packet->tsecr
+												   : 0 };
 	}
 }
 

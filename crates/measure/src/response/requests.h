@@ -319,8 +319,7 @@ static __always_inline void response_on_acknowledgement(struct response_flow *fl
 	struct response_tcp *tcp = &flow->state.tcp;
 	__u32 age, bytes;
 
-	if (!response_is_after(packet->ack, tcp->data_ack) ||
-	    (tcp->pure_age && (__u16)packet->ack == tcp->pure_ack))
+	if (!response_is_after(packet->ack, tcp->data_ack) || (tcp->pure_age && (__u16)packet->ack == tcp->pure_ack))
 		return;
 	age = response_since(flow->last, now);
 	bytes = tcp->pure_age ? (__u16)(packet->ack - tcp->pure_ack) : packet->ack - tcp->data_ack;
