@@ -71,12 +71,17 @@ fn live_and_replayed_epochs_are_the_same_for_a_minute() {
             agreement.excused * 20 <= agreement.epochs,
             "{name}: {agreement}"
         );
+        assert!(
+            agreement.labels * 10 <= agreement.epochs,
+            "{name}: {agreement}"
+        );
         let wrong = judged
             .iter()
             .filter(|one| one.is_sure() && one.error().is_some_and(|error| error.abs() > 0.25));
         let wrong: Vec<_> = wrong.collect();
         assert!(wrong.is_empty(), "{name}: {wrong:#?}");
-        let errors = Errors::of(&judged, true).unwrap();
+        // Where requests keep step with the clock of the server, few are sure.
+        let errors = Errors::of(&judged, false).unwrap();
         println!("{name}: {errors:?}");
         assert!(errors.median <= 0.05, "{name}: {errors:?}");
         assert!(errors.estimated * 2 > judged.len(), "{name}: {errors:?}");
@@ -105,7 +110,7 @@ fn clients_that_think_are_measured_live_as_from_a_capture() {
                 "{name}: {sure:?}"
             );
         } else {
-            assert!(all.unwrap().median <= 0.03, "{name}: {all:?}");
+            assert!(all.unwrap().median <= 0.05, "{name}: {all:?}");
             assert!(sure.unwrap().wrong <= 0.1, "{name}: {sure:?}");
         }
     }

@@ -23,6 +23,8 @@ pub struct Agreement {
     pub epochs: usize,
     /// The largest difference of two latencies, relative to them.
     pub worst: f64,
+    /// Epochs that are the same, but not as sure: how near two bounds are is on either side of what is asked.
+    pub labels: usize,
     /// What is not the same.
     pub apart: Vec<String>,
     /// What is not the same, at a time when a processor was away between both looks.
@@ -84,7 +86,8 @@ impl Agreement {
             _ => false,
         };
         let rounded = |epoch: &Epoch| epoch.concurrency.map(f64::round);
-        if is_same && live.confidence == replayed.confidence && rounded(live) == rounded(replayed) {
+        if is_same && rounded(live) == rounded(replayed) {
+            self.labels += usize::from(live.confidence != replayed.confidence);
             return;
         }
         let end_ns = begin_ns + live.duration_ns;
@@ -101,9 +104,10 @@ impl fmt::Display for Agreement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} epochs, {:.2} % at most between them, {} apart, {} apart while a processor was away",
+            "{} epochs, {:.2} % at most between them, {} not as sure, {} apart, {} apart while a processor was away",
             self.epochs,
             self.worst * 100.0,
+            self.labels,
             self.apart.len(),
             self.excused
         )?;

@@ -1,11 +1,11 @@
 //! What clients send besides requests where it is encrypted: handshakes, control frames, acknowledgements in tunnels. Captures of one flow, whose
-//! client sends at given times, and what becomes of its epochs.
+//! client sends at given times, and what becomes of its epochs. Whether the client may think is no matter here.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use etherparse::{IpNumber, PacketBuilder};
 use fathom_capture::{LinkType, Writer};
 use fathom_measure::Replay;
-use fathom_measure::response::{Confidence, Engine, Reason, ResponseEpoch, Settings};
+use fathom_measure::response::{Confidence, Engine, Estimator, Reason, ResponseEpoch, Settings};
 
 const MS: u64 = 1_000_000;
 const CLIENT: [u8; 4] = [10, 1, 0, 1];
@@ -93,7 +93,11 @@ fn epochs(packets: &[(u64, Vec<u8>)]) -> Vec<ResponseEpoch> {
             .unwrap();
     }
     writer.finish().unwrap();
-    let mut engine = Engine::new(&Settings::files(), 1, false).unwrap();
+    let settings = Settings {
+        estimator: Estimator::Acknowledged,
+        ..Settings::files()
+    };
+    let mut engine = Engine::new(&settings, 1, false).unwrap();
     let mut replay = Replay::open(path.to_str().unwrap()).unwrap();
     let mut epochs = Vec::new();
     while replay

@@ -77,7 +77,7 @@ impl Balancer {
     pub(crate) fn forget(&self) {
         for (name, count, size) in [
             ("balance_buckets", self.size.buckets, 64),
-            ("balance_measured", self.size.measured(), 96),
+            ("balance_measured", self.size.measured(), 144),
             ("balance_fragments", 4096, 8),
         ] {
             for index in 0..count {

@@ -203,6 +203,8 @@ static __always_inline void response_follow_drift(struct response_echoes *echoes
 	ticks = ((__u64)elapsed << RESPONSE_ECHO_SHIFT) / echoes->tick;
 	echoes->base_echo += ticks;
 	echoes->base_time += ((__u64)ticks * echoes->tick >> RESPONSE_ECHO_SHIFT) + echoes->least;
+	/* The least lag is that of one epoch now. */
+	echoes->seen = echoes->gaps < 0xff ? echoes->gaps : 0xff;
 }
 
 /* At the end of an epoch. What was learnt stays, unless it was wrong. */

@@ -86,6 +86,7 @@ static __always_inline void rtt_begin_timestamps(struct rtt_flow *flow, struct r
 	if (!own->packets)
 		return;
 	rtt_leave_out(output, RTT_COUNT_WITHOUT_TIMESTAMPS, own->packets);
+	own->oldest = own->newest;
 	own->packets = 0;
 	own->bytes = 0;
 	own->retransmitted = 0;

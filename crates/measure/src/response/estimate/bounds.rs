@@ -29,7 +29,7 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, bool) {
     let Some(gap_ns) = by_gaps_alone.latency_ns else {
         return (by_gaps_alone, false);
     };
-    let part = |of_ns: f64| gap_ns * of_ns / evidence.retained_ns;
+    let part = |of_ns: f64| gap_ns * of_ns / evidence.retained_ns.max(1.0);
     let bounds = if by_gaps_alone.slides {
         Bounds::of(0.0, gap_ns)
     } else {
@@ -65,7 +65,9 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds) -> Option<Estimate> {
     let (longest_ns, likely_ns) = if evidence.has_batches() && !estimate.slides {
         // Of the answers to a batch a client echoes the first, perhaps: it may have waited for others.
         let bounds = Bounds::of(shortest_ns, bounds.longest_ns);
-        (bounds.longest_ns, bounds.likely_ns(near(evidence)))
+        let likely_ns = bounds.likely_ns(near(evidence));
+        let is_far = bounds.longest_ns > FAR * shortest_ns;
+        (bounds.longest_ns, if is_far { wait_ns } else { likely_ns })
     } else {
         let likely_ns = Bounds::of(together_ns, wait_ns).likely_ns(1.0);
         (bounds.longest_ns.min(wait_ns + margin_ns), likely_ns)
