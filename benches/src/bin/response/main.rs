@@ -1,13 +1,14 @@
 //! What a request costs in the kernel, over a program that only parses and looks its flow up.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
 use fathom_benches::native::{response_bins, response_config, response_flow};
 use fathom_benches::programs::{Programs, Step, set_constant};
 use fathom_benches::statistics::median;
-use fathom_benches::wire::{Frame, Segment, flag};
+use fathom_benches::wire::{Frame, Segment, Timestamps, flag};
 use fathom_lab::summary::{Row, conclude};
 use fathom_measure::bytes::bytes_of;
 use libbpf_rs::ObjectBuilder;
@@ -58,11 +59,20 @@ fn main() -> anyhow::Result<()> {
         "bpf_ktime_get_ns alone: {:.1} ns over an empty program",
         clock(&programs, arguments.rounds)?
     );
-    let rows = [(1, 50.0), (FLOWS, 90.0)].map(|(flows, most)| {
-        let [reference, production, more] = measure(&programs, flows, arguments.rounds)?;
-        println!("{flows:<24} {reference:>10.1} {production:>10.1} {more:>10.1}");
+    let cases = [
+        (1, false, 50.0),
+        (1, true, 62.0),
+        (FLOWS, false, 90.0),
+        (FLOWS, true, 102.0),
+    ];
+    let rows = cases.map(|(flows, has_timestamps, most)| {
+        let [reference, production, more] =
+            measure(&programs, flows, has_timestamps, arguments.rounds)?;
+        let with = if has_timestamps { ", timestamps" } else { "" };
+        let name = format!("{flows}{with}");
+        println!("{name:<24} {reference:>10.1} {production:>10.1} {more:>10.1}");
         Ok(Row {
-            what: format!("kernel, request of a response measurement, {flows} flows"),
+            what: format!("kernel, request of a response measurement, {flows} flows{with}"),
             target: format!(
                 "at most {most:.0} ns over a program that only parses and looks one LRU entry up"
             ),
@@ -113,8 +123,22 @@ fn clock(programs: &Programs, rounds: u32) -> anyhow::Result<f64> {
 }
 
 /// Nanoseconds a packet of the reference and of the production program, and the difference.
-fn measure(programs: &Programs, flows: u32, rounds: u32) -> anyhow::Result<[f64; 3]> {
-    let (client, server) = ("198.18.0.1:40000".parse()?, "198.51.100.1:443".parse()?);
+/// `has_timestamps`: the server's clock ticks once a millisecond, and each request echoes it.
+fn measure(
+    programs: &Programs,
+    flows: u32,
+    has_timestamps: bool,
+    rounds: u32,
+) -> anyhow::Result<[f64; 3]> {
+    let began = Instant::now();
+    let (client, server) = (
+        if has_timestamps {
+            "198.18.0.1:40001".parse()?
+        } else {
+            "198.18.0.1:40000".parse()?
+        },
+        "198.51.100.1:443".parse()?,
+    );
     let mut costs = Vec::new();
     // The first rounds open the flows and warm up.
     for round in 0..rounds + 2 {
@@ -129,6 +153,10 @@ fn measure(programs: &Programs, flows: u32, rounds: u32) -> anyhow::Result<[f64;
             acknowledgement: passed.wrapping_mul(RESPONSE_BYTES),
             flags: flag::ACK,
             payload_bytes: REQUEST_BYTES as u16,
+            timestamps: has_timestamps.then(|| Timestamps {
+                value: 1,
+                echo: began.elapsed().as_millis() as u32 + 1,
+            }),
             ..Segment::default()
         };
         let frame = Frame::new(client, server, 1, &segment).captured().to_vec();

@@ -1,37 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From packets to gaps: which packets carry a request, what triggered it, and what of the gap before it was the server's. Pure. */
+/* From packets to gaps: which packets carry a request, and what triggered it. Pure. */
 #ifndef FATHOM_RESPONSE_REQUESTS_H
 #define FATHOM_RESPONSE_REQUESTS_H
 
-#include "bounds.h"
-#include "fixed.h"
-#include "modes.h"
+#include "gaps.h"
 #include "sizes.h"
-#include "split.h"
-#include "timestamps.h"
 
-/* An acknowledgement that came sooner than this was not delayed (Linux: 40 ms; RFC 9293 allows 500): in ticks. */
-#define RESPONSE_PROMPT (35000000 >> RESPONSE_TICK_SHIFT)
 /* Payloads from here on are as long as the path allows, and more of the same message follows, bytes: IPv6 carries 1220 of TCP at least. */
 #define RESPONSE_FULL_FROM 1200
-/* What a client needs to send its next request, or to be scheduled; more is silence: in ticks. */
-#define RESPONSE_PROCESSING (1000000 >> RESPONSE_TICK_SHIFT)
 
 static __always_inline int response_is_after(__u32 sequence, __u32 other)
 {
 	return (__s32)(sequence - other) > 0;
-}
-
-static __always_inline void response_count(__u16 *counter, struct response_flow *flow)
-{
-	if (++*counter == 0xffff)
-		flow->flags |= RESPONSE_IS_FULL;
-}
-
-static __always_inline void response_count_some(__u8 *counter)
-{
-	if (*counter < 0xff)
-		++*counter;
 }
 
 /* One packet more of what is counted in the place of the flight. */
@@ -49,12 +29,6 @@ static __always_inline void response_begin_flight(struct response_flow *flow, co
 	flow->flight = 0;
 	response_grow_flight(flow, packet);
 	flow->flight_packets = 1;
-}
-
-/* A request that a response triggered comes a round trip after another, at least. (That of the handshake may have been a slow one.) */
-static __always_inline int response_is_early(const struct response_flow *flow, __u32 ticks)
-{
-	return (ticks >> RESPONSE_HANDSHAKE_SHIFT) < flow->state.tcp.handshake / 2U;
 }
 
 /* Once may have been chance (an answer came before all was sent), or the client does something else now: what comes twice in a row counts. */
@@ -118,138 +92,6 @@ static __always_inline void response_follow_flight(struct response_flow *restric
 	flow->flight = 0;
 	response_grow_flight(flow, packet);
 	flow->flight_packets = 1;
-}
-
-/* A gap that counts, to the estimator. */
-static __always_inline void response_add_gap(struct response_flow *restrict flow, union response_gaps *restrict gaps,
-					     const struct packet *restrict packet, __u32 ticks, int is_triggered,
-					     const struct response_config *config)
-{
-	int is_full = 0;
-
-	if (response_keeps_triggers(config) && response_is_tcp(packet))
-		is_full = response_add_to_triggers(&gaps->triggers, ticks, is_triggered, flow->state.tcp.causal);
-	else if (config->estimator == RESPONSE_BY_MODES)
-		is_full = response_add_to_modes(&gaps->modes, ticks, !(flow->flags & RESPONSE_AFTER_FULL));
-	else if (config->estimator == RESPONSE_BY_FIXED)
-		response_add_to_batches(&gaps->batches, ticks, config->threshold);
-	else
-		is_full = response_add_to_bins(&gaps->bins, flow->flags & RESPONSE_AFTER_FULL ? 0 : ticks);
-	if (is_full)
-		flow->flags |= RESPONSE_IS_FULL;
-}
-
-/* A gap that does not count, nor does the batch before it. */
-static __always_inline void response_leave_out(struct response_flow *flow, union response_gaps *gaps,
-					       const struct packet *packet, __u8 *counter,
-					       const struct response_config *config)
-{
-	if (response_is_tcp(packet))
-		flow->state.tcp.open = 0;
-	response_count_some(counter);
-	if (config->estimator == RESPONSE_BY_FIXED)
-		response_restart_batches(&gaps->batches);
-}
-
-/*
- * After which part of a gap, in ticks, had the client told, in a packet without data, that it had everything which it acknowledges now? After all
- * of it, if it had not.
- */
-static __always_inline __u32 response_until_told(struct response_flow *flow, const struct packet *packet, __u32 gap)
-{
-	__u32 told = flow->state.tcp.pure_age;
-
-	if (told && told < gap && (__u16)packet->ack == flow->state.tcp.pure_ack)
-		return told;
-	response_raise_bound(&flow->state.tcp, 0, told, gap);
-	return gap;
-}
-
-/*
- * What of a gap was the server's? All of it, unless the client told long before that it had its answer: from then on it was the client that was
- * silent. Such an acknowledgement may itself have been delayed; where it is late, and much later than responses are, the gap tells nothing, and
- * this returns 0.
- */
-static __always_inline __u32 response_of_server(const struct response_flow *flow, __u32 gap, __u32 told)
-{
-	__u32 silence = gap - told;
-
-	if (!silence)
-		return gap;
-	if (told >= RESPONSE_PROMPT && !(flow->state.tcp.causal ? told / 2 < flow->retained / flow->state.tcp.causal
-								: silence < RESPONSE_PROCESSING))
-		return 0;
-	return silence < RESPONSE_PROCESSING || silence < gap / 3 ? gap : told;
-}
-
-/* A gap that counts, to a packet with a request, or with more of one; `is_triggered`: a response came since the one before. */
-static __always_inline void response_on_gap(struct response_flow *restrict flow, union response_gaps *restrict gaps,
-					    const struct packet *restrict packet, __u32 ticks, int is_triggered,
-					    const struct response_config *config)
-{
-	int is_early = response_is_early(flow, ticks);
-
-	response_add_gap(flow, gaps, packet, ticks, is_triggered, config);
-	if (response_is_tcp(packet) && response_keeps_triggers(config))
-		flow->retained += response_add_bound(&flow->state.tcp, ticks, is_triggered);
-	else
-		flow->retained += ticks;
-	flow->sent += packet->payload;
-	if (is_triggered) {
-		response_count(&flow->state.tcp.causal, flow);
-		if (is_early)
-			response_count(&flow->state.tcp.early, flow);
-	}
-}
-
-/*
- * A gap of which is known what the client thought in it: `lag`, of the packet after it. Of the answers to a batch a client echoes one that it has not
- * acknowledged, perhaps the first; then it thought for less.
- */
-static __always_inline void response_on_lag(struct response_flow *restrict flow, union response_gaps *restrict gaps,
-					    const struct packet *restrict packet, __u32 gap, __u32 told, __s64 lag,
-					    const struct response_config *config)
-{
-	struct response_echoes *echoes = &flow->state.tcp.echoes;
-	int is_one = packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT;
-	__s64 gap_ns = (__s64)gap << RESPONSE_TICK_SHIFT;
-	__s64 server;
-
-	if (flow->state.tcp.open && lag > gap_ns)
-		lag = gap_ns;
-	server = (gap_ns - lag) >> RESPONSE_TICK_SHIFT;
-	if (!flow->state.tcp.open && !response_is_telling(echoes, lag, is_one, gap_ns)) {
-		response_leave_out(flow, gaps, packet, &echoes->untold, config);
-	} else if (server > (__s64)config->timeout) {
-		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
-	} else {
-		response_add_lag(echoes, lag);
-		flow->retained -= gap - (__u32)server;
-		flow->state.tcp.silent += gap - told;
-		response_on_gap(flow, gaps, packet, gap, 1, config);
-	}
-}
-
-/* A gap of which the client alone tells; `told`: after which part of it, see response_until_told. */
-static __always_inline void response_on_plain_gap(struct response_flow *restrict flow,
-						  union response_gaps *restrict gaps,
-						  const struct packet *restrict packet, __u64 now, __u32 gap,
-						  __u32 told, int is_triggered, const struct response_config *config)
-{
-	__u32 ticks = response_of_server(flow, gap, told);
-	__u32 timeout = response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
-
-	if (!ticks && gap) {
-		response_leave_out(flow, gaps, packet, &flow->idle, config);
-	} else if (ticks > timeout) {
-		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
-	} else {
-		if (is_triggered && ticks > told)
-			flow->state.tcp.silent += ticks - told;
-		if (is_triggered && ticks == gap && packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT)
-			response_add_echo(&flow->state.tcp.echoes, packet, now);
-		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
-	}
 }
 
 static __always_inline void response_on_request(struct response_flow *restrict flow, union response_gaps *restrict gaps,

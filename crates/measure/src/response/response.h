@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Response latency from one direction: what a flow of requests remembers between packets, and what is handed on when an epoch
- * ends. Pure, shared with user space; the rules are in requests.h and process.h, the ways to keep gaps in split.h, modes.h and fixed.h. Time within a flow is held in ticks, so that an epoch of ten seconds fits 32 bits.
+ * ends. Pure, shared with user space; the rules are in requests.h, gaps.h, timestamps.h, bounds.h and process.h, the ways to keep gaps in split.h, modes.h and fixed.h. Time within a flow is held in ticks, so that an epoch of ten seconds fits 32 bits.
  */
 #ifndef FATHOM_RESPONSE_H
 #define FATHOM_RESPONSE_H

@@ -185,11 +185,14 @@ static __always_inline int response_is_telling(const struct response_echoes *ech
 /* What the client thought in a gap that counts. */
 static __always_inline void response_add_lag(struct response_echoes *echoes, __s64 lag)
 {
-	__u32 tick = echoes->tick ? echoes->tick : 1;
+	__u32 units = lag >> RESPONSE_ECHO_SHIFT;
+	__u32 tick = echoes->tick >> RESPONSE_ECHO_SHIFT;
 
-	echoes->think += lag >> RESPONSE_ECHO_SHIFT;
+	echoes->think += units;
 	echoes->gaps++;
-	echoes->phases += (__u64)lag % tick >> RESPONSE_ECHO_SHIFT;
+	if (units >= tick)
+		units = tick ? units % tick : 0; /* of 32 bits: of 64 it costs 10 ns more */
+	echoes->phases += units;
 }
 
 /* The least lag of an epoch above that of the base: have the clocks drifted apart? Then the base has what is the least now. */
