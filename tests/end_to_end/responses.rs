@@ -110,7 +110,8 @@ fn clients_that_think_are_measured_live_as_from_a_capture() {
                 "{name}: {sure:?}"
             );
         } else {
-            assert!(all.unwrap().median <= 0.05, "{name}: {all:?}");
+            // 2 to 3 % where nothing else runs.
+            assert!(all.unwrap().median <= 0.08, "{name}: {all:?}");
             assert!(sure.unwrap().wrong <= 0.1, "{name}: {sure:?}");
         }
     }
