@@ -102,6 +102,13 @@ fn recorded_loops_are_estimated() {
         let (median, p90) = (quantile(&mut errors, 0.5), quantile(&mut errors, 0.9));
         let sure = errors.len();
         println!("{name:24} {median:.4} {p90:.4}, {sure} of {epochs} epochs are sure");
+        // Where packets are late on their way, that looks like thinking.
+        let most = if name.starts_with("reordered") {
+            0.15
+        } else {
+            0.055
+        };
+        assert!(median <= most, "{name}: {median}");
         medians.push(median);
         tight += usize::from(p90 < 0.15);
     }
@@ -113,8 +120,6 @@ fn recorded_loops_are_estimated() {
     );
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(middle <= 0.0063, "{middle}");
-    // Where packets are late on their way, that looks like thinking.
-    assert!(worst <= 0.15, "{worst}");
     assert!(tight >= 28, "{tight}");
 }
 
