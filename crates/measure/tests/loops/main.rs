@@ -4,6 +4,7 @@
 mod judge;
 mod random;
 mod recorded;
+mod segment;
 mod simulation;
 mod thinking;
 

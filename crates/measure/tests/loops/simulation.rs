@@ -5,10 +5,10 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use etherparse::PacketBuilder;
-use etherparse::TcpOptionElement::{Noop, Timestamp};
 
 use crate::judge::Wait;
 use crate::random::{Random, Times};
+use crate::segment::{Kind, segment};
 
 /// When the client connects, in ns since 1970.
 const START_NS: u64 = 1_000_000_000_000;
@@ -186,10 +186,10 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(mut self) -> Trace {
-        self.capture(b"SYN", 0);
+        self.capture(Kind::Syn, 0);
         self.now += 2 * self.one_way();
         self.recent = self.server_stamp();
-        self.capture(b"ACK", 0);
+        self.capture(Kind::Segment, 0);
         self.now += 100 * US;
         self.begin_turn();
         self.schedule_probe();
@@ -223,7 +223,7 @@ impl<'a> Simulation<'a> {
             Step::Write => self.write(),
             Step::Acknowledge(since) => {
                 if since == self.waits_since && self.received != self.told {
-                    self.capture(b"ACK", 0);
+                    self.capture(Kind::Segment, 0);
                 }
             }
             Step::Probe => {
@@ -350,7 +350,7 @@ impl<'a> Simulation<'a> {
             }
             let count = bytes / REQUEST_BYTES;
             let first = self.sent / REQUEST_BYTES;
-            self.capture(b"ACK", bytes);
+            self.capture(Kind::Segment, bytes);
             self.sent += bytes;
             self.held -= count;
             let late = Self::delayed(&self.setting.jams, self.now) - self.now;
@@ -361,24 +361,14 @@ impl<'a> Simulation<'a> {
     }
 
     /// A segment of the client.
-    fn capture(&mut self, flag: &[u8], payload: u32) {
+    fn capture(&mut self, kind: Kind, payload: u32) {
         let own = (self.now / 1_000 / US) as u32;
-        let timestamps = [Noop, Noop, Timestamp(own, self.recent)];
-        let options = &timestamps[..if self.setting.has_timestamps { 3 } else { 0 }];
-        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-            .ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64)
-            .tcp(PORT, 8080, 1 + self.sent, 65_535);
-        let builder = if flag == b"SYN" {
-            builder.syn()
-        } else {
+        let timestamps = self.setting.has_timestamps.then_some((own, self.recent));
+        if kind != Kind::Syn {
             self.told = self.received;
-            builder.ack(77 + self.received)
-        };
-        let mut frame = Vec::new();
-        let builder = builder.options(options).unwrap();
-        builder
-            .write(&mut frame, &vec![0x5a; payload as usize])
-            .unwrap();
+        }
+        let sequence = 1 + self.sent;
+        let frame = segment(kind, PORT, sequence, self.received, timestamps, payload);
         let time = Self::delayed(&self.setting.jams, self.now);
         self.trace.packets.push((time, frame));
     }

@@ -4,13 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use etherparse::PacketBuilder;
-use etherparse::TcpOptionElement::{Noop, Timestamp};
-
 use super::stack::{Acknowledgement, SEGMENT_BYTES, Stack, Stamp};
 use super::workload::{Lifetime, Stamps, Workload};
 use crate::judge::Wait;
 use crate::random::Random;
+use crate::segment::{Kind, segment};
 use crate::simulation::Trace;
 
 /// When the client begins, in ns since 1970.
@@ -85,13 +83,6 @@ enum Step {
     /// If nothing was acknowledged since so many bytes were.
     Acknowledge(usize, u32),
     PathChange,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Syn,
-    Segment,
-    Fin,
 }
 
 struct Connection {
@@ -360,25 +351,12 @@ impl Simulation<'_> {
             Stamps::Stripped => kind == Kind::Syn,
             Stamps::Zero | Stamps::Ticks(_) => true,
         };
-        let timestamps = [Noop, Noop, Timestamp(own_ms, stack.recent.value)];
-        let options = &timestamps[..if has_stamps { 3 } else { 0 }];
+        let timestamps = has_stamps.then_some((own_ms, stack.recent.value));
         let is_syn = kind == Kind::Syn;
         let sequence = if is_syn { 0 } else { 1 + stack.sent };
         let port = FIRST_PORT + connection as u16;
-        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-            .ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64)
-            .tcp(port, 8080, sequence, 65_535);
-        let builder = match kind {
-            Kind::Syn => builder.syn(),
-            Kind::Segment => builder.ack(77 + stack.received),
-            Kind::Fin => builder.fin().ack(77 + stack.received),
-        };
+        let frame = segment(kind, port, sequence, stack.received, timestamps, payload);
         stack.told = stack.received;
-        let mut frame = Vec::new();
-        let builder = builder.options(options).unwrap();
-        builder
-            .write(&mut frame, &vec![0x5a; payload as usize])
-            .unwrap();
         self.packets.push((time, frame));
         time
     }
