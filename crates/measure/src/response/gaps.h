@@ -114,6 +114,18 @@ static __always_inline void response_on_gap(struct response_flow *restrict flow,
 	}
 }
 
+/* A longer gap is a retransmission timeout, or nobody asked. */
+static __always_inline __u32 response_timeout(const struct packet *packet, const struct response_config *config)
+{
+	return response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
+}
+
+/* Does this packet answer one segment, at most? */
+static __always_inline int response_has_one_segment(const struct response_flow *flow, const struct packet *packet)
+{
+	return packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT;
+}
+
 /*
  * A gap of which is known what the client thought in it: `lag`, of the packet after it. Of the answers to a batch a client echoes one that it has not
  * acknowledged, perhaps the first; then it thought for less.
@@ -123,7 +135,7 @@ static __always_inline void response_on_lag(struct response_flow *restrict flow,
 					    const struct response_config *config)
 {
 	struct response_echoes *echoes = &flow->state.tcp.echoes;
-	int is_one = packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT;
+	int is_one = response_has_one_segment(flow, packet);
 	__s64 gap_ns = (__s64)gap << RESPONSE_TICK_SHIFT;
 	__s64 server;
 
@@ -149,16 +161,15 @@ static __always_inline void response_on_plain_gap(struct response_flow *restrict
 						  __u32 told, int is_triggered, const struct response_config *config)
 {
 	__u32 ticks = response_of_server(flow, gap, told);
-	__u32 timeout = response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
 
 	if (!ticks && gap) {
 		response_leave_out(flow, gaps, packet, &flow->idle, config);
-	} else if (ticks > timeout) {
+	} else if (ticks > response_timeout(packet, config)) {
 		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
 	} else {
 		if (is_triggered && ticks > told)
 			flow->state.tcp.silent += ticks - told;
-		if (is_triggered && ticks == gap && packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT)
+		if (is_triggered && ticks == gap && response_has_one_segment(flow, packet))
 			response_add_echo(&flow->state.tcp.echoes, packet, now);
 		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
 	}

@@ -257,9 +257,11 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 					  const struct packet *packet, __u64 now)
 {
 	struct response_handshake handshake = {};
+	__u16 took;
 
 	if (place)
 		handshake = response_take_handshake(place, hash);
+	took = response_short(handshake.time);
 
 	response_advance(flow, now);
 	flow->flags = RESPONSE_IS_USED | (packet->direction ? RESPONSE_TO_LOW : 0);
@@ -268,9 +270,9 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 		flow->state.tcp = (struct response_tcp){
 			.next_seq = packet->seq + packet->payload,
 			.data_ack = packet->ack,
-			.handshake = response_short(handshake.time),
-			.floor = response_short(handshake.time),
-			.at_least = response_short(handshake.time),
+			.handshake = took,
+			.floor = took,
+			.at_least = took,
 		};
 		response_begin_echoes(flow, &handshake, packet, now);
 	} else {

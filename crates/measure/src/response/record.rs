@@ -26,8 +26,8 @@ record! {
         /// The latency, measured in the packets of the other direction, where a capture has them and it was asked for.
         #[field(label = "by responses", own_ipfix = 280)]
         pub reverse_latency_ns: Option<Nanoseconds>,
-        /// `high`: it was seen what triggered each request. `medium`: it holds if something holds that was not seen, see `reason`. `low`: fewer than
-        /// three causal gaps, or no estimate.
+        /// `high`: it was seen what triggered each request, and how long the client thought. `medium`: it holds if something holds that was not seen, see
+        /// `reason`. `low`: thinking cannot be excluded, fewer than three causal gaps, or no estimate.
         #[field(own_ipfix = 281)]
         pub confidence: Confidence,
         /// Gaps between requests that stand for a response each.

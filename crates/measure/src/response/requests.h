@@ -100,7 +100,6 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 {
 	__u32 gap = response_since(flow->last, now);
 	__u32 told = response_is_tcp(packet) ? response_until_told(flow, packet, gap) : gap;
-	__u32 timeout = response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
 
 	flow->age += gap;
 	flow->flags |= RESPONSE_IS_USED;
@@ -119,7 +118,7 @@ static __always_inline void response_on_request(struct response_flow *restrict f
 	 * After silence of the client for as long as a timeout takes, nothing is outstanding. Of the path or the server it says nothing: what is sent
 	 * before the next answer is then whatever was answered.
 	 */
-	if (gap - told > timeout)
+	if (gap - told > response_timeout(packet, config))
 		response_begin_flight(flow, packet);
 }
 

@@ -35,7 +35,7 @@ static __always_inline __u32 response_tick(__u32 clock)
 }
 
 /*
- * What the least lag of an epoch has grown by is taken for drift, if that may be it and it is less than a millisecond or a
+ * What the least lag of an epoch has grown by is taken for drift, if that may be it and it is less than a millisecond and a
  * quarter of a tick; a client that thinks each time has more.
  */
 #define RESPONSE_ECHO_GROWTH 1000

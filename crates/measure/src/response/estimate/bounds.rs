@@ -2,6 +2,7 @@
 //! clients thought, as far as that is known.
 
 use super::{Confidence, Estimate, FEW, Reason, by_gaps};
+use crate::response::Estimator;
 use crate::response::evidence::Evidence;
 
 /// As many times as long is the longest wait at most, for the estimate to be within a quarter of the truth; or so, for it to be so for most clients, since few think
@@ -19,15 +20,16 @@ const LONG_NS: f64 = 1e6;
 const SOME_IDLE: f64 = 0.05;
 const MANY_IDLE: f64 = 0.3;
 
-/// By the gaps, and what is known of thinking; and whether that was used.
-pub(super) fn estimate(evidence: &Evidence) -> (Estimate, bool) {
+/// By the gaps, and what is known of thinking; and by which estimator.
+pub(super) fn estimate(evidence: &Evidence) -> (Estimate, Estimator) {
     let unknown = Evidence {
         think: None,
         ..evidence.clone()
     };
     let by_gaps_alone = by_gaps(&unknown);
+    let plain = evidence.applied(Estimator::Acknowledged);
     let Some(gap_ns) = by_gaps_alone.latency_ns else {
-        return (by_gaps_alone, false);
+        return (by_gaps_alone, plain);
     };
     let part = |of_ns: f64| gap_ns * of_ns / evidence.retained_ns.max(1.0);
     let bounds = if by_gaps_alone.slides {
@@ -35,13 +37,14 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, bool) {
     } else {
         Bounds::of(part(evidence.shortest_ns), part(evidence.longest_ns))
     };
+    let likely_ns = bounds.likely_ns(1.0).unwrap_or(bounds.longest_ns);
     let bounded = by_gaps_alone
-        .between(&bounds, bounds.likely_ns(1.0), near(evidence))
+        .between(&bounds, likely_ns, near(evidence))
         .unless_short(&bounds)
         .unless_idle(evidence);
     match by_timestamps(evidence, &bounds) {
-        Some(known) if known.confidence >= bounded.confidence => (known, true),
-        _ => (bounded, false),
+        Some(known) if known.confidence >= bounded.confidence => (known, Estimator::Timestamps),
+        _ => (bounded, plain),
     }
 }
 
@@ -65,14 +68,13 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds) -> Option<Estimate> {
     let (longest_ns, likely_ns) = if evidence.has_batches() && !estimate.slides {
         // Of the answers to a batch a client echoes the first, perhaps: it may have waited for others.
         let bounds = Bounds::of(shortest_ns, bounds.longest_ns);
-        let likely_ns = bounds.likely_ns(near(evidence));
-        let is_far = bounds.longest_ns > FAR * shortest_ns;
-        (bounds.longest_ns, if is_far { wait_ns } else { likely_ns })
+        (bounds.longest_ns, bounds.likely_ns(near(evidence)))
     } else {
         let likely_ns = Bounds::of(together_ns, wait_ns).likely_ns(1.0);
         (bounds.longest_ns.min(wait_ns + margin_ns), likely_ns)
     };
     let bounds = Bounds::of(shortest_ns, longest_ns);
+    let likely_ns = likely_ns.unwrap_or(wait_ns);
     let estimate = estimate.between(&bounds, likely_ns, near(evidence));
     Some(if !think.is_known(evidence.causal) {
         estimate.at_most(Confidence::Low, Reason::Thinking)
@@ -106,13 +108,16 @@ impl Bounds {
         }
     }
 
-    /// What is not far from the truth, wherever that is. Bounds that are within so many times are near: then the longest.
-    fn likely_ns(&self, near: f64) -> f64 {
-        if self.longest_ns > FAR * self.shortest_ns || self.longest_ns <= near * self.shortest_ns {
-            return self.longest_ns;
+    /// What is not far from the truth, wherever that is; `None` where they are far from each other. Bounds that are within so many times are near: then the longest.
+    fn likely_ns(&self, near: f64) -> Option<f64> {
+        if self.longest_ns > FAR * self.shortest_ns {
+            return None;
+        }
+        if self.longest_ns <= near * self.shortest_ns {
+            return Some(self.longest_ns);
         }
         let likely_ns = (ABOVE * self.shortest_ns).max(BELOW * self.longest_ns);
-        likely_ns.min(self.longest_ns)
+        Some(likely_ns.min(self.longest_ns))
     }
 }
 

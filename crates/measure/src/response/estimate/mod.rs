@@ -19,11 +19,12 @@ const FEW: u32 = 3;
 /// How sure an estimate is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
-    /// There are fewer than three causal gaps; or what is shorter in a tunnel was taken for acknowledgements, and may be requests.
+    /// The client may have thought before it asked again; or there are fewer than three causal gaps; or what is shorter in a tunnel was taken for
+    /// acknowledgements, and may be requests.
     Low,
-    /// It holds if something holds that was not seen: that the client has one request outstanding, or that the pauses are waits.
+    /// It holds if something holds that was not seen: that the client has one request outstanding, that the pauses are waits, or that it thinks for less than it might.
     Medium,
-    /// It was seen what triggered each request.
+    /// It was seen what triggered each request, and for how long the client did not think, or bounds of that are near each other.
     High,
 }
 
@@ -194,10 +195,7 @@ pub(super) fn estimate(evidence: &Evidence, estimator: Estimator) -> (Estimate, 
             evidence.applied(estimator),
         );
     }
-    match bounds::estimate(evidence) {
-        (estimate, true) => (estimate, estimator),
-        (estimate, false) => (estimate, evidence.applied(Estimator::Acknowledged)),
-    }
+    bounds::estimate(evidence)
 }
 
 fn by_gaps(evidence: &Evidence) -> Estimate {

@@ -48,12 +48,11 @@ impl Think {
         // Half a tick, if requests keep no step with the clock.
         let phase_ns = units(f64::from(echoes.phases)) / gaps;
         let step_ns = (phase_ns - tick_ns / 2.0).abs();
-        let precision_ns = step_ns.max(tick_ns / (12.0 * gaps).sqrt()) + above_least;
         let least = Some(echoes.least).filter(|&least| least != RESPONSE_NO_LEAST);
         let least_ns = units(f64::from(least.unwrap_or_default()));
         let age = ((end >> RESPONSE_ECHO_SHIFT) as u32).wrapping_sub(echoes.base_time);
         let drift_ns = least_ns.min(units(f64::from(age >> RESPONSE_ECHO_DRIFT_SHIFT)));
-        let precision_ns = precision_ns + drift_ns;
+        let precision_ns = step_ns.max(tick_ns / (12.0 * gaps).sqrt()) + above_least + drift_ns;
         let is_seen = mean_ns > SIGNIFICANT * precision_ns;
         Some(Self {
             lags_ns,
@@ -66,9 +65,7 @@ impl Think {
             is_prompt: echoes.is_prompt != 0,
         })
     }
-}
 
-impl Think {
     /// Is it known of most of the epoch's causal gaps?
     pub(super) fn is_known(&self, causal: u32) -> bool {
         self.untold <= UNTOLD * (self.gaps + self.untold) && self.gaps >= KNOWN * f64::from(causal)
@@ -85,6 +82,7 @@ impl Think {
     }
 }
 
+/// In nanoseconds.
 fn units(number: f64) -> f64 {
-    number * 1024.0
+    number * f64::from(1 << RESPONSE_ECHO_SHIFT)
 }
