@@ -229,6 +229,8 @@ static __always_inline void response_end_epoch(struct response_flow *flow, union
 	ended->begin = flow->last - ((__s64)(__s32)flow->age << RESPONSE_TICK_SHIFT);
 	ended->end = ended->begin + ((__u64)length << RESPONSE_TICK_SHIFT);
 	ended->flow = *flow;
+	if (key->protocol == IP_PROTOCOL_TCP)
+		response_settle_echoes(&ended->flow);
 	flow->age -= passed;
 	flow->retained = 0;
 	flow->sent = 0;

@@ -90,7 +90,7 @@ struct response_echoes {
 	__u16 gaps; /* so many */
 	__u16 candidate_ticks; /* while the clock is learnt: how many ticks it took to find `candidate` */
 	__u8 candidate;
-	__u8 seen; /* packets of which the base has the least lag; 255: or more */
+	__u8 seen; /* packets that are within a tick of the base, it included; 0: the base may be old; 255: or more */
 	__u8 untold; /* gaps of the epoch that tell nothing; 255: or more */
 	__u8 is_prompt; /* the base, or what it replaced, was the acknowledgement that ends the handshake */
 };

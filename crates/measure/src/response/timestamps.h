@@ -14,6 +14,8 @@
 #define RESPONSE_ECHO_TIME 12000
 /* Clocks by how often they tick, in ns: Linux, FreeBSD, macOS and Windows; Linux from 6.7 on, if a route asks for it; and older systems. */
 #define RESPONSE_CLOCKS 7
+/* That of 1 ms is known as soon as it is found: thinking makes ticks look longer, and only that of 1 us has shorter ones. */
+#define RESPONSE_CLOCK_MS 1
 
 static __always_inline __u32 response_tick(__u32 clock)
 {
@@ -63,20 +65,25 @@ static __always_inline __u32 response_find_clock(__u64 ns)
 	return 0;
 }
 
-static __always_inline void response_restart_echoes(struct response_echoes *echoes, __u32 time, __u32 echo)
+/* `is_fresh`: what is echoed was sent not long before. What the first packet echoes that was seen of a connection may be old. */
+static __always_inline void response_restart_echoes(struct response_echoes *echoes, __u32 time, __u32 echo,
+						    int is_fresh)
 {
 	*echoes = (struct response_echoes){
 		.base_time = time,
 		.base_echo = echo,
+		.seen = is_fresh,
 	};
 }
 
-/* A gap that counts, while the clock is learnt: what its lag is will be known when the clock is. */
+/* A gap that counts, while the clock is learnt: what its lag is will be known when the clock is. That of the base never is. */
 static __always_inline void response_add_echo(struct response_echoes *echoes, const struct packet *packet, __u64 now)
 {
-	if (echoes->tick || !echoes->base_echo || !(packet->flags & PACKET_HAS_TIMESTAMP))
+	__u32 time = now >> RESPONSE_ECHO_SHIFT;
+
+	if (echoes->tick || !echoes->base_echo || !(packet->flags & PACKET_HAS_TIMESTAMP) || time == echoes->base_time)
 		return;
-	echoes->think += (__u32)(now >> RESPONSE_ECHO_SHIFT) - echoes->base_time;
+	echoes->think += time - echoes->base_time;
 	echoes->least += packet->tsecr - echoes->base_echo;
 	echoes->gaps++;
 }
@@ -102,23 +109,34 @@ static __always_inline int response_learn_clock(struct response_echoes *echoes, 
 	__u32 ticks = echo - echoes->base_echo;
 	__u32 clock;
 
-	if (!echoes->base_echo || units > 0x7fffffff || ticks > 0x7fffffff) {
-		response_restart_echoes(echoes, time, echo);
+	if (!echoes->base_echo || (!echoes->seen && ticks) || units > 0x7fffffff || ticks > 0x7fffffff) {
+		response_restart_echoes(echoes, time, echo, !!echoes->base_echo);
 		return 0;
 	}
 	if (ticks < RESPONSE_ECHO_TICKS || ticks < 2U * echoes->candidate_ticks || units < RESPONSE_ECHO_TIME)
 		return 0;
 	clock = response_find_clock(((__u64)units << RESPONSE_ECHO_SHIFT) / ticks);
-	if (clock && clock == echoes->candidate)
+	if (clock == RESPONSE_CLOCK_MS || (clock && clock == echoes->candidate))
 		echoes->tick = response_tick(clock);
 	echoes->candidate = clock;
 	echoes->candidate_ticks = !clock ? 0 : ticks < 0xffff ? ticks : 0xffff;
 	return !!echoes->tick;
 }
 
-/* A packet has the least lag so far: others are held against it. */
-static __always_inline void response_renew_base(struct response_echoes *echoes, __u32 time, __u32 echo)
+/* So much, in ns, and so many gaps: more is not made good, and fits no 32 bits. */
+#define RESPONSE_ECHO_MORE (1LL << 30)
+#define RESPONSE_ECHO_GAPS 2000
+
+/* A packet has the least lag so far, `less` below that of the base: others are held against it, those of the epoch so far, too. */
+static __always_inline void response_renew_base(struct response_flow *flow, struct response_echoes *echoes, __u32 time,
+						__u32 echo, __u64 less)
 {
+	if (less < RESPONSE_ECHO_MORE && echoes->gaps < RESPONSE_ECHO_GAPS) {
+		__u32 units = (__u32)(less >> RESPONSE_ECHO_SHIFT) * echoes->gaps;
+
+		echoes->think += units;
+		flow->retained -= units << (RESPONSE_ECHO_SHIFT - RESPONSE_TICK_SHIFT);
+	}
 	echoes->base_time = time;
 	echoes->base_echo = echo;
 	echoes->least = 0;
@@ -143,14 +161,14 @@ static __always_inline __s64 response_read_echo(struct response_flow *flow, cons
 	lag = elapsed - server;
 	/* The clock cannot have run so much faster: it is another, or ticks more often than was thought. */
 	if (server > (__s64)RESPONSE_ECHO_TICKS * echoes->tick && lag < -(server >> 3)) {
-		response_restart_echoes(echoes, time, packet->tsecr);
+		response_restart_echoes(echoes, time, packet->tsecr, 1);
 		return RESPONSE_NO_LAG;
 	}
 	if (lag < 0) {
-		response_renew_base(echoes, time, packet->tsecr);
+		response_renew_base(flow, echoes, time, packet->tsecr, -lag);
 		lag = 0;
 	}
-	echoes->seen += echoes->seen < 0xff;
+	echoes->seen += echoes->seen < 0xff && lag < echoes->tick;
 	if (lag >> RESPONSE_ECHO_SHIFT < echoes->least)
 		echoes->least = lag >> RESPONSE_ECHO_SHIFT;
 	return lag;
@@ -163,7 +181,7 @@ static __always_inline void response_begin_echoes(struct response_flow *flow,
 {
 	struct response_echoes *echoes = &flow->state.tcp.echoes;
 
-	response_restart_echoes(echoes, handshake->acked, handshake->echo);
+	response_restart_echoes(echoes, handshake->acked, handshake->echo, 1);
 	echoes->is_prompt = !!handshake->echo;
 	response_read_echo(flow, packet, now);
 }
@@ -210,6 +228,18 @@ static __always_inline void response_follow_drift(struct response_echoes *echoes
 	echoes->seen = echoes->gaps < 0xff ? echoes->gaps : 0xff;
 }
 
+/* An epoch is over, and its clock was found but once: what it tells with that is not sure. */
+static __always_inline void response_settle_echoes(struct response_flow *flow)
+{
+	struct response_echoes *echoes = &flow->state.tcp.echoes;
+
+	if (echoes->tick || !echoes->candidate)
+		return;
+	echoes->tick = response_tick(echoes->candidate);
+	echoes->is_prompt = 0;
+	response_begin_lags(flow, echoes);
+}
+
 /* At the end of an epoch. What was learnt stays, unless it was wrong. */
 static __always_inline void response_end_echoes(struct response_echoes *echoes, __u64 now)
 {
@@ -217,7 +247,7 @@ static __always_inline void response_end_echoes(struct response_echoes *echoes, 
 
 	if (echoes->tick && elapsed > RESPONSE_ECHO_CHECK && echoes->least != RESPONSE_NO_LEAST &&
 	    echoes->least > elapsed / 8) {
-		response_restart_echoes(echoes, 0, 0);
+		response_restart_echoes(echoes, 0, 0, 0);
 		return;
 	}
 	response_follow_drift(echoes, elapsed);

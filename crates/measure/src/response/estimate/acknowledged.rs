@@ -129,7 +129,9 @@ fn one_by_one(evidence: &Evidence, overlaps: bool, window: Option<(f64, u32)>) -
             }
         }
         _ if overlaps => Estimate::none(Reason::Overlapping),
-        _ => plain.at_most(Confidence::Medium, Reason::WindowUnknown),
+        // Those that nothing triggered are parts of others, or wait for the same answer.
+        _ => Estimate::share(evidence.waited_ns(), evidence.causal, requests)
+            .at_most(Confidence::Medium, Reason::WindowUnknown),
     }
 }
 
@@ -186,6 +188,13 @@ mod tests {
         assert_eq!(latency_ms(&unseen), Some(10.0));
         assert_eq!(unseen.confidence, Confidence::Medium);
         assert_eq!(unseen.reason, Some(Reason::WindowUnknown));
+    }
+
+    #[test]
+    fn requests_that_nothing_triggered_wait_for_the_answer_of_others() {
+        let parts = estimated(&evidence(100, 80, Some((2.5, 3))));
+        assert_eq!(latency_ms(&parts), Some(12.5));
+        assert_eq!(parts.reason, Some(Reason::WindowUnknown));
     }
 
     #[test]

@@ -11,6 +11,8 @@ const NEAR: f64 = 1.6;
 const FAR: f64 = 3.0;
 /// The same as `NEAR` of batches. Most clients echo the first answer to them, and think for less than that says: the estimate is the longest wait.
 const NEAR_BATCHES: f64 = 1.25;
+/// Of that, waits are a smaller part only if clients thought, whichever answer of a batch they echoed.
+const THOUGHT: f64 = 0.6;
 /// The estimate is the longest wait, or so many times the shortest, but so much of the longest at least.
 const ABOVE: f64 = 1.15;
 const BELOW: f64 = 0.78;
@@ -42,16 +44,22 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, Estimator) {
         .between(&bounds, likely_ns, near(evidence))
         .unless_short(&bounds)
         .unless_idle(evidence);
-    match by_timestamps(evidence, &bounds) {
+    let is_sure = bounded.confidence > Confidence::Low;
+    match by_timestamps(evidence, &bounds, is_sure) {
         Some(known) if known.confidence >= bounded.confidence => (known, Estimator::Timestamps),
         _ => (bounded, plain),
     }
 }
 
-/// Without what clients thought, where that is known.
-fn by_timestamps(evidence: &Evidence, bounds: &Bounds) -> Option<Estimate> {
+/// Without what clients thought, where that is known better than the bounds tell; `is_sure`: they are near each other.
+fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<Estimate> {
     let think = evidence.think?;
-    if 2.0 * think.margin_ns() > bounds.longest_ns - bounds.shortest_ns {
+    let told_ns = if is_sure {
+        (bounds.longest_ns - bounds.shortest_ns) / 2.0
+    } else {
+        bounds.longest_ns
+    };
+    if think.margin_ns() > told_ns {
         return None;
     }
     let estimate = by_gaps(evidence);
@@ -68,21 +76,26 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds) -> Option<Estimate> {
     let (longest_ns, likely_ns) = if evidence.has_batches() && !estimate.slides {
         // Of the answers to a batch a client echoes the first, perhaps: it may have waited for others.
         let bounds = Bounds::of(shortest_ns, bounds.longest_ns);
-        (bounds.longest_ns, bounds.likely_ns(near(evidence)))
+        let likely_ns = bounds.likely_ns(near(evidence));
+        (
+            bounds.longest_ns,
+            likely_ns.filter(|ns| wait_ns > THOUGHT * ns),
+        )
     } else {
         let likely_ns = Bounds::of(together_ns, wait_ns).likely_ns(1.0);
         (bounds.longest_ns.min(wait_ns + margin_ns), likely_ns)
     };
     let bounds = Bounds::of(shortest_ns, longest_ns);
-    let likely_ns = likely_ns.unwrap_or(wait_ns);
+    let likely_ns = likely_ns.unwrap_or(wait_ns).min(longest_ns);
     let estimate = estimate.between(&bounds, likely_ns, near(evidence));
-    Some(if !think.is_known(evidence.causal) {
+    let estimate = if !think.is_known(evidence.causal) {
         estimate.at_most(Confidence::Low, Reason::Thinking)
     } else if !think.is_based(wait_ns) {
         estimate.at_most(Confidence::Medium, Reason::Thinking)
     } else {
         estimate
-    })
+    };
+    Some(estimate).filter(|known| known.confidence > Confidence::Low || think.is_near_base(wait_ns))
 }
 
 fn near(evidence: &Evidence) -> f64 {

@@ -42,7 +42,8 @@ impl Think {
         }
         let (gaps, tick_ns) = (f64::from(echoes.gaps), f64::from(echoes.tick));
         let lags_ns = units(f64::from(echoes.think));
-        // Of so many lags, none of which was thought, the least is so far above the least that there can be; they are half a tick above it on average.
+        // Of so many lags, none of which was thought, the least is so far above the least that there can be; they are half a tick above it on average. (What is a
+        // tick or more above the least was thought, and tells nothing of it.)
         let above_least = tick_ns / (f64::from(echoes.seen) + 1.0);
         let mean_ns = lags_ns / gaps - (tick_ns / 2.0 - above_least);
         // Half a tick, if requests keep no step with the clock.
@@ -78,7 +79,12 @@ impl Think {
 
     /// Can it be excluded that the client thought longer each time than its least lag tells, or that the way became longer, if waits take so long?
     pub(super) fn is_based(&self, wait_ns: f64) -> bool {
-        self.is_prompt && self.least_ns <= self.tick_ns.max(BASED * wait_ns)
+        self.is_prompt && self.is_near_base(wait_ns)
+    }
+
+    /// Did any packet of the epoch come about as promptly as the promptest of the connection?
+    pub(super) fn is_near_base(&self, wait_ns: f64) -> bool {
+        self.least_ns <= self.tick_ns.max(BASED * wait_ns)
     }
 }
 
