@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fathom_lab::traffic::loops::{Service, Shape};
 use fathom_lab::obstacle;
+use fathom_lab::traffic::loops::{Service, Shape};
 use fathom_tests::recording::write_capture;
 use fathom_tests::responses::{Case, Errors, Judged, PORT, Wait, cases, judge, thinking_cases};
 use fathom_tests::{Agreement, Fathom, was_away};
