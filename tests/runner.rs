@@ -33,7 +33,8 @@ fn summary(binaries: &[(&str, &str, &str)]) -> (bool, String) {
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let folder = folder.path().display();
-        list += &format!("{folder}/{name}.rs\t{folder}\t{}\n", path.display());
+        let line = format!("{folder}/{name}.rs\t{folder}\t{}\n", path.display());
+        list.push_str(&line);
     }
     let ran = run(Command::new("scripts/side-by-side").arg("2"), &list);
     let log = String::from_utf8(ran.stdout).unwrap();
