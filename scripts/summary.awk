@@ -1,5 +1,6 @@
-# Reads tests/may-skip and the output of `cargo test -- --show-output`; prints each skipped test with
-# its reason, and "N passed, N failed, N skipped".
+# Reads tests/may-skip and the output of test binaries under cargo's heads; prints each binary that
+# ended before it told its result, each skipped test with its reason, and
+# "N passed, N failed, N skipped".
 
 FNR == NR {
 	if (!/^#/ && NF)
@@ -7,10 +8,12 @@ FNR == NR {
 	next
 }
 /^ +Running .*\(/ || /^ +Doc-tests / {
+	check_result()
 	binary = $0
 	sub(/^.*\//, "", binary)
 	sub(/-[0-9a-f]*\)$/, "", binary)
 	sub(/^ +Doc-tests /, "doc ", binary)
+	has_result = 0
 	section = ""
 }
 /^test .* \.\.\. ok$/ { passed++ }
@@ -28,12 +31,17 @@ FNR == NR {
 	sub(/^---- /, "", section)
 	sub(/ stdout ----$/, "", section)
 }
-/^test result:/ { section = "" }
+/^test result:/ { section = ""; has_result = 1 }
 /^skipped: / && section != "" && !has_failed {
 	name = binary "::" section
 	if (!(name in reason))
 		passed--
 	skip(name, substr($0, 10))
+}
+
+function check_result() {
+	if (binary != "" && !has_result)
+		print "  ended without a result: " binary
 }
 
 function skip(name, why) {
@@ -44,6 +52,7 @@ function skip(name, why) {
 }
 
 END {
+	check_result()
 	for (i = 1; i <= skipped; i++) {
 		is_allowed = 0
 		line = names[i] ": " reason[names[i]]

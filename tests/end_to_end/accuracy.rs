@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fathom_lab::traffic::{dns, quic, tcp, tools};
@@ -17,20 +16,18 @@ const SERVERS: [IpAddr; 2] = [Topology::SERVER_V4, Topology::SERVER_V6];
 /// All packets, also towards the router's own addresses.
 const EVERYTHING: [&str; 5] = ["--sample-interval", "0", "--per-rtt", "0", "--near-side"];
 
-/// A lab with delays of 5 ms to the client and 20 ms to the server, and the turn of its test; `None` where it cannot be.
-fn lab() -> Option<(Topology, MutexGuard<'static, ()>)> {
-    static TURN: Mutex<()> = Mutex::new(());
+/// A lab with delays of 5 ms to the client and 20 ms to the server; `None` where it cannot be.
+fn lab() -> Option<Topology> {
     if let Some(why) = obstacle() {
         println!("skipped: {why}");
         return None;
     }
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Topology::builder()
         .lan(LinkConfig::symmetric(5 * MILLISECOND))
         .wan(LinkConfig::symmetric(20 * MILLISECOND))
         .build()
         .unwrap();
-    Some((lab, turn))
+    Some(lab)
 }
 
 /// Runs `traffic` to each server at once under the eyes of a `fathom` on `wan0`; what it printed, and what really passed.
@@ -115,7 +112,7 @@ fn tcp_servers(lab: &Topology) -> [tcp::Server; 2] {
 #[fathom_lab::real_time]
 #[test]
 fn timestamp() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let _servers = tcp_servers(&lab);
     let (finished, passed) = measure(&lab, |server| exchange_over_tcp(&lab, server));
     let truth = pairs::timestamp(&passed);
@@ -125,7 +122,7 @@ fn timestamp() {
 #[fathom_lab::real_time]
 #[test]
 fn sequence() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     lab.client.set_tcp_timestamps(false).unwrap();
     lab.server.set_tcp_timestamps(false).unwrap();
     let _servers = tcp_servers(&lab);
@@ -137,7 +134,7 @@ fn sequence() {
 #[fathom_lab::real_time]
 #[test]
 fn tcp_handshake() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let _servers = tcp_servers(&lab);
     let (finished, passed) = measure(&lab, |server| {
         let client = tcp::Client {
@@ -155,7 +152,7 @@ fn tcp_handshake() {
 #[fathom_lab::real_time]
 #[test]
 fn echo() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let (finished, passed) = measure(&lab, |server| {
         let times = tools::ping(&lab.client, server, 150, 10 * MILLISECOND).unwrap();
         assert_eq!(times.len(), 150);
@@ -171,7 +168,7 @@ fn quic_servers(lab: &Topology, options: quic::Options) -> [quic::Server; 2] {
 #[fathom_lab::real_time]
 #[test]
 fn spin() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let options = quic::Options {
         pace: quic::Pace::PerSecond(300),
         ..quic::Options::default()
@@ -203,7 +200,7 @@ fn spin() {
 #[fathom_lab::real_time]
 #[test]
 fn quic_handshake() {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let _servers = quic_servers(&lab, quic::Options::default());
     let (finished, passed) = measure(&lab, |server| {
         for seed in 0..20 {
@@ -228,7 +225,7 @@ fn quic_handshake() {
 }
 
 fn dns_over(is_tcp: bool) {
-    let Some((lab, _turn)) = lab() else { return };
+    let Some(lab) = lab() else { return };
     let think = dns::Think {
         minimum: MILLISECOND,
         maximum: 10 * MILLISECOND,

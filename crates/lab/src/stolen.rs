@@ -69,7 +69,8 @@ fn beat(processor: usize) {
         println!("processor {processor} is not watched: {error}");
         return;
     }
-    let priority = libc::sched_param { sched_priority: 1 };
+    // Links have 1.
+    let priority = libc::sched_param { sched_priority: 2 };
     #[expect(unsafe_code, reason = "there is no safe wrapper")]
     // SAFETY: the pointer is valid.
     unsafe {

@@ -7,12 +7,13 @@ mod common;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use fathom_lab::traffic::probe::Prober;
 use fathom_lab::{
     Chain, Direction, Error, Family, Layer, Link, LinkConfig, PacketFate, Quote, Transport, Way,
-    wait_until,
+    stolen_time, wait_until,
 };
 
 use common::{alone, is_skipped};
@@ -277,9 +278,22 @@ fn flood(chain: &Chain, way: Way, period: Duration) {
     reader.join().unwrap().unwrap();
 }
 
-/// Largest delay of a packet in `way`, and how many were dropped before the bottleneck.
+/// Largest delay of a packet in `way`, without the time when a processor was away, and how many were dropped before the bottleneck.
 fn queue(link: &Link, way: Way) -> (Duration, u64) {
-    let worst_ns = delays_ns(&link.truth(), way).into_iter().max();
+    let gaps = stolen_time();
+    let away_ns = |from: u64, until: u64| -> u64 {
+        let overlap = |gap: &Range<u64>| gap.end.min(until).saturating_sub(gap.start.max(from));
+        gaps.iter().map(overlap).sum()
+    };
+    let truth = link.truth();
+    let of_queue = truth
+        .iter()
+        .filter(|packet| packet.way == way)
+        .filter_map(|packet| {
+            let (read_ns, written_ns) = (packet.read_ns, packet.written_ns?);
+            Some((written_ns - read_ns).saturating_sub(away_ns(read_ns, written_ns)))
+        });
+    let worst_ns = of_queue.max();
     let delay = Duration::from_nanos(worst_ns.unwrap_or_default());
     (delay, link.totals(way).queue_dropped)
 }

@@ -1,0 +1,101 @@
+//! A flood of flows beside loops of requests that `fathom response` must still estimate.
+
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+use std::collections::HashMap;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use etherparse::PacketBuilder;
+use fathom_lab::{Namespace, Worker, obstacle};
+use fathom_tests::responses::{Errors, cases, judge};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
+};
+
+/// Packets of the flood, each of another flow, and how many come at once.
+const FLOOD: u32 = 1_000_000;
+const BURST: u32 = 1_000;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Sends packets with data from addresses and ports that chance made to a host that is not there; ends when dropped.
+fn start_flood(client: &Namespace) -> anyhow::Result<Worker<u32>> {
+    let (family, kind) = (AddressFamily::Inet, SockType::Raw);
+    let raw = client.enter(|| socket(family, kind, SockFlag::empty(), SockProtocol::Raw))??;
+    let nobody = SockaddrIn::new(10, 77, 2, 99, 0);
+    let worker = Worker::start("flood", move |stop| {
+        let (start, mut sent) = (Instant::now(), 0);
+        for burst in 0..FLOOD / BURST {
+            if stop.is_set() {
+                break;
+            }
+            for number in burst * BURST..(burst + 1) * BURST {
+                // A permutation of the numbers, so that no flow comes twice.
+                let mixed = number.wrapping_mul(0x9e37_79b1);
+                let [first, second, third, fourth] = mixed.to_be_bytes();
+                let source = [10, 78, first, second];
+                let port = 1_024 + u16::from_be_bytes([third, fourth]) % 60_000;
+                let builder = PacketBuilder::ipv4(source, [10, 77, 2, 99], 64);
+                let mut packet = Vec::new();
+                let written = builder.tcp(port, 80, mixed, 1_000).ack(mixed);
+                written.write(&mut packet, &[0; 10]).unwrap();
+                sent +=
+                    u32::from(sendto(raw.as_raw_fd(), &packet, &nobody, MsgFlags::empty()).is_ok());
+            }
+            stop.sleep_until(start + PAUSE * (burst + 1));
+        }
+        sent
+    })?;
+    Ok(worker)
+}
+
+#[fathom_lab::real_time]
+#[test]
+fn a_flood_of_flows_takes_no_flow_its_estimates_for_longer_than_an_epoch() {
+    if let Some(why) = obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let mut case = cases()
+        .into_iter()
+        .find(|case| case.name == "k1_many")
+        .unwrap();
+    // As long as the flood, and a little longer.
+    case.workload.duration = PAUSE * (FLOOD / BURST) + Duration::from_secs(1);
+    let (loops, finished) = case.run_beside(&[&[]], start_flood).unwrap();
+    let opened = finished[0].count("flows opened");
+    let evicted = finished[0].count("flows evicted: table full");
+    println!("{opened} flows opened, {evicted} evicted");
+    assert!(
+        opened > 500_000,
+        "only {opened} flows of the flood were seen"
+    );
+    assert!(
+        evicted > opened / 2,
+        "the table was never full: {evicted} of {opened}"
+    );
+    let mut ends: HashMap<u16, Vec<u64>> = HashMap::new();
+    for epoch in finished[0].epochs() {
+        let is_own = loops
+            .iter()
+            .any(|own| own.client.port() == epoch.source_port);
+        if is_own && epoch.latency_ns.is_some() {
+            let end = humantime::parse_rfc3339(&epoch.time).unwrap();
+            let end = end.duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+            ends.entry(epoch.source_port).or_default().push(end);
+        }
+    }
+    assert_eq!(ends.len(), loops.len());
+    // An epoch after which one is missing, and half of one for a machine that was busy.
+    let longest = 1_250_000_000;
+    for (port, mut ends) in ends {
+        ends.sort_unstable();
+        let gaps = ends.windows(2).map(|pair| pair[1] - pair[0]);
+        let gap = gaps.max().unwrap_or(u64::MAX);
+        assert!(gap <= longest, "port {port}: no estimate for {gap} ns");
+    }
+    let judged = judge(&finished[0].epochs(), &loops).unwrap();
+    let errors = Errors::of(&judged, false).unwrap();
+    println!("{errors:?}");
+    assert!(errors.median < 0.05, "{errors:?}");
+}
