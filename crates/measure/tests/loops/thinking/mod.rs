@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use score::Score;
 use std::time::Duration;
 
+use crate::random::Times;
 use workload::{Stamps, TICKS, Workload, grid, odd};
 
 /// A workload with what was told of it.
@@ -199,4 +200,24 @@ fn a_clock_that_drifts_or_wraps_costs_no_accuracy() {
             one.score.median()
         );
     }
+}
+
+/// Where a frame of a segment has the timestamp that it echoes.
+const ECHO: std::ops::Range<usize> = 62..66;
+
+#[test]
+fn an_old_echo_at_the_start_of_what_was_seen_is_no_base() {
+    let think = Times::Exponential(Duration::from_millis(10));
+    let workload = Workload::new(Some(think), Stamps::Ticks(Duration::from_millis(1)));
+    let mut run = simulation::run(&workload);
+    // The handshake was not captured, and the first request comes a minute and a half after the answer that it echoes.
+    let is_request = |(_, frame): &(u64, Vec<u8>)| frame.len() > ECHO.end;
+    let first = run.trace.packets.iter().position(is_request).unwrap();
+    run.trace.packets.drain(..first);
+    let echo = &mut run.trace.packets[0].1[ECHO];
+    let value = u32::from_be_bytes(echo.try_into().unwrap());
+    echo.copy_from_slice(&value.wrapping_sub(90_000).to_be_bytes());
+    let score = Score::of(&workload, &run);
+    assert!(score.epochs >= 10, "{}", score.epochs);
+    assert!(score.median() <= 0.05, "{}", score.median());
 }
