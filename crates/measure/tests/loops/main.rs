@@ -227,7 +227,12 @@ fn settings() -> impl Strategy<Value = Setting> {
 /// What was left out of an epoch, and how sure the rest is. Each follows from single gaps that are on one side of a bound.
 fn decisions(judged: &Judged) -> impl PartialEq + Debug {
     let epoch = &judged.epoch;
-    (epoch.confidence, epoch.timeout_gaps, epoch.idle_gaps)
+    (
+        epoch.confidence,
+        epoch.reason,
+        epoch.timeout_gaps,
+        epoch.idle_gaps,
+    )
 }
 
 fn sure(judged: &[Judged]) -> usize {

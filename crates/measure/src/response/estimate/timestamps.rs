@@ -6,6 +6,9 @@ use crate::native::{
 
 /// As many times as precise as it is known, what clients waited may be off by.
 const MARGIN: f64 = 3.0;
+/// So much, in nanoseconds, the least lag may be too low by: processors that handle packets of a flow come to it in another order than that in which they
+/// read the clock. A shorter time may not have been thought.
+const DISORDER_NS: f64 = 100_000.0;
 /// As many times as precise as it is known, at least, is a time that clients thought; less may be none.
 const SIGNIFICANT: f64 = 2.0;
 /// Of the gaps, how many may tell nothing of what was thought.
@@ -53,8 +56,14 @@ impl Think {
         let least_ns = units(f64::from(least.unwrap_or_default()));
         let age = ((end >> RESPONSE_ECHO_SHIFT) as u32).wrapping_sub(echoes.base_time);
         let drift_ns = least_ns.min(units(f64::from(age >> RESPONSE_ECHO_DRIFT_SHIFT)));
-        let precision_ns = step_ns.max(tick_ns / (12.0 * gaps).sqrt()) + above_least + drift_ns;
-        let is_seen = mean_ns > SIGNIFICANT * precision_ns;
+        let imprecision_ns = step_ns.max(tick_ns / (12.0 * gaps).sqrt()) + above_least + drift_ns;
+        let is_thought = mean_ns > SIGNIFICANT * imprecision_ns;
+        let is_seen = is_thought && mean_ns > DISORDER_NS;
+        let precision_ns = if is_thought && !is_seen {
+            imprecision_ns + mean_ns
+        } else {
+            imprecision_ns
+        };
         Some(Self {
             lags_ns,
             mean_ns: if is_seen { mean_ns } else { 0.0 },
