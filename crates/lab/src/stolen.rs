@@ -7,9 +7,10 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::libc;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+
+use crate::link::{PRIORITY, precede_ordinary_threads};
 
 /// Between the beats of a processor's pulse.
 const BEAT: Duration = Duration::from_micros(250);
@@ -69,14 +70,8 @@ fn beat(processor: usize) {
         println!("processor {processor} is not watched: {error}");
         return;
     }
-    // Links have 1.
-    let priority = libc::sched_param { sched_priority: 2 };
-    #[expect(unsafe_code, reason = "there is no safe wrapper")]
-    // SAFETY: the pointer is valid.
-    unsafe {
-        // Refused, it waits for others too, and excuses too much.
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority);
-    }
+    // Before links. Refused, it waits for others too, and excuses too much.
+    let _ = precede_ordinary_threads(PRIORITY + 1);
     let mut last_ns = now_ns();
     loop {
         thread::sleep(BEAT);

@@ -36,10 +36,16 @@ fn trace(chain: &Chain, family: Family) -> Vec<IpAddr> {
     responders
 }
 
+/// From when to when each packet in `way` was under way.
+fn delivered(truth: &[PacketFate], way: Way) -> impl Iterator<Item = Range<u64>> {
+    let of_way = truth.iter().filter(move |packet| packet.way == way);
+    of_way.filter_map(|packet| Some(packet.read_ns..packet.written_ns?))
+}
+
 fn delays_ns(truth: &[PacketFate], way: Way) -> Vec<u64> {
-    let delivered = truth.iter().filter(|packet| packet.way == way);
+    let delivered = delivered(truth, way);
     delivered
-        .filter_map(|packet| Some(packet.written_ns? - packet.read_ns))
+        .map(|under_way| under_way.end - under_way.start)
         .collect()
 }
 
@@ -278,22 +284,16 @@ fn flood(chain: &Chain, way: Way, period: Duration) {
     reader.join().unwrap().unwrap();
 }
 
-/// Largest delay of a packet in `way`, without the time when a processor was away, and how many were dropped before the bottleneck.
+/// Largest delay of a packet in `way`, without the time when a processor was away, and how many were
+/// dropped before the bottleneck.
 fn queue(link: &Link, way: Way) -> (Duration, u64) {
     let gaps = stolen_time();
-    let away_ns = |from: u64, until: u64| -> u64 {
+    let of_queue_ns = |under_way: Range<u64>| {
+        let (from, until) = (under_way.start, under_way.end);
         let overlap = |gap: &Range<u64>| gap.end.min(until).saturating_sub(gap.start.max(from));
-        gaps.iter().map(overlap).sum()
+        (until - from).saturating_sub(gaps.iter().map(overlap).sum())
     };
-    let truth = link.truth();
-    let of_queue = truth
-        .iter()
-        .filter(|packet| packet.way == way)
-        .filter_map(|packet| {
-            let (read_ns, written_ns) = (packet.read_ns, packet.written_ns?);
-            Some((written_ns - read_ns).saturating_sub(away_ns(read_ns, written_ns)))
-        });
-    let worst_ns = of_queue.max();
+    let worst_ns = delivered(&link.truth(), way).map(of_queue_ns).max();
     let delay = Duration::from_nanos(worst_ns.unwrap_or_default());
     (delay, link.totals(way).queue_dropped)
 }

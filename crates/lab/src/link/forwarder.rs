@@ -98,7 +98,7 @@ impl Forwarder {
         // The default slack of 50 us would be added to every sleep.
         let _ = prctl::set_timerslack(1);
         // Without the privilege releases are only less punctual; the record shows by how much.
-        let _ = precede_ordinary_threads();
+        let _ = precede_ordinary_threads(PRIORITY);
         if let Err(error) = self.forward() {
             let _ = self.control.failure.set(error.to_string());
         }
@@ -214,10 +214,15 @@ impl Forwarder {
     }
 }
 
-/// Moves the calling thread to the lowest real-time priority, so that busy programs do not delay the packets.
+/// The lowest real-time priority: busy programs do not delay the packets.
+pub(crate) const PRIORITY: i32 = 1;
+
+/// Moves the calling thread to a real-time priority.
 #[expect(unsafe_code, reason = "sched_setscheduler has no safe wrapper")]
-pub(crate) fn precede_ordinary_threads() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 1 };
+pub(crate) fn precede_ordinary_threads(priority: i32) -> io::Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
     // SAFETY: the kernel reads one structure, which outlives the call; zero is the calling thread.
     let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters) };
     if status == 0 {

@@ -32,7 +32,7 @@ use crate::{Error, Namespace, Result};
 
 pub use self::device::{Device, Layer};
 pub use self::direction::{Direction, LinkConfig};
-pub(crate) use self::forwarder::precede_ordinary_threads;
+pub(crate) use self::forwarder::{PRIORITY, precede_ordinary_threads};
 pub(crate) use self::header::{ICMP_ERRORS, ICMPV6_ERRORS_END};
 pub use self::header::{PacketHeader, TcpFlags, Transport};
 pub use self::quote::Quote;

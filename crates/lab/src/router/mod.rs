@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::port::Port;
 use self::transit::{Side, Transit, Verdict};
-use crate::link::precede_ordinary_threads;
+use crate::link::{PRIORITY, precede_ordinary_threads};
 use crate::worker::STOP_LATENCY;
 use crate::{Error, Namespace, Result, Stop, Worker};
 
@@ -147,7 +147,7 @@ pub(crate) fn start(
     let mut transit = Transit::new(script.clone(), identities);
     Worker::start("router", move |stop| {
         // Without the privilege it only takes longer.
-        let _ = precede_ordinary_threads();
+        let _ = precede_ordinary_threads(PRIORITY);
         // It fails when an interface goes away, and then there is nothing left to forward.
         let _ = forward(&ports, &mut transit, stop);
     })

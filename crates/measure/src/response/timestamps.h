@@ -14,13 +14,16 @@
 #define RESPONSE_ECHO_TIME 12000
 /* Clocks by how often they tick, in ns: Linux, FreeBSD, macOS and Windows; Linux from 6.7 on, if a route asks for it; and older systems. */
 #define RESPONSE_CLOCKS 7
-/* That of 1 ms is known as soon as it is found: thinking makes ticks look longer, and only that of 1 us has shorter ones. */
+/*
+ * That of 1 ms is known as soon as it is found: thinking makes ticks look longer, and only that of
+ * 1 us has shorter ones.
+ */
 #define RESPONSE_CLOCK_MS 1
 
 static __always_inline __u32 response_tick(__u32 clock)
 {
 	switch (clock) {
-	case 1:
+	case RESPONSE_CLOCK_MS:
 		return 1000000;
 	case 2:
 		return 1000;
@@ -65,7 +68,10 @@ static __always_inline __u32 response_find_clock(__u64 ns)
 	return 0;
 }
 
-/* `is_fresh`: what is echoed was sent not long before. What the first packet echoes that was seen of a connection may be old. */
+/*
+ * `is_fresh`: what is echoed was sent not long before. What the first packet that was seen of a
+ * connection echoes may be old.
+ */
 static __always_inline void response_restart_echoes(struct response_echoes *echoes, __u32 time, __u32 echo,
 						    int is_fresh)
 {
@@ -76,7 +82,10 @@ static __always_inline void response_restart_echoes(struct response_echoes *echo
 	};
 }
 
-/* A gap that counts, while the clock is learnt: what its lag is will be known when the clock is. That of the base never is. */
+/*
+ * A gap that counts, while the clock is learnt: its lag will be known when the clock is. That of the
+ * base never is.
+ */
 static __always_inline void response_add_echo(struct response_echoes *echoes, const struct packet *packet, __u64 now)
 {
 	__u32 time = now >> RESPONSE_ECHO_SHIFT;
@@ -127,7 +136,10 @@ static __always_inline int response_learn_clock(struct response_echoes *echoes, 
 #define RESPONSE_ECHO_MORE (1LL << 30)
 #define RESPONSE_ECHO_GAPS 2000
 
-/* A packet has the least lag so far, `less` below that of the base: others are held against it, those of the epoch so far, too. */
+/*
+ * A packet has the least lag so far, `less` below that of the base: others are held against it, those
+ * of the epoch so far, too.
+ */
 static __always_inline void response_renew_base(struct response_flow *flow, struct response_echoes *echoes, __u32 time,
 						__u32 echo, __u64 less)
 {

@@ -224,12 +224,13 @@ fn settings() -> impl Strategy<Value = Setting> {
     )
 }
 
-/// What was left out of an epoch, and how sure the rest is. Each follows from single gaps that are on one side of a bound.
+/// What was left out of an epoch, how many requests were outstanding, and how sure that is. Each follows
+/// from single gaps that are on one side of a bound.
 fn decisions(judged: &Judged) -> impl PartialEq + Debug {
     let epoch = &judged.epoch;
     (
         epoch.confidence,
-        epoch.reason,
+        epoch.concurrency.map(f64::round),
         epoch.timeout_gaps,
         epoch.idle_gaps,
     )

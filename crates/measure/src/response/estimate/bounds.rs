@@ -11,7 +11,8 @@ const NEAR: f64 = 1.6;
 const FAR: f64 = 3.0;
 /// The same as `NEAR` of batches. Most clients echo the first answer to them, and think for less than that says: the estimate is the longest wait.
 const NEAR_BATCHES: f64 = 1.25;
-/// Of that, waits are a smaller part only if clients thought, whichever answer of a batch they echoed.
+/// Of the likely wait for a batch, as a part. If the timestamps tell less, clients thought, whichever
+/// answer they echoed.
 const THOUGHT: f64 = 0.6;
 /// The estimate is the longest wait, or so many times the shortest, but so much of the longest at least.
 const ABOVE: f64 = 1.15;
@@ -51,7 +52,8 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, Estimator) {
     }
 }
 
-/// Without what clients thought, where that is known better than the bounds tell; `is_sure`: they are near each other.
+/// Without what clients thought, where that is known better than the bounds tell; `is_sure`: the
+/// bounds are near each other.
 fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<Estimate> {
     let think = evidence.think?;
     let told_ns = if is_sure {
@@ -121,7 +123,8 @@ impl Bounds {
         }
     }
 
-    /// What is not far from the truth, wherever that is; `None` where they are far from each other. Bounds that are within so many times are near: then the longest.
+    /// What is not far from the truth, wherever that is; `None` where the bounds are far from each
+    /// other. Bounds that are within so many times are near: then the longest.
     fn likely_ns(&self, near: f64) -> Option<f64> {
         if self.longest_ns > FAR * self.shortest_ns {
             return None;

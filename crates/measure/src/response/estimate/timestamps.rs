@@ -6,8 +6,8 @@ use crate::native::{
 
 /// As many times as precise as it is known, what clients waited may be off by.
 const MARGIN: f64 = 3.0;
-/// So much, in nanoseconds, the least lag may be too low by: processors that handle packets of a flow come to it in another order than that in which they
-/// read the clock. A shorter time may not have been thought.
+/// The least lag may be too low by so much, in nanoseconds: processors that handle packets of a flow
+/// come to it in another order than that in which they read the clock. What is less may be no thinking.
 const DISORDER_NS: f64 = 100_000.0;
 /// As many times as precise as it is known, at least, is a time that clients thought; less may be none.
 const SIGNIFICANT: f64 = 2.0;
@@ -45,8 +45,9 @@ impl Think {
         }
         let (gaps, tick_ns) = (f64::from(echoes.gaps), f64::from(echoes.tick));
         let lags_ns = units(f64::from(echoes.think));
-        // Of so many lags, none of which was thought, the least is so far above the least that there can be; they are half a tick above it on average. (What is a
-        // tick or more above the least was thought, and tells nothing of it.)
+        // Of so many lags, none of which was thought, the least is so far above the least that there
+        // can be; they are half a tick above it on average. (What is a tick or more above the least
+        // was thought, and tells nothing of it.)
         let above_least = tick_ns / (f64::from(echoes.seen) + 1.0);
         let mean_ns = lags_ns / gaps - (tick_ns / 2.0 - above_least);
         // Half a tick, if requests keep no step with the clock.
