@@ -74,6 +74,8 @@ fn by_flight(evidence: &Evidence, within: u32, flight: Option<Flight>) -> Estima
             bursts.at_most(Confidence::Medium, Reason::WindowVaries)
         }
         _ if evidence.holds_back => bursts.at_most(Confidence::Medium, Reason::HeldBack),
+        // It may have been one flight, and then one request for each answer.
+        None => bursts.at_most(Confidence::Medium, Reason::WindowUnknown),
         _ => bursts.unless_cut(evidence, TWICE),
     }
 }
@@ -294,6 +296,13 @@ mod tests {
         // A batch, and a tree of one request and three.
         assert_eq!(cut(400.0, 100, (4.0, 4)), Confidence::High);
         assert_eq!(cut(300.0, 200, (1.0, 1)), Confidence::High);
+    }
+
+    #[test]
+    fn bursts_are_not_sure_if_no_flight_was_seen() {
+        let estimate = estimated(&evidence(115, 98, None));
+        assert_eq!(estimate.confidence, Confidence::Medium);
+        assert_eq!(estimate.reason, Some(Reason::WindowUnknown));
     }
 
     #[test]
