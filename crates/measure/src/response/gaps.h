@@ -77,6 +77,14 @@ static __always_inline __u32 response_until_told(struct response_flow *flow, con
 	return gap;
 }
 
+/* How long the client was silent in a gap after it had told that it had its answer; what it needs to read that is none. */
+static __always_inline __u32 response_silence(__u32 gap, __u32 told)
+{
+	__u32 silence = gap - told;
+
+	return silence < RESPONSE_PROCESSING && silence < gap / 8 ? 0 : silence;
+}
+
 /*
  * What of a gap was the server's? All of it, unless the client told long before that it had its answer: from then on it was the client that was
  * silent. Such an acknowledgement may itself have been delayed; where it is late, and much later than responses are, the gap tells nothing, and
@@ -149,7 +157,7 @@ static __always_inline void response_on_lag(struct response_flow *restrict flow,
 	} else {
 		response_add_lag(echoes, lag);
 		flow->retained -= gap - (__u32)server;
-		flow->state.tcp.silent += gap - told;
+		flow->state.tcp.silent += response_silence(gap, told);
 		response_on_gap(flow, gaps, packet, gap, 1, config);
 	}
 }
@@ -168,7 +176,7 @@ static __always_inline void response_on_plain_gap(struct response_flow *restrict
 		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
 	} else {
 		if (is_triggered && ticks > told)
-			flow->state.tcp.silent += ticks - told;
+			flow->state.tcp.silent += response_silence(ticks, told);
 		if (is_triggered && ticks == gap && response_has_one_segment(flow, packet))
 			response_add_echo(&flow->state.tcp.echoes, packet, now);
 		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);

@@ -69,6 +69,7 @@ fn judged(name: &str, estimator: Estimator) -> Vec<Judged> {
         ..Settings::files()
     };
     let judged = judge_replay(replay, &settings, &waits(name));
+    println!("{name}: {}", judged.iter().map(|one| format!("{:+.3}{}{}", one.error().unwrap_or(9.0), &one.epoch.confidence.name()[..1], &one.epoch.estimator.name()[..1])).collect::<Vec<_>>().join(" "));
     assert!(judged.len() >= 4, "{name}: {} epochs", judged.len());
     judged
 }

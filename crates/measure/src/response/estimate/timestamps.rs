@@ -48,7 +48,9 @@ impl Think {
         // Of so many lags, none of which was thought, the least is so far above the least that there
         // can be; they are half a tick above it on average. (What is a tick or more above the least
         // was thought, and tells nothing of it.)
-        let above_least = tick_ns / (f64::from(echoes.seen) + 1.0);
+        let seen = f64::from(echoes.seen);
+        let above_least = tick_ns / (seen + 1.0);
+        let above_least_deviation = above_least * (seen / (seen + 2.0)).sqrt();
         let mean_ns = lags_ns / gaps - (tick_ns / 2.0 - above_least);
         // Half a tick, if requests keep no step with the clock.
         let phase_ns = units(f64::from(echoes.phases)) / gaps;
@@ -57,7 +59,8 @@ impl Think {
         let least_ns = units(f64::from(least.unwrap_or_default()));
         let age = ((end >> RESPONSE_ECHO_SHIFT) as u32).wrapping_sub(echoes.base_time);
         let drift_ns = least_ns.min(units(f64::from(age >> RESPONSE_ECHO_DRIFT_SHIFT)));
-        let imprecision_ns = step_ns.max(tick_ns / (12.0 * gaps).sqrt()) + above_least + drift_ns;
+        let imprecision_ns =
+            step_ns.max(tick_ns / (12.0 * gaps).sqrt()) + above_least_deviation + drift_ns / MARGIN;
         let is_thought = mean_ns > SIGNIFICANT * imprecision_ns;
         let is_seen = is_thought && mean_ns > DISORDER_NS;
         let precision_ns = if is_thought && !is_seen {
