@@ -17,6 +17,8 @@ const THOUGHT: f64 = 0.6;
 /// The estimate is the longest wait, or so many times the shortest, but so much of the longest at least.
 const ABOVE: f64 = 1.15;
 const BELOW: f64 = 0.78;
+/// The same of batches: most clients think for less than their echoes say.
+const BELOW_BATCHES: f64 = 0.85;
 /// Of waits that are not longer, in nanoseconds, the handshake is no sure bound: what a host needs for it is not what it needs for requests.
 const LONG_NS: f64 = 1e6;
 /// Of the gaps, how many may be left out since the client was idle after its answer, for an estimate to be sure, and to be of medium confidence.
@@ -81,7 +83,9 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
         let likely_ns = bounds.likely_ns(near(evidence));
         (
             bounds.longest_ns,
-            likely_ns.filter(|ns| wait_ns > THOUGHT * ns),
+            likely_ns
+                .map(|ns| ns.max(BELOW_BATCHES * bounds.longest_ns))
+                .filter(|ns| wait_ns > THOUGHT * ns),
         )
     } else {
         let likely_ns = Bounds::of(together_ns, wait_ns).likely_ns(1.0);
