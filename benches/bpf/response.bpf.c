@@ -3,6 +3,19 @@
 #include "../../crates/measure/src/response/response.bpf.c"
 #include "steps.bpf.h"
 
+/* Where the packet has what it echoes, behind Ethernet; written by user space. 0: nowhere. */
+__u32 echo_offset SEC(".data.echo") = 0;
+
+/* The server answered a moment ago, and its clock ticks once a millisecond. */
+static __always_inline void echo_clock(struct __sk_buff *skb)
+{
+	__u32 offset = echo_offset;
+	__u32 *field = (void *)(long)skb->data + offset;
+
+	if (offset && offset <= STEP_OFFSET_MAX && (void *)(field + 1) <= (void *)(long)skb->data_end)
+		*field = __builtin_bswap32((__u32)(bpf_ktime_get_ns() / 1000000));
+}
+
 /* The least that anything which follows flows must do: parse, and look one entry up. Tells whether it was there. */
 SEC("tc")
 int reference(struct __sk_buff *skb)
@@ -10,6 +23,7 @@ int reference(struct __sk_buff *skb)
 	struct response_cpu *cpu = response_this_cpu();
 
 	move_on(skb);
+	echo_clock(skb);
 	if (!cpu || packet_parse_skb(skb, 0, &cpu->packet, &cpu->cursor) != PACKET_MEASURABLE)
 		return TC_ACT_SHOT;
 	return bpf_map_lookup_elem(&response_flows, &cpu->packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
@@ -20,5 +34,6 @@ SEC("tc")
 __attribute__((flatten)) int production(struct __sk_buff *skb)
 {
 	move_on(skb);
+	echo_clock(skb);
 	return ethernet_ingress(skb);
 }
