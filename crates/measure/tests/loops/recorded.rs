@@ -69,7 +69,19 @@ fn judged(name: &str, estimator: Estimator) -> Vec<Judged> {
         ..Settings::files()
     };
     let judged = judge_replay(replay, &settings, &waits(name));
-    println!("{name}: {}", judged.iter().map(|one| format!("{:+.3}{}{}", one.error().unwrap_or(9.0), &one.epoch.confidence.name()[..1], &one.epoch.estimator.name()[..1])).collect::<Vec<_>>().join(" "));
+    println!(
+        "{name}: {}",
+        judged
+            .iter()
+            .map(|one| format!(
+                "{:+.3}{}{}",
+                one.error().unwrap_or(9.0),
+                &one.epoch.confidence.name()[..1],
+                &one.epoch.estimator.name()[..1]
+            ))
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
     assert!(judged.len() >= 4, "{name}: {} epochs", judged.len());
     judged
 }
@@ -107,7 +119,7 @@ fn recorded_loops_are_estimated() {
         let most = if name.starts_with("reordered") {
             0.15
         } else {
-            0.055
+            0.04
         };
         assert!(median <= most, "{name}: {median}");
         medians.push(median);
@@ -170,7 +182,7 @@ fn judge_thinking((prefix, count): (&str, usize)) -> (Vec<f64>, usize, usize) {
 fn thinking_is_removed_from_recorded_loops_with_timestamps() {
     let (mut medians, sure, wrong) = judge_thinking(THINKING);
     let middle = quantile(&mut medians, 0.5);
-    assert!(middle <= 0.035, "{middle}");
+    assert!(middle <= 0.03, "{middle}");
     assert!(wrong * 10 <= sure, "{wrong} of {sure}");
 }
 
