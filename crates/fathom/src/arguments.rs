@@ -1,35 +1,27 @@
 //! The command line. Every option is declared here, once: flags, environment, configuration file, help, manual and completions derive
 //! from it.
 
-#[cfg(feature = "live")]
-mod balance;
 mod export;
-#[cfg(feature = "live")]
-mod hops;
-mod ipfix;
-#[cfg(feature = "live")]
-mod profile;
-mod response;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use fathom_measure::Selection;
-use fathom_measure::rtt::{GroupBy, Method};
 use fathom_record::{Network, Protocol};
 
+#[cfg(feature = "live")]
+use crate::balance::BalanceArguments;
+#[cfg(feature = "live")]
+use crate::hops::HopsArguments;
+use crate::ipfix::IpfixCommand;
 use crate::output::OutputFormat;
 #[cfg(feature = "live")]
-pub(crate) use balance::{BalanceAction, BalanceArguments};
+use crate::profile::ProfileArguments;
+use crate::response::ResponseArguments;
+use crate::rtt::RttArguments;
 pub(crate) use export::{ExportArguments, TemplateName};
-#[cfg(feature = "live")]
-pub(crate) use hops::{HopsArguments, HopsFormat, RateMode};
-pub(crate) use ipfix::{DumpArguments, DumpFormat, IpfixCommand, ListenAddress};
-#[cfg(feature = "live")]
-pub(crate) use profile::{Anonymity, ProbeSetName, ProfileArguments};
-pub(crate) use response::{ResponseArguments, ResponsesBy};
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -117,61 +109,51 @@ pub(crate) enum Command {
     },
 }
 
+/// Was this option typed?
+pub(crate) type IsTyped<'a> = dyn Fn(&str) -> bool + 'a;
+
+/// Options of a command that measures.
+pub(crate) trait Measures {
+    /// The name of the command.
+    fn name(&self) -> &'static str;
+
+    /// Is it only to print a configuration?
+    fn prints_config(&self) -> bool;
+
+    /// Decides what options mean together, and refuses what cannot be meant.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    fn settle(&mut self, is_typed: &IsTyped<'_>) -> Result<(), String>;
+
+    /// Measures until there is nothing more, or until it is told to stop.
+    ///
+    /// # Errors
+    /// When the measurement cannot begin or fails, or the output cannot be written.
+    fn run(&self) -> anyhow::Result<()>;
+}
+
+impl Command {
+    /// The options of a command that measures.
+    pub(crate) fn measurement(&mut self) -> Option<&mut dyn Measures> {
+        match self {
+            Self::Rtt(options) => Some(&mut **options),
+            Self::Response(options) => Some(&mut **options),
+            #[cfg(feature = "live")]
+            Self::Hops(options) => Some(&mut **options),
+            #[cfg(feature = "live")]
+            Self::Profile(options) => Some(&mut **options),
+            _ => None,
+        }
+    }
+}
+
 /// Options of `fathom doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     /// How to print.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-    pub(crate) format: PrintFormat,
-}
-
-/// How records are printed that are no samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PrintFormat {
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
-    /// Comma-separated values: a table of one kind of record.
-    Csv,
-}
-
-impl From<PrintFormat> for OutputFormat {
-    fn from(format: PrintFormat) -> Self {
-        match format {
-            PrintFormat::Text => Self::Text,
-            PrintFormat::Json => Self::Json,
-            PrintFormat::Csv => Self::Csv,
-        }
-    }
-}
-
-/// Options of `fathom rtt`.
-#[derive(Debug, Args)]
-pub(crate) struct RttArguments {
-    #[command(flatten)]
-    pub(crate) source: Source,
-    /// Threads that work on a capture file, 1 or 2: with 2 one reads ahead while the other measures; the samples stay the same.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub(crate) threads: u8,
-    /// Print a configuration file that holds the defaults, and end.
-    #[arg(long)]
-    pub(crate) print_config: bool,
-    /// Say on standard error how the interfaces are measured and what is read.
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-    #[command(flatten)]
-    pub(crate) sampling: Sampling,
-    #[command(flatten)]
-    pub(crate) selection: SelectionArguments,
-    #[command(flatten)]
-    pub(crate) aggregation: AggregationArguments,
-    #[command(flatten)]
-    pub(crate) output: OutputArguments,
-    #[command(flatten)]
-    pub(crate) export: ExportArguments,
-    #[command(flatten)]
-    pub(crate) bounds: Bounds,
+    pub(crate) format: OutputFormat,
 }
 
 /// Where packets come from, and for how long.
@@ -194,38 +176,48 @@ pub(crate) struct Source {
     pub(crate) duration: Option<Duration>,
 }
 
-/// Which packets are measured of a flow.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Sampling")]
-pub(crate) struct Sampling {
-    /// The methods to use, of timestamp, sequence, handshake, echo, spin and dns; by default all.
+impl Source {
+    /// Decides between capture files and interfaces.
     ///
-    /// A TCP connection whose packets carry timestamps is measured by them if `timestamp` is among the methods, else by `sequence`.
-    #[arg(long, value_name = "METHOD", value_delimiter = ',')]
-    pub(crate) method: Vec<Method>,
-    /// Time between the packets of one direction of a flow that are measured; 0 measures every one; by default 100ms live, 0 in files.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) sample_interval: Option<Duration>,
-    /// Samples per smoothed round trip and direction, at most; 0 is no limit; by default 4 live, 0 in files and with `--sample-interval 0`.
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) per_rtt: Option<u32>,
-    /// Measure towards this machine's own addresses too, and so the delay of its own stack; live only.
-    #[arg(long)]
-    pub(crate) near_side: bool,
-    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the outermost, not the innermost.
-    #[arg(long)]
-    pub(crate) no_tunnels: bool,
-}
-
-/// Which flows are measured at all.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Selection, done before any state is touched")]
-pub(crate) struct SelectionArguments {
-    #[command(flatten)]
-    pub(crate) ends: Ends,
-    /// Only these protocols: tcp, udp, icmp, icmpv6 or a number; at most 8; by default all.
-    #[arg(long, value_name = "PROTOCOL", value_delimiter = ',')]
-    pub(crate) protocol: Vec<Protocol>,
+    /// # Errors
+    /// A sentence for the user.
+    pub(crate) fn settle(
+        &mut self,
+        live_only: &[&'static str],
+        files_only: &[&'static str],
+        is_typed: &IsTyped<'_>,
+    ) -> Result<(), String> {
+        let named = |option: &&str| option.replace('_', "-");
+        let find =
+            |options: &[&'static str]| options.iter().find(|option| is_typed(option)).map(named);
+        if self.files.is_empty() {
+            if self.interface.is_empty() {
+                return Err(
+                    "nothing to measure: name capture files, or an interface with -i".to_owned(),
+                );
+            }
+            return match find(files_only) {
+                Some(option) => Err(format!(
+                    "--{option} is for capture files: leave it out with interfaces"
+                )),
+                None => Ok(()),
+            };
+        }
+        if is_typed("interface") {
+            return Err(
+                "capture files and interfaces cannot be measured together: name one or the other"
+                    .to_owned(),
+            );
+        }
+        if let Some(option) = find(live_only) {
+            return Err(format!(
+                "--{option} is for live interfaces: leave it out with capture files"
+            ));
+        }
+        // Those of the environment or the configuration file stand back behind files that were typed.
+        self.interface.clear();
+        Ok(())
+    }
 }
 
 /// Which ends traffic has that is measured.
@@ -254,20 +246,6 @@ impl Ends {
     }
 }
 
-/// Figures of intervals in place of single samples.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Aggregation")]
-pub(crate) struct AggregationArguments {
-    /// Print no samples, but at the end of every such interval its counts and percentiles; at least 10ms; by default off.
-    #[arg(long, value_name = "TIME", value_parser = interval)]
-    pub(crate) interval: Option<Duration>,
-    /// What to put together with --interval.
-    #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
-    pub(crate) by: By,
-    #[command(flatten)]
-    pub(crate) prefixes: Prefixes,
-}
-
 /// How large networks are that are put together.
 #[derive(Debug, Args)]
 pub(crate) struct Prefixes {
@@ -277,44 +255,6 @@ pub(crate) struct Prefixes {
     /// Bits of an IPv6 network with --by network, 0 to 128.
     #[arg(long, value_name = "BITS", default_value_t = 48, value_parser = clap::value_parser!(u8).range(0..=128))]
     pub(crate) prefix_v6: u8,
-}
-
-/// What is put together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
-    /// The samples of a flow, each direction on its own.
-    Flow,
-    /// Those towards a network.
-    Network,
-    /// Those of a VLAN.
-    Vlan,
-    /// Those of an interface or capture file.
-    Interface,
-}
-
-impl From<By> for GroupBy {
-    fn from(by: By) -> Self {
-        match by {
-            By::Flow => Self::Flow,
-            By::Network => Self::Network,
-            By::Vlan => Self::Vlan,
-            By::Interface => Self::Interface,
-        }
-    }
-}
-
-/// What is printed, how and where.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
-pub(crate) struct OutputArguments {
-    /// Also print when flows open and close, why, and what they carried.
-    #[arg(long)]
-    pub(crate) events: bool,
-    /// How to print; by default text, live on a terminal a table that refreshes, and nothing with --export.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<OutputFormat>,
-    #[command(flatten)]
-    pub(crate) place: Place,
 }
 
 /// Where records go, and who observed what they tell.
@@ -329,32 +269,35 @@ pub(crate) struct Place {
     pub(crate) host: Option<String>,
 }
 
-/// Bounds of memory.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Bounds")]
-pub(crate) struct Bounds {
-    /// Flows with state at the same time, at most; the least recently used goes; by default 65536 live, 16384 live with --sample-interval 0, 1048576 in files.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864))]
-    pub(crate) flows: Option<u32>,
-    /// Memory for the state of flows, as in 64M: lowers --flows to what fits; at least 64K; by default no bound but --flows.
-    #[arg(long, value_name = "SIZE", value_parser = memory_size)]
-    pub(crate) max_memory: Option<u64>,
+impl Place {
+    /// A table on standard output has no place for the other kinds of records that an option asks for.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub(crate) fn settle_table(&self, is_csv: bool, beside: Option<&str>) -> Result<(), String> {
+        match beside {
+            Some(option) if is_csv && self.output.is_none() => Err(format!(
+                "CSV is a table of one kind of record, and --{option} asks for another: name a file with --output, beside which it gets one of its own, or take --format json"
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Reads `100ms`, `5s`, `1m 30s`, or `0`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("{error}; write it as in 100ms, 5s or 2m"))
 }
 
-fn positive_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be more than 0".to_owned()),
         time => Ok(time),
     }
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     const LEAST: Duration = Duration::from_millis(10);
     match duration(text)? {
         time if time < LEAST => Err("it must be at least 10ms".to_owned()),
@@ -362,43 +305,9 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads bytes with an optional unit of 1024 to some power, as in `65536`, `64K`, `64M`, `2G`.
-fn memory_size(text: &str) -> Result<u64, String> {
-    const LEAST: u64 = 64 << 10;
-    let unit_at = text
-        .find(|character: char| !character.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(unit_at);
-    let shift = match unit.to_ascii_uppercase().as_str() {
-        "" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        _ => return Err("write it as in 65536, 512K, 64M or 2G".to_owned()),
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "write it as in 65536, 512K, 64M or 2G".to_owned())?;
-    match number.checked_mul(1 << shift) {
-        Some(bytes) if bytes >= LEAST => Ok(bytes),
-        Some(_) => Err("it must be at least 64K".to_owned()),
-        None => Err("it is more than any machine has".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(memory_size("65536"), Ok(65_536));
-        assert_eq!(memory_size("64M"), Ok(64 << 20));
-        assert_eq!(memory_size("2gib"), Ok(2 << 30));
-        for absurd in ["", "M", "64X", "-1M", "1K", "99999999999999G", "1.5G"] {
-            assert!(memory_size(absurd).is_err(), "{absurd}");
-        }
-    }
 
     #[test]
     fn durations_have_units() {

@@ -36,29 +36,26 @@ mod zone;
 
 use std::process::ExitCode;
 
-use arguments::{Arguments, Command, IpfixCommand};
+use arguments::{Arguments, Command};
+use ipfix::IpfixCommand;
 
 fn main() -> ExitCode {
-    match configuration::arguments().and_then(|arguments| run(&arguments)) {
+    match configuration::arguments().and_then(run) {
         Ok(status) => status,
         Err(error) => failure::report(&error),
     }
 }
 
-fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(options) = arguments.command.measurement() {
+        if options.prints_config() {
+            configuration::print(options.name())?;
+        } else {
+            options.run()?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     match &arguments.command {
-        Command::Rtt(options) if options.print_config => configuration::print("rtt")?,
-        Command::Rtt(options) => rtt::run(options)?,
-        Command::Response(options) if options.print_config => configuration::print("response")?,
-        Command::Response(options) => response::run(options)?,
-        #[cfg(feature = "live")]
-        Command::Hops(options) if options.print_config => configuration::print("hops")?,
-        #[cfg(feature = "live")]
-        Command::Hops(options) => hops::run(options)?,
-        #[cfg(feature = "live")]
-        Command::Profile(options) if options.print_config => configuration::print("profile")?,
-        #[cfg(feature = "live")]
-        Command::Profile(options) => profile::run(options)?,
         #[cfg(feature = "live")]
         Command::Balance(options) => balance::run(options, arguments.config.as_deref())?,
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
@@ -70,6 +67,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "live")]
         Command::Reference => generate::reference()?,
         Command::Man { directory } => generate::manual(configuration::command(), directory)?,
+        // Those that measure.
+        _ => {}
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,6 @@
 mod csv;
 mod export;
 mod place;
-mod ppviz;
 mod writer;
 
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +14,6 @@ use std::{io, thread};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use fathom_measure::rtt::Report;
 use fathom_record::format::{Format, Sink};
 use fathom_record::{Record, Schema, Time};
 use nix::errno::Errno;
@@ -44,8 +42,6 @@ pub(crate) enum OutputFormat {
     Json,
     /// Comma-separated values: a table of one kind of record.
     Csv,
-    /// What pping prints for machines, so that ppviz shows it; samples only.
-    Ppviz,
 }
 
 impl OutputFormat {
@@ -54,7 +50,6 @@ impl OutputFormat {
             Self::Text => Format::Text,
             Self::Json => Format::Json,
             Self::Csv => Format::Csv,
-            Self::Ppviz => return Box::new(ppviz::Others),
         };
         format.sink_of(host, zone::offset_at)
     }
@@ -119,7 +114,7 @@ impl Output {
     ) -> anyhow::Result<Self> {
         let host = match format {
             OutputFormat::Json | OutputFormat::Csv => place.host()?,
-            OutputFormat::Text | OutputFormat::Ppviz => String::new(),
+            OutputFormat::Text => String::new(),
         };
         let path = place.output.as_deref();
         let others = (format == OutputFormat::Csv).then(|| Tables::new(main));
@@ -220,19 +215,6 @@ impl Output {
         self.export(record);
     }
 
-    /// Takes what `fathom rtt` reports: of a sample ppviz shows more than the record has.
-    pub(crate) fn put_report(&mut self, report: &Report) {
-        match report {
-            Report::Sample(sample, bytes)
-                if self.format == OutputFormat::Ppviz && !self.is_silent =>
-            {
-                ppviz::put_line(sample, *bytes, &mut self.buffer);
-                self.export(sample);
-            }
-            _ => self.put(report.as_record()),
-        }
-    }
-
     /// Takes a record for collectors only: it is printed in some other way.
     pub(crate) fn export(&mut self, record: &dyn Record) {
         if self.exports.is_empty() {
@@ -243,6 +225,11 @@ impl Output {
         if self.backlog == Backlog::Short && self.exported.is_multiple_of(EXPORTED_AT_A_TIME) {
             self.exports.wait();
         }
+    }
+
+    /// Takes text, which is written behind what was put.
+    pub(crate) fn text_buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
     }
 
     /// Takes a text as it is.

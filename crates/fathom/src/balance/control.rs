@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use nix::sys::stat::{Mode, umask};
 
-use crate::arguments::DumpFormat;
+use crate::ipfix::DumpFormat;
 
 /// Whoever asks slower than this is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);

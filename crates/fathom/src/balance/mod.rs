@@ -1,5 +1,6 @@
 //! `fathom balance`: a balancer is run, or one that runs is spoken to.
 
+mod arguments;
 mod control;
 mod metrics;
 
@@ -14,13 +15,15 @@ use fathom_balance::record::BalanceWeight;
 use fathom_record::format::Format;
 use fathom_record::{Count, Record, Time};
 
-use crate::arguments::{BalanceAction, BalanceArguments, PrintFormat};
 use crate::configuration;
 use crate::failure::{WrongUsage, say};
+use crate::output::OutputFormat;
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use crate::summary;
 use crate::zone;
+use arguments::BalanceAction;
+pub(crate) use arguments::BalanceArguments;
 use control::{Control, Question, Rendering, ask, read_weight};
 use metrics::{Metrics, page};
 
@@ -168,7 +171,7 @@ fn balance(
     let balancer = Balancer::start(config, arguments.interval)?;
     let control = Control::open(&balancer.config().socket)?;
     let metrics = arguments.metrics.map(Metrics::serve).transpose()?;
-    let format = arguments.format.unwrap_or(PrintFormat::Text);
+    let format = arguments.format.unwrap_or(OutputFormat::Text);
     let is_asked_for = arguments.format.is_some() || arguments.place.output.is_some();
     let output = Output::open(
         &arguments.place,

@@ -158,8 +158,9 @@ mod tests {
     use clap::FromArgMatches;
 
     use super::*;
-    use crate::arguments::{Arguments, Command as Chosen, RttArguments};
+    use crate::arguments::{Arguments, Command as Chosen};
     use crate::configuration::command;
+    use crate::rtt::RttArguments;
 
     fn rtt(text: &str, options: &[&str]) -> Result<RttArguments, String> {
         let line = ["fathom", "rtt"].iter().chain(options);

@@ -1,5 +1,6 @@
 //! `fathom hops`: the routers on the path of live flows.
 
+mod arguments;
 mod child;
 mod dot;
 mod elf;
@@ -15,9 +16,10 @@ use fathom_measure::Selection;
 use fathom_measure::hops::{Options, Owner, Prober, Rate, Report, Settings, UserPrograms};
 use fathom_record::{Count, Time};
 
-use crate::arguments::{HopsArguments, RateMode};
 use crate::failure::say;
 use crate::signals::Signals;
+pub(crate) use arguments::HopsArguments;
+use arguments::RateMode;
 use child::{Child, Running};
 use names::Names;
 use systems::Systems;

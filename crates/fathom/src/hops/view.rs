@@ -3,11 +3,11 @@
 use fathom_measure::hops::{HopSummary, Report};
 use fathom_record::Count;
 
+use super::arguments::{HopsArguments, HopsFormat};
 use super::dot;
 use super::elf::ElfWriter;
 use super::paths::Paths;
 use super::table::HopsTable;
-use crate::arguments::{HopsArguments, HopsFormat};
 use crate::failure::say;
 use crate::output::{Backlog, Output, OutputFormat};
 use crate::signals::Signals;

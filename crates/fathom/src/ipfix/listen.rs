@@ -9,7 +9,7 @@ use fathom_ipfix::{Collected, Collector, Frames, Session, TlsAcceptor, TlsStream
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::arguments::ListenAddress;
+use super::arguments::ListenAddress;
 use crate::failure::say;
 
 /// How often a wait ends to look for signals, in milliseconds.

@@ -1,5 +1,6 @@
 //! `fathom ipfix`: what exporters send, any exporter's.
 
+mod arguments;
 mod listen;
 mod print;
 
@@ -8,10 +9,11 @@ use std::time::Instant;
 use fathom_ipfix::{Collector, CollectorCounts, Limits};
 use fathom_record::Time;
 
-use crate::arguments::{DumpArguments, DumpFormat};
 use crate::failure::say;
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
+use arguments::DumpArguments;
+pub(crate) use arguments::{DumpFormat, IpfixCommand};
 use listen::Listeners;
 
 /// Prints what arrives until the user has seen enough.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fathom_record::{Record, Schema, Value, Visitor};
 
-use crate::arguments::{Anonymity, ProfileArguments};
+use super::arguments::{Anonymity, ProfileArguments};
 
 /// Bytes of a process's name that the kernel keeps (`TASK_COMM_LEN`, without the zero behind them).
 const KEPT_BYTES: usize = 15;

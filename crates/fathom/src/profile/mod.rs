@@ -1,5 +1,6 @@
 //! `fathom profile`: what the connections of this host go through, from its own stack.
 
+mod arguments;
 mod filter;
 mod probes;
 
@@ -8,10 +9,12 @@ use std::time::{Duration, Instant};
 use fathom_measure::profile::{Options, ProbeSet, Probes, Profiler, TcpProfile};
 use fathom_record::{Record, Time, Value};
 
-use crate::arguments::{PrintFormat, ProbeSetName, ProfileArguments};
 use crate::failure::say;
+use crate::output::OutputFormat;
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
+use arguments::ProbeSetName;
+pub(crate) use arguments::ProfileArguments;
 use filter::Filter;
 
 /// Between looks into the ring.
@@ -155,7 +158,7 @@ fn is_of_mptcp(record: &dyn Record) -> bool {
 fn open_output(arguments: &ProfileArguments, signals: &Signals) -> anyhow::Result<Output> {
     let place = &arguments.output.place;
     let is_asked_for = arguments.output.format.is_some() || place.output.is_some();
-    let format = arguments.output.format.unwrap_or(PrintFormat::Text);
+    let format = arguments.output.format.unwrap_or(OutputFormat::Text);
     let main = TcpProfile::SCHEMA;
     Output::open(place, format.into(), main, Backlog::Long, signals)?.exporting(
         &arguments.export,

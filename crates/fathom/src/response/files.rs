@@ -5,9 +5,9 @@ use std::time::Instant;
 use fathom_measure::response::Engine;
 use fathom_measure::{Ended, Replay, secret};
 
+use super::arguments::ResponseArguments;
 use super::groups::Lines;
 use super::summary::say_summary;
-use crate::arguments::ResponseArguments;
 use crate::captures::{Input, Reading, read_all};
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use fathom_measure::response::{Live, Options, ResponseCounts};
 
+use super::arguments::ResponseArguments;
 use super::summary::say_summary;
 use super::view::View;
-use crate::arguments::ResponseArguments;
 use crate::failure::say;
 use crate::signals::Signals;
 

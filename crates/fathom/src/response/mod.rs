@@ -1,11 +1,11 @@
 //! `fathom response`: what was asked for, done live or over capture files.
 
+mod arguments;
 mod files;
 mod groups;
 mod request;
 mod summary;
 
-use crate::arguments::ResponseArguments;
 use crate::signals::Signals;
 
 /// Measures until there is nothing more, or until it is told to stop.
@@ -27,6 +27,7 @@ mod live;
 mod table;
 #[cfg(feature = "live")]
 mod view;
+pub(crate) use arguments::ResponseArguments;
 #[cfg(feature = "live")]
 use live::run as live;
 

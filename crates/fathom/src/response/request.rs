@@ -3,7 +3,8 @@
 use fathom_measure::Selection;
 use fathom_measure::response::{GroupBy, Grouping, ResponseAggregate, ResponseEpoch, Settings};
 
-use crate::arguments::{PrintFormat, ResponseArguments, ResponsesBy};
+use super::arguments::{ResponseArguments, ResponsesBy};
+use crate::output::OutputFormat;
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 
@@ -63,7 +64,7 @@ impl ResponseArguments {
         backlog: Backlog,
         signals: &Signals,
     ) -> anyhow::Result<Output> {
-        let format = self.output.format.unwrap_or(PrintFormat::Text).into();
+        let format = self.output.format.unwrap_or(OutputFormat::Text).into();
         let is_asked_for = self.output.format.is_some() || self.output.place.output.is_some();
         let main = match self.groups.by {
             ResponsesBy::Flow => ResponseEpoch::SCHEMA,

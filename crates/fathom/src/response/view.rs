@@ -3,9 +3,9 @@
 use fathom_measure::response::{ResponseCounts, ResponseEpoch, ResponseWait};
 use fathom_record::Time;
 
+use super::arguments::{ResponseArguments, ResponsesBy};
 use super::groups::Lines;
 use super::table::ServiceTable;
-use crate::arguments::{ResponseArguments, ResponsesBy};
 use crate::failure::say;
 use crate::output::Backlog;
 use crate::signals::Signals;

@@ -5,9 +5,10 @@ use std::time::Instant;
 use fathom_measure::rtt::{Engine, Report};
 use fathom_measure::{Ended, Replay, secret};
 
+use super::arguments::RttArguments;
 use super::intervals::Intervals;
+use super::lines::Lines;
 use super::summary::say_summary;
-use crate::arguments::RttArguments;
 use crate::captures::{Input, Reading, read_all};
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
@@ -21,7 +22,7 @@ pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result
     let inputs = Input::look_at_all(&arguments.source.files)?;
     let mut run = Run {
         engine: Engine::new(&arguments.settings_for_files(), secret())?,
-        output: arguments.open_output(Backlog::Short, signals)?,
+        lines: Lines::open(arguments, Backlog::Short, signals)?,
         intervals: arguments.aggregation().map(Intervals::new),
         has_reader: arguments.threads > 1,
     };
@@ -33,7 +34,7 @@ pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result
 
 struct Run {
     engine: Engine,
-    output: Output,
+    lines: Lines,
     intervals: Option<Intervals>,
     /// A thread of its own reads ahead.
     has_reader: bool,
@@ -49,7 +50,7 @@ impl Reading for Run {
     }
 
     fn output(&mut self) -> &mut Output {
-        &mut self.output
+        &mut self.lines.output
     }
 
     fn file_done(&mut self, replay: &Replay) {
@@ -61,18 +62,18 @@ impl Reading for Run {
     fn batch(&mut self, replay: &mut Replay) -> Option<Ended> {
         let Self {
             engine,
-            output,
+            lines,
             intervals,
             ..
         } = self;
         let Some(intervals) = intervals else {
-            return replay.run(engine, &mut |report| output.put_report(&report));
+            return replay.run(engine, &mut |report| lines.put(&report));
         };
         let ended = replay.run(engine, &mut |report| match report {
             Report::Sample(..) => intervals.take(report),
-            Report::Flow(flow) => output.put(&flow),
+            Report::Flow(_) => lines.put(&report),
         });
-        intervals.settle(replay, engine, output);
+        intervals.settle(replay, engine, &mut lines.output);
         ended
     }
 }
@@ -81,18 +82,18 @@ impl Run {
     /// The end of flows that are still open, the last interval, the last counts, and all that was not written yet.
     fn finish(&mut self, last: Option<&Replay>) -> anyhow::Result<()> {
         if let Some(replay) = last {
-            let output = &mut self.output;
+            let lines = &mut self.lines;
             self.engine.finish(replay.interfaces(), &mut |report| {
-                output.put(report.as_record());
+                lines.put(&report);
             });
         }
         if let Some(intervals) = &mut self.intervals {
-            intervals.finish(&self.engine, &mut self.output);
-        } else if self.output.wants_counts() {
+            intervals.finish(&self.engine, &mut self.lines.output);
+        } else if self.lines.output.wants_counts() {
             for count in self.engine.counts().records(self.engine.now()) {
-                self.output.put(&count);
+                self.lines.output.put(&count);
             }
         }
-        self.output.finish()
+        self.lines.output.finish()
     }
 }

@@ -7,9 +7,9 @@ use fathom_measure::rtt::{Aggregation, Report, RttInterval};
 use fathom_measure::{Aggregator, Counts};
 use fathom_record::{Nanoseconds, Time};
 
+use super::arguments::RttArguments;
 use super::summary::say_summary;
 use super::view::View;
-use crate::arguments::RttArguments;
 use crate::failure::say;
 use crate::leaving::Leaving;
 use crate::signals::Signals;
@@ -152,11 +152,11 @@ impl Session {
     fn let_leave(&mut self, now: Instant) {
         if let Some(intervals) = &mut self.intervals
             && let Some((leaving, time, counts)) = &mut intervals.leaving
-            && let View::Lines(output) = &mut self.view
-            && leaving.put_due(now, output)
+            && let View::Lines(lines) = &mut self.view
+            && leaving.put_due(now, &mut lines.output)
         {
             for count in counts.records(*time) {
-                output.put(&count);
+                lines.output.put(&count);
             }
             intervals.leaving = None;
         }
@@ -166,9 +166,9 @@ impl Session {
     fn let_all_leave(&mut self) -> anyhow::Result<()> {
         if let Some(intervals) = &mut self.intervals
             && let Some((leaving, time, counts)) = intervals.leaving.take()
-            && let View::Lines(output) = &mut self.view
+            && let View::Lines(lines) = &mut self.view
         {
-            leaving.put_all(output)?;
+            leaving.put_all(&mut lines.output)?;
             self.view.put_counts(&counts, time);
         }
         Ok(())

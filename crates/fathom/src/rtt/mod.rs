@@ -1,11 +1,13 @@
 //! `fathom rtt`: what was asked for, done live or over capture files.
 
+mod arguments;
 mod files;
 mod intervals;
+mod lines;
+mod ppviz;
 mod request;
 mod summary;
 
-use crate::arguments::RttArguments;
 use crate::signals::Signals;
 
 /// Measures until there is nothing more, or until it is told to stop.
@@ -25,6 +27,7 @@ pub(crate) fn run(arguments: &RttArguments) -> anyhow::Result<()> {
 mod live;
 #[cfg(feature = "live")]
 mod view;
+pub(crate) use arguments::RttArguments;
 #[cfg(feature = "live")]
 use live::run as live;
 

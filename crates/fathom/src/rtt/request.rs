@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use fathom_measure::rtt::{Aggregation, MethodSet, RttAggregate, RttSample, Settings};
+use fathom_measure::rtt::{Aggregation, MethodSet, Settings};
 
-use crate::arguments::{Bounds, RttArguments};
-use crate::output::{Backlog, Output, OutputFormat};
-use crate::signals::Signals;
+use super::arguments::{Bounds, RttArguments, RttFormat};
 
 /// Bytes of a flow that has no slots: its key, its state, and what the table adds.
 const FLOW_BYTES: u64 = 320;
@@ -60,7 +58,7 @@ impl RttArguments {
             has_near_side: self.sampling.near_side,
             has_tunnels: !self.sampling.no_tunnels,
             has_events: self.output.events,
-            has_bytes: self.output.format == Some(OutputFormat::Ppviz),
+            has_bytes: self.output.format == Some(RttFormat::Ppviz),
             selection: self.selection.ends.selection(&self.selection.protocol),
             ..*defaults
         }
@@ -76,28 +74,6 @@ impl RttArguments {
             prefix_v6: options.prefixes.prefix_v6,
         };
         options.interval.map(of_length)
-    }
-
-    /// Opens what was asked for, else lines for people on standard output.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
-    pub(super) fn open_output(
-        &self,
-        backlog: Backlog,
-        signals: &Signals,
-    ) -> anyhow::Result<Output> {
-        let format = self.output.format.unwrap_or(OutputFormat::Text);
-        let is_asked_for = self.output.format.is_some() || self.output.place.output.is_some();
-        let main = match self.aggregation.interval {
-            Some(_) => RttAggregate::SCHEMA,
-            None => RttSample::SCHEMA,
-        };
-        Output::open(&self.output.place, format, main, backlog, signals)?.exporting(
-            &self.export,
-            &self.output.place,
-            is_asked_for,
-        )
     }
 }
 

@@ -5,15 +5,16 @@ use fathom_measure::live::Live;
 use fathom_measure::rtt::Report;
 use fathom_record::{Record, Time};
 
-use crate::arguments::RttArguments;
+use super::arguments::RttArguments;
+use super::lines::Lines;
 use crate::failure::say;
-use crate::output::{Backlog, Output};
+use crate::output::Backlog;
 use crate::signals::Signals;
 use crate::table::{RttTable, Screen, Wish, is_looked_at};
 
 /// Where what is measured goes.
 pub(super) enum View {
-    Lines(Box<Output>),
+    Lines(Box<Lines>),
     Table(Box<Screen<RttTable>>),
 }
 
@@ -32,22 +33,21 @@ impl View {
             let table = RttTable::new(&arguments.source.interface);
             return Ok(Self::Table(Box::new(Screen::open(table)?)));
         }
-        Ok(Self::Lines(Box::new(
-            arguments.open_output(Backlog::Long, signals)?,
-        )))
+        let lines = Lines::open(arguments, Backlog::Long, signals)?;
+        Ok(Self::Lines(Box::new(lines)))
     }
 
     pub(super) fn take(&mut self, report: &Report) {
         match (self, report) {
-            (Self::Lines(output), report) => output.put_report(report),
+            (Self::Lines(lines), report) => lines.put(report),
             (Self::Table(screen), Report::Sample(sample, _)) => screen.shown.take(sample),
             (Self::Table(_), Report::Flow(_)) => {}
         }
     }
 
     pub(super) fn put(&mut self, record: &dyn Record) {
-        if let Self::Lines(output) = self {
-            output.put(record);
+        if let Self::Lines(lines) = self {
+            lines.output.put(record);
         }
     }
 
@@ -66,7 +66,7 @@ impl View {
     }
 
     pub(super) fn is_for_programs(&self) -> bool {
-        matches!(self, Self::Lines(output) if output.wants_counts())
+        matches!(self, Self::Lines(lines) if lines.output.wants_counts())
     }
 
     /// Shows what has come. `false`: the user has seen enough.
@@ -75,9 +75,9 @@ impl View {
     /// When it cannot be shown.
     pub(super) fn refresh(&mut self, live: &Live) -> anyhow::Result<bool> {
         match self {
-            Self::Lines(output) => {
-                output.flush()?;
-                output.reopen_if_asked()?;
+            Self::Lines(lines) => {
+                lines.output.flush()?;
+                lines.output.reopen_if_asked()?;
                 Ok(true)
             }
             Self::Table(screen) => {
@@ -96,7 +96,7 @@ impl View {
     /// When it cannot be written.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
         match self {
-            Self::Lines(output) => output.finish(),
+            Self::Lines(lines) => lines.output.finish(),
             Self::Table(_) => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fathom_record::{Network, Protocol};
 
-use super::{ExportArguments, Place, interval, positive_duration};
+use crate::arguments::{ExportArguments, IsTyped, Measures, Place, interval, positive_duration};
 
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
@@ -84,7 +84,7 @@ pub(crate) struct ProbingArguments {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
     pub(crate) timeout: Duration,
     /// Go on probing a flow whose application is silent for so long; 0 for not at all.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::arguments::duration)]
     pub(crate) idle: Duration,
     /// Probes a second in all, at most.
     #[arg(long, value_name = "RATE", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=3000))]
@@ -177,5 +177,26 @@ fn timeout(text: &str) -> Result<Duration, String> {
     match positive_duration(text)? {
         time if time > Duration::from_secs(9) => Err("it must be at most 9s".to_owned()),
         time => Ok(time),
+    }
+}
+
+impl Measures for HopsArguments {
+    fn name(&self) -> &'static str {
+        "hops"
+    }
+
+    fn prints_config(&self) -> bool {
+        self.print_config
+    }
+
+    fn settle(&mut self, _: &IsTyped<'_>) -> Result<(), String> {
+        if self.interface.is_empty() {
+            return Err("nothing to probe: name an interface with -i".to_owned());
+        }
+        Ok(())
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        super::run(self)
     }
 }

@@ -6,9 +6,11 @@ use clap::{Args, ValueEnum};
 use fathom_measure::response::Estimator;
 use fathom_record::{Network, Protocol};
 
-use super::{
-    ExportArguments, Place, Prefixes, PrintFormat, Source, duration, interval, positive_duration,
+use crate::arguments::{
+    ExportArguments, IsTyped, Measures, Place, Prefixes, Source, duration, interval,
+    positive_duration,
 };
+use crate::output::OutputFormat;
 
 /// Options of `fathom response`.
 #[derive(Debug, Args)]
@@ -121,7 +123,7 @@ pub(crate) enum ResponsesBy {
 pub(crate) struct ResponseOutput {
     /// How to print; by default text, and live on a terminal a table that refreshes.
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<PrintFormat>,
+    pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
     pub(crate) place: Place,
 }
@@ -149,6 +151,28 @@ fn part(text: &str) -> Result<u32, String> {
     count
         .filter(|&count| (1..=1_000_000).contains(&count))
         .ok_or_else(|| "write it as in 1/8; the least part is 1/1000000".to_owned())
+}
+
+impl Measures for ResponseArguments {
+    fn name(&self) -> &'static str {
+        "response"
+    }
+
+    fn prints_config(&self) -> bool {
+        self.print_config
+    }
+
+    fn settle(&mut self, is_typed: &IsTyped<'_>) -> Result<(), String> {
+        let live_only = ["xdp", "duration", "waiting"];
+        let is_csv = self.output.format == Some(OutputFormat::Csv);
+        let beside = self.estimation.waiting.is_some().then_some("waiting");
+        self.output.place.settle_table(is_csv, beside)?;
+        self.source.settle(&live_only, &["compare"], is_typed)
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        super::run(self)
+    }
 }
 
 #[cfg(test)]

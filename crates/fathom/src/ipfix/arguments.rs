@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::duration;
+use crate::arguments::duration;
 
 /// What to do with IPFIX.
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::{DumpFormat, ExportArguments, Place, PrintFormat, interval, positive_duration};
+use crate::arguments::{ExportArguments, Place, interval, positive_duration};
+use crate::ipfix::DumpFormat;
+use crate::output::OutputFormat;
 
 /// Options of `fathom balance`.
 #[derive(Debug, Args)]
@@ -30,7 +32,7 @@ pub(crate) struct BalanceArguments {
     pub(crate) print_config: bool,
     /// How to print; by default text, or not at all with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<PrintFormat>,
+    pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
     pub(crate) place: Place,
     #[command(flatten)]

@@ -5,16 +5,6 @@ use std::io::Write as _;
 use std::net::IpAddr;
 
 use fathom_measure::rtt::{RttSample, SampleBytes};
-use fathom_record::Record;
-use fathom_record::format::Sink;
-
-/// Other records than samples, which have no place in this format.
-#[derive(Debug)]
-pub(super) struct Others;
-
-impl Sink for Others {
-    fn write(&mut self, _: &dyn Record, _: &mut Vec<u8>) {}
-}
 
 /// Writes the line of a sample, as `pping -m` does: time and round trip in seconds, least round trip
 /// of the flow, three counts of IP bytes, and the flow as `address:port+address:port`.

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{Ends, ExportArguments, Place, PrintFormat, duration, positive_duration};
+use crate::arguments::{
+    Ends, ExportArguments, IsTyped, Measures, Place, duration, positive_duration,
+};
+use crate::output::OutputFormat;
 
 /// Options of `fathom profile`.
 #[derive(Debug, Args)]
@@ -80,7 +83,7 @@ pub(crate) struct ProfileSelection {
 pub(crate) struct ProfileOutput {
     /// How to print; by default text, or not at all with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<PrintFormat>,
+    pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
     pub(crate) place: Place,
     /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with --dns, unless they are addresses or are asked for the name of one: see --no-names.
@@ -113,6 +116,26 @@ fn anonymity(text: &str) -> Result<Anonymity, String> {
         }
     }
     Ok(anonymity)
+}
+
+impl Measures for ProfileArguments {
+    fn name(&self) -> &'static str {
+        "profile"
+    }
+
+    fn prints_config(&self) -> bool {
+        self.print_config
+    }
+
+    fn settle(&mut self, _: &IsTyped<'_>) -> Result<(), String> {
+        let is_csv = self.output.format == Some(OutputFormat::Csv);
+        let beside = self.dns.then_some("dns");
+        self.output.place.settle_table(is_csv, beside)
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        super::run(self)
+    }
 }
 
 #[cfg(test)]
