@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The production programs, and what they are measured against; in one object, so that all meet the same maps and flows. */
-#include "../../crates/measure/bpf/packet_path.bpf.c"
+#include "../../crates/measure/src/rtt/rtt.bpf.c"
 #include "steps.bpf.h"
 
 /*

@@ -1,10 +1,13 @@
-//! Compiles the algorithms for user space, and (feature `live`) the BPF programs with their skeleton.
+//! Compiles the algorithms for user space, and (feature `live`) the BPF programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-changed=src");
     cc::Build::new()
-        .file("src/native/native.c")
+        .files(files_below("src", "native.c"))
         .warnings(true)
         .extra_warnings(true)
         .opt_level(3)
@@ -13,24 +16,19 @@ fn main() {
     build_programs();
 }
 
+/// Every `NAME.bpf.c` of a measurement becomes an object `NAME.bpf.o`.
 #[cfg(feature = "live")]
 fn build_programs() {
-    use std::{env, path::PathBuf};
+    use std::env;
 
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
-    for (source, object) in [
-        ("bpf/packet_path.bpf.c", "packet_path.bpf.o"),
-        ("src/response/response.bpf.c", "response.bpf.o"),
-        ("src/hops/hops.bpf.c", "hops.bpf.o"),
-        ("src/profile/profile.bpf.c", "profile.bpf.o"),
-        ("src/profile/dns/wire.bpf.c", "dns_wire.bpf.o"),
-        ("src/profile/dns/lookup.bpf.c", "dns_lookup.bpf.o"),
-    ] {
+    for source in files_below("src", ".bpf.c") {
+        let object = source.with_extension("o");
         libbpf_cargo::SkeletonBuilder::new()
-            .source(source)
+            .source(&source)
             .clang_args([
                 headers.as_str(),
                 "-mcpu=v3",
@@ -39,8 +37,22 @@ fn build_programs() {
                 "-Wno-unused-function",
                 "-Wno-unused-parameter",
             ])
-            .obj(out.join(object))
+            .obj(out.join(object.file_name().expect("a file has a name")))
             .build()
-            .unwrap_or_else(|error| panic!("cannot compile {source}: {error:?}"));
+            .unwrap_or_else(|error| panic!("cannot compile {}: {error:?}", source.display()));
     }
+}
+
+/// The files below a folder whose names end so.
+fn files_below(folder: impl AsRef<Path>, end: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the sources are there") {
+        let path = entry.expect("the sources are there").path();
+        if path.is_dir() {
+            found.extend(files_below(path, end));
+        } else if path.to_string_lossy().ends_with(end) {
+            found.push(path);
+        }
+    }
+    found
 }

@@ -22,8 +22,6 @@ mod error;
 pub mod hops;
 #[cfg(feature = "live")]
 pub mod kernel;
-#[cfg(feature = "live")]
-pub mod live;
 mod native;
 #[cfg(feature = "live")]
 pub mod profile;
@@ -33,9 +31,7 @@ pub mod rtt;
 mod selection;
 mod table;
 
-pub use counts::Counts;
 pub use error::Error;
 pub use replay::{Ended, Interfaces, Measurement, Replay};
-pub use rtt::Aggregator;
 pub use selection::Selection;
 pub use table::secret;

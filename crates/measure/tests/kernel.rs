@@ -1,8 +1,7 @@
 //! The programs against this kernel.
 #![cfg(feature = "live")]
 
-use fathom_measure::live;
-use fathom_measure::rtt::Settings;
+use fathom_measure::rtt::{Settings, probe};
 
 #[test]
 fn the_kernel_takes_the_programs() {
@@ -20,7 +19,7 @@ fn the_kernel_takes_the_programs() {
             ..Settings::live()
         },
     ] {
-        if let Err(error) = live::probe(&settings) {
+        if let Err(error) = probe(&settings) {
             panic!(
                 "{error}: {}",
                 std::error::Error::source(&error)

@@ -2,7 +2,7 @@
 //! which do the same.
 
 use fathom_measure::Error;
-use fathom_measure::live::{self, Live, Options};
+use fathom_measure::kernel::{self, Options};
 use fathom_measure::{response, rtt};
 
 use super::{Checks, Verdict};
@@ -16,7 +16,7 @@ pub(super) fn round_trips(checks: &mut Checks) {
         flows: FLOWS,
         ..rtt::Settings::live()
     };
-    let started = Live::start(&on_loopback(settings, false));
+    let started = rtt::Live::start(&on_loopback(settings, false));
     attached(checks, "rtt", started.map(|live| live.describe().collect()));
     interfaces(checks);
 }
@@ -60,8 +60,8 @@ fn attached(checks: &mut Checks, about: &'static str, way: Result<String, Error>
 
 fn interfaces(checks: &mut Checks) {
     let mut measurable = Vec::new();
-    for name in live::interface_names() {
-        match live::examine(&name) {
+    for name in kernel::interface_names() {
+        match kernel::examine(&name) {
             Ok(()) => measurable.push(name),
             Err(error) => {
                 checks.refused("rtt", &format!("interface {name}"), Verdict::Note, &error);
@@ -73,7 +73,7 @@ fn interfaces(checks: &mut Checks) {
 
 /// One that is worth a look: the loopback interface only if there is no other.
 pub(super) fn first_interface() -> String {
-    let others = live::any_interfaces().into_iter();
+    let others = kernel::any_interfaces().into_iter();
     others
         .chain([LOOPBACK.to_owned()])
         .next()

@@ -1,7 +1,7 @@
 //! Intervals of aggregation that follow the time of a capture.
 
-use fathom_measure::rtt::{Aggregation, Engine, Report};
-use fathom_measure::{Aggregator, Replay};
+use fathom_measure::Replay;
+use fathom_measure::rtt::{Aggregation, Aggregator, Engine, Report};
 use fathom_record::{Nanoseconds, Time};
 
 use crate::output::Output;

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fathom_measure::live::{Live, Options};
-use fathom_measure::rtt::{Aggregation, Report, RttInterval};
-use fathom_measure::{Aggregator, Counts};
+use fathom_measure::rtt::{Aggregation, Aggregator, Counts, Live, Options, Report, RttInterval};
 use fathom_record::{Nanoseconds, Time};
 
 use super::arguments::RttArguments;

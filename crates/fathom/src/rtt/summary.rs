@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fathom_measure::Counts;
+use fathom_measure::rtt::Counts;
 
 use crate::failure::say;
 use crate::summary;

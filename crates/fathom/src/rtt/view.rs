@@ -1,8 +1,6 @@
 //! How a live measurement is shown: as lines, or on a terminal as a table that refreshes.
 
-use fathom_measure::Counts;
-use fathom_measure::live::Live;
-use fathom_measure::rtt::Report;
+use fathom_measure::rtt::{Counts, Live, Report};
 use fathom_record::{Record, Time};
 
 use super::arguments::RttArguments;

@@ -1,6 +1,6 @@
 //! Drawing the table into a frame.
 
-use fathom_measure::Counts;
+use fathom_measure::rtt::Counts;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};

@@ -9,8 +9,7 @@ use std::cmp::Reverse;
 use std::num::NonZero;
 use std::time::Instant;
 
-use fathom_measure::Counts;
-use fathom_measure::rtt::{Method, RttSample};
+use fathom_measure::rtt::{Counts, Method, RttSample};
 use fathom_record::{FlowKey, Histogram};
 use lru::LruCache;
 use ratatui::Frame;

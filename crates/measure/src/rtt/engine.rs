@@ -1,14 +1,15 @@
 //! The measurement over frames that are handed to it: what the BPF program does in the kernel, with tables of its own.
 
+use super::Counts;
 use super::event::{Report, Transition, decode};
 use super::flow::{Flow, Slots};
 use super::{Aggregator, Settings};
+use crate::Error;
 use crate::native::{
     self, fathom_reading, rtt_bucket, rtt_config, rtt_event, rtt_output, selection,
 };
 use crate::replay::{Dissected, Dissector, Interfaces, Measurement};
 use crate::table::{Departure, Table};
-use crate::{Counts, Error};
 use fathom_record::Time;
 
 /// Request buckets, of four requests each: 1 MiB.

@@ -2,17 +2,27 @@
 
 mod aggregate;
 mod chunked;
+mod counts;
 mod engine;
 mod event;
 mod flow;
+#[cfg(feature = "live")]
+mod live;
+#[cfg(feature = "live")]
+mod object;
 mod record;
 mod settings;
 
+#[cfg(feature = "live")]
+pub use crate::kernel::Options;
 pub use aggregate::{Aggregation, Aggregator, GroupBy, RttInterval};
+pub use counts::Counts;
 pub use engine::Engine;
 pub use event::{Report, SampleBytes};
-#[cfg(feature = "live")]
-pub(crate) use event::{Transition, decode};
 pub(crate) use event::{flow_of, tags};
+#[cfg(feature = "live")]
+pub use live::Live;
+#[cfg(feature = "live")]
+pub use object::probe;
 pub use record::{Observed, RttAggregate, RttFlow, RttSample};
 pub use settings::{Method, MethodSet, Settings};

@@ -6,8 +6,9 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#include "process.h"
+#include "../../bpf/packet_rounds.bpf.h"
 #include "../../bpf/selection.h"
+#include "process.h"
 
 /* In sections of their own: user space finds them by name, without knowing the layout of the others. */
 const volatile struct rtt_config rtt_config SEC(".rodata.rtt_config") = {};
@@ -311,6 +312,47 @@ static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook, in
 	else
 		rtt_on_packet(0, (struct rtt_ring){}, bucket, pass.hash, packet, pass.now, config, &cpu->output);
 	rtt_act(&pass, flow);
+}
+
+static __always_inline int packet_has_tunnels(void)
+{
+	return rtt_config.has_tunnels;
+}
+
+static __always_inline struct rtt_cpu *rtt_this_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&rtt_cpus, &zero);
+}
+
+static __always_inline void rtt_measure(struct rtt_cpu *cpu, __u32 verdict, enum rtt_hook hook, int is_turned)
+{
+	if (verdict < PACKET_VERDICT_COUNT)
+		cpu->verdicts[verdict]++;
+	if (verdict != PACKET_MEASURABLE)
+		return;
+	if (selection_admits(&selection, &cpu->packet.key))
+		rtt_path(cpu, hook, is_turned);
+	else
+		cpu->counters[RTT_COUNT_FILTERED]++;
+}
+
+static __always_inline void rtt_path_skb(struct __sk_buff *skb, __u16 ether_type, enum rtt_hook hook)
+{
+	struct rtt_cpu *cpu = rtt_this_cpu();
+
+	if (cpu)
+		rtt_measure(cpu, packet_parse_whole_skb(skb, ether_type, &cpu->packet, &cpu->cursor), hook,
+			    hook == RTT_HOOK_EGRESS && packet_is_turned(skb));
+}
+
+static __always_inline void rtt_path_xdp(struct xdp_md *xdp)
+{
+	struct rtt_cpu *cpu = rtt_this_cpu();
+
+	if (cpu)
+		rtt_measure(cpu, packet_parse_xdp(xdp, &cpu->packet, &cpu->cursor), RTT_HOOK_XDP, 0);
 }
 
 #endif

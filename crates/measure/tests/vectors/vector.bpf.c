@@ -8,4 +8,4 @@ __u64 vector_now SEC(".data.vector_now") = 1;
 
 #define bpf_ktime_get_ns() vector_now
 
-#include "../../bpf/packet_path.bpf.c"
+#include "../../src/rtt/rtt.bpf.c"

@@ -19,7 +19,7 @@ use crate::profile::moment::text;
 use crate::profile::names::Names;
 
 /// The compiled programs.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dns_lookup.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
 
 const FUNCTION: &str = "getaddrinfo";
 /// Between looks for libraries that were not in use before.

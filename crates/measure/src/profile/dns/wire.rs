@@ -16,7 +16,7 @@ use crate::profile::connections::Report;
 use crate::{Error, Selection};
 
 /// The compiled programs.
-pub(super) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dns_wire.bpf.o"));
+pub(super) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
 
 /// DNS exchanges while they are measured.
 pub(super) struct Wire {

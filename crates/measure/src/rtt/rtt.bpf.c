@@ -2,41 +2,41 @@
 /* The programs that are attached: one for each hook, and for devices with and without an Ethernet header. */
 #include <linux/pkt_cls.h>
 
-#include "packet_path.bpf.h"
+#include "rtt.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 SEC("tc")
 int ethernet_ingress(struct __sk_buff *skb)
 {
-	packet_path_skb(skb, 0, RTT_HOOK_INGRESS);
+	rtt_path_skb(skb, 0, RTT_HOOK_INGRESS);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ethernet_egress(struct __sk_buff *skb)
 {
-	packet_path_skb(skb, 0, RTT_HOOK_EGRESS);
+	rtt_path_skb(skb, 0, RTT_HOOK_EGRESS);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ip_ingress(struct __sk_buff *skb)
 {
-	packet_path_skb(skb, wire16(skb->protocol), RTT_HOOK_INGRESS);
+	rtt_path_skb(skb, wire16(skb->protocol), RTT_HOOK_INGRESS);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int ip_egress(struct __sk_buff *skb)
 {
-	packet_path_skb(skb, wire16(skb->protocol), RTT_HOOK_EGRESS);
+	rtt_path_skb(skb, wire16(skb->protocol), RTT_HOOK_EGRESS);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("xdp")
 int xdp_ingress(struct xdp_md *xdp)
 {
-	packet_path_xdp(xdp);
+	rtt_path_xdp(xdp);
 	return XDP_PASS;
 }

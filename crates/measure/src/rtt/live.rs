@@ -1,19 +1,16 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its samples read.
 
-mod object;
-
 use std::time::Duration;
 
 use libbpf_rs::MapCore;
 
+use super::event::{Transition, decode};
+use super::object::Object;
+use super::{Aggregator, Counts, Report, Settings};
+use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
-pub use crate::kernel::{Options, any_interfaces, examine, interface_names};
-use crate::kernel::{Places, monotonic_ns, passing, wall_clock_offset};
+use crate::kernel::{Options, Places, monotonic_ns, passing, wall_clock_offset};
 use crate::native::{self, rtt_event, rtt_flow, rtt_flow_event};
-use crate::rtt::{Aggregator, Report, Settings, Transition, decode};
-use crate::{Counts, Error};
-use object::PacketPath;
-pub use object::probe;
 
 /// Flows without packets for so long are over and leave the table.
 const IDLE: Duration = Duration::from_secs(300);
@@ -24,7 +21,7 @@ const CLOSED: Duration = Duration::from_secs(10);
 pub struct Live {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     places: Places,
-    path: PacketPath,
+    object: Object,
     has_events: bool,
 }
 
@@ -36,12 +33,12 @@ impl Live {
     /// kernel refuses a step.
     pub fn start(options: &Options<Settings>) -> Result<Self, Error> {
         let mut places = Places::find(&options.interfaces, true, passing(options.has_xdp))?;
-        let path = PacketPath::load(&options.settings, |program| places.need(program))?;
-        path.learn_addresses()?;
-        places.attach(&path.programs)?;
+        let object = Object::load(&options.settings, |program| places.need(program))?;
+        object.learn_addresses()?;
+        places.attach(&object.programs)?;
         Ok(Self {
             places,
-            path,
+            object,
             has_events: options.settings.has_events,
         })
     }
@@ -60,7 +57,7 @@ impl Live {
         timeout: Duration,
         report: &mut impl FnMut(Report),
     ) -> Result<(), Error> {
-        self.path.programs.ring.wait(timeout)?;
+        self.object.programs.ring.wait(timeout)?;
         self.drain(report)
     }
 
@@ -69,7 +66,7 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn collect(&mut self) -> Result<(), Error> {
-        self.path.programs.ring.collect()
+        self.object.programs.ring.collect()
     }
 
     /// Hands on what is there, without waiting.
@@ -79,7 +76,7 @@ impl Live {
     pub fn drain(&mut self, report: &mut impl FnMut(Report)) -> Result<(), Error> {
         let offset = wall_clock_offset();
         let names = &self.places.names;
-        self.path.programs.ring.read(|mut rest| {
+        self.object.programs.ring.read(|mut rest| {
             while let Some((event, behind)) = read_prefix::<rtt_event>(rest) {
                 if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
                     report(decode(&event, None, names, offset));
@@ -106,7 +103,7 @@ impl Live {
         let now = monotonic_ns();
         let offset = wall_clock_offset();
         let mut over = Vec::new();
-        self.path
+        self.object
             .programs
             .for_each_flow("rtt_flows", |key, value| {
                 let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
@@ -121,18 +118,18 @@ impl Live {
                     over.push((*key, flow, is_closed));
                 }
             })?;
-        let flows = self.path.flows()?;
+        let flows = self.object.flows()?;
         for (key, flow, is_closed) in over {
             if flows.delete(bytes_of(&key)).is_err() {
                 continue; // the kernel was faster
             }
-            self.path.deleted += 1;
+            self.object.deleted += 1;
             if self.has_events && !is_closed {
                 let closing = Transition::close(native::RTT_REASON_TIMEOUT, now);
                 report(closing.report(&key, &flow, &self.places.names, offset));
             }
         }
-        self.path.learn_addresses()
+        self.object.learn_addresses()
     }
 
     /// The end of the measurement: what is still in the ring, then, if flow events are wanted, the closing of all flows that are open.
@@ -147,13 +144,16 @@ impl Live {
         }
         let closing = Transition::close(native::RTT_REASON_END, monotonic_ns());
         let offset = wall_clock_offset();
-        self.path.programs.for_each_flow("rtt_flows", |key, value| {
-            let flow = read_prefix::<rtt_flow>(value).map(|(flow, _)| flow);
-            let is_open = |flow: &rtt_flow| u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0;
-            if let Some(flow) = flow.filter(is_open) {
-                report(closing.report(key, &flow, &self.places.names, offset));
-            }
-        })
+        self.object
+            .programs
+            .for_each_flow("rtt_flows", |key, value| {
+                let flow = read_prefix::<rtt_flow>(value).map(|(flow, _)| flow);
+                let is_open =
+                    |flow: &rtt_flow| u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0;
+                if let Some(flow) = flow.filter(is_open) {
+                    report(closing.report(key, &flow, &self.places.names, offset));
+                }
+            })
     }
 
     /// What was counted since the start.
@@ -161,7 +161,7 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn counts(&self) -> Result<Counts, Error> {
-        let mut counts = self.path.counts()?;
+        let mut counts = self.object.counts()?;
         counts.refused = self.places.refused();
         Ok(counts)
     }
@@ -171,8 +171,8 @@ impl Live {
     /// # Errors
     /// [`Error::Kernel`] when the kernel does not tell of its interfaces any more.
     pub fn follow(&mut self) -> Result<Vec<String>, Error> {
-        if self.places.follow(&self.path.programs)?.is_some() {
-            self.path.learn_addresses()?;
+        if self.places.follow(&self.object.programs)?.is_some() {
+            self.object.learn_addresses()?;
         }
         Ok(self.places.take_told())
     }

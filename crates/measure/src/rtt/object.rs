@@ -2,27 +2,27 @@
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
 
+use super::{Counts, Settings};
+use crate::Error;
 use crate::bytes::bytes_of;
 use crate::kernel::{Programs, choose_programs, local_addresses, set_constants, size_flows};
 use crate::native::{self, flow_address, rtt_bucket, rtt_flow, rtt_pending};
-use crate::rtt::Settings;
 use crate::table::secret;
-use crate::{Counts, Error};
 
 /// Request buckets, of four requests each: 256 KiB.
 const BUCKETS: u32 = 4096;
 
 /// The compiled programs.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/packet_path.bpf.o"));
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt.bpf.o"));
 
 /// The loaded programs and what they count.
-pub(super) struct PacketPath {
+pub(super) struct Object {
     pub(super) programs: Programs,
     /// Flows that user space has deleted.
     pub(super) deleted: u64,
 }
 
-impl PacketPath {
+impl Object {
     /// Loads the programs that `is_needed` says yes to.
     pub(super) fn load(
         settings: &Settings,
@@ -113,5 +113,5 @@ fn configure(
 /// # Errors
 /// As [`super::Live::start`].
 pub fn probe(settings: &Settings) -> Result<(), Error> {
-    PacketPath::load(settings, |_| true).map(drop)
+    Object::load(settings, |_| true).map(drop)
 }
