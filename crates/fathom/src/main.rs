@@ -36,8 +36,34 @@ mod zone;
 
 use std::process::ExitCode;
 
+use fathom_record::Schema;
+
 use arguments::{Arguments, Command};
 use ipfix::IpfixCommand;
+
+/// A measurement, as `fathom doctor` and the reference of records know it.
+struct Measurement {
+    /// That of the command.
+    name: &'static str,
+    /// The kinds of its records.
+    #[cfg_attr(
+        not(feature = "live"),
+        allow(dead_code, reason = "only the tests look at it")
+    )]
+    kinds: &'static [&'static Schema],
+    /// Finds out whether it works here.
+    examine: fn(&mut doctor::Checks),
+}
+
+/// All measurements.
+const MEASUREMENTS: &[Measurement] = &[
+    rtt::MEASUREMENT,
+    response::MEASUREMENT,
+    #[cfg(feature = "live")]
+    hops::MEASUREMENT,
+    #[cfg(feature = "live")]
+    profile::MEASUREMENT,
+];
 
 fn main() -> ExitCode {
     match configuration::arguments().and_then(run) {

@@ -4,58 +4,28 @@ use std::fmt::Write as _;
 
 use fathom_balance::record::{BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
 use fathom_ipfix::iana_element;
-use fathom_measure::hops::{Congestion, HopProbe, HopSummary, Paths, RouteChange};
-use fathom_measure::profile::{DnsProfile, LookupProfile, MptcpProfile, TcpProfile};
-use fathom_measure::response::{ResponseAggregate, ResponseEpoch, ResponseWait};
-use fathom_measure::rtt::{RttAggregate, RttFlow, RttSample};
 use fathom_record::{Count, Field, Registry, Schema, Type, Unit};
 
+use crate::MEASUREMENTS;
 use crate::doctor::Check;
 
 /// All kinds of records, by who prints them.
-const KINDS: [(&str, &[&Schema]); 7] = [
-    (
-        "fathom rtt",
-        &[RttSample::SCHEMA, RttFlow::SCHEMA, RttAggregate::SCHEMA],
-    ),
-    (
-        "fathom response",
-        &[
-            ResponseEpoch::SCHEMA,
-            ResponseAggregate::SCHEMA,
-            ResponseWait::SCHEMA,
-        ],
-    ),
-    (
-        "fathom hops",
-        &[
-            HopSummary::SCHEMA,
-            HopProbe::SCHEMA,
-            Congestion::SCHEMA,
-            RouteChange::SCHEMA,
-            Paths::SCHEMA,
-        ],
-    ),
-    (
-        "fathom profile",
-        &[
-            TcpProfile::SCHEMA,
-            MptcpProfile::SCHEMA,
-            DnsProfile::SCHEMA,
-            LookupProfile::SCHEMA,
-        ],
-    ),
-    (
-        "fathom balance",
-        &[
-            BalanceWeight::SCHEMA,
-            BalanceHealth::SCHEMA,
-            BalanceService::SCHEMA,
-            BalanceServer::SCHEMA,
-        ],
-    ),
-    ("all measurements", &[Count::SCHEMA]),
-    ("fathom doctor", &[Check::SCHEMA]),
+fn kinds() -> impl Iterator<Item = (String, &'static [&'static Schema])> {
+    let measured = MEASUREMENTS.iter().map(|it| (it.name, it.kinds));
+    let all = measured
+        .chain([("balance", BALANCE)])
+        .map(|(name, kinds)| (format!("fathom {name}"), kinds));
+    all.chain([
+        ("all measurements".to_owned(), &[Count::SCHEMA][..]),
+        ("fathom doctor".to_owned(), &[Check::SCHEMA][..]),
+    ])
+}
+
+const BALANCE: &[&Schema] = &[
+    BalanceWeight::SCHEMA,
+    BalanceHealth::SCHEMA,
+    BalanceService::SCHEMA,
+    BalanceServer::SCHEMA,
 ];
 
 /// What holds for all of them, a paragraph each.
@@ -78,7 +48,7 @@ pub(crate) fn markdown() -> String {
         // Writing to memory does not fail.
         let _ = write!(text, "\n{paragraph}\n");
     }
-    for (whose, schemas) in KINDS {
+    for (whose, schemas) in kinds() {
         let _ = write!(text, "\n## {whose}\n");
         for schema in schemas {
             let _ = write!(text, "\n### `{}`\n\n{}\n\n", schema.kind, schema.about);
@@ -105,7 +75,7 @@ pub(crate) fn manual_page() -> String {
     for paragraph in COMMON {
         let _ = write!(text, "{}\n.PP\n", roff(paragraph));
     }
-    for (whose, schemas) in KINDS {
+    for (whose, schemas) in kinds() {
         let _ = writeln!(text, ".SH \"{}\"", whose.to_uppercase());
         for schema in schemas {
             let _ = writeln!(text, ".SS {}\n{}", schema.kind, roff(schema.about));
@@ -194,9 +164,7 @@ mod tests {
     use super::*;
 
     fn schemas() -> impl Iterator<Item = &'static Schema> {
-        KINDS
-            .iter()
-            .flat_map(|(_, schemas)| schemas.iter().copied())
+        kinds().flat_map(|(_, schemas)| schemas.iter().copied())
     }
 
     #[test]

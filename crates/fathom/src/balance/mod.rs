@@ -2,6 +2,7 @@
 
 mod arguments;
 mod control;
+pub(crate) mod doctor;
 mod metrics;
 
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! What to do next, by what was found.
 
 use super::{Check, Verdict};
-
-/// The measurements that need nothing but to be called.
-const MEASUREMENTS: [&str; 4] = ["rtt", "response", "hops", "profile"];
+use crate::MEASUREMENTS;
 
 /// A line or two for the end; `command` is one to begin with.
 pub(super) fn next(checks: &[Check], command: &str) -> String {
@@ -16,13 +14,18 @@ pub(super) fn next(checks: &[Check], command: &str) -> String {
         return format!("\nAll measurements work. Next: {command}\n");
     };
     let fails = |about: &&str| checks.iter().filter(is_no).any(|no| no.about == *about);
-    let (broken, sound): (Vec<&str>, Vec<&str>) = MEASUREMENTS.iter().partition(|it| fails(it));
+    let (broken, sound): (Vec<&str>, Vec<&str>) = names().partition(fails);
     let state = match (broken.as_slice(), sound.as_slice()) {
         ([], _) => format!("All measurements work all the same: {command}"),
         (_, []) => "Nothing can be measured live; capture files can be: fathom rtt FILE".to_owned(),
         _ => format!("{} work live, {} not.", sound.join(", "), broken.join(", ")),
     };
     format!("\n{state}\nNext: {remedy}\n")
+}
+
+/// What needs nothing but to be called.
+fn names() -> impl Iterator<Item = &'static str> {
+    MEASUREMENTS.iter().map(|measurement| measurement.name)
 }
 
 #[cfg(test)]
@@ -59,7 +62,7 @@ mod tests {
             "\nrtt, response, hops work live, profile not.\nNext: do this\n"
         );
         assert_eq!(
-            with(&MEASUREMENTS),
+            with(&names().collect::<Vec<_>>()),
             "\nNothing can be measured live; capture files can be: fathom rtt FILE\nNext: do this\n"
         );
         assert_eq!(

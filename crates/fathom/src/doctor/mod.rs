@@ -2,21 +2,15 @@
 
 mod advice;
 #[cfg(feature = "live")]
-mod balance;
-mod echo;
-#[cfg(feature = "live")]
-mod hops;
-#[cfg(feature = "live")]
-mod live;
+pub(crate) mod live;
 mod machine;
-#[cfg(feature = "live")]
-mod profile;
 mod report;
 
 use std::process::ExitCode;
 
 use fathom_record::{Time, record};
 
+use crate::MEASUREMENTS;
 use crate::arguments::{DoctorArguments, Place};
 use crate::output::{Backlog, Output, OutputFormat};
 use crate::signals::Signals;
@@ -48,7 +42,7 @@ record! {
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+pub(crate) enum Verdict {
     Ok,
     Note,
     No,
@@ -65,7 +59,7 @@ impl Verdict {
 }
 
 /// Checks, as they are found.
-struct Checks {
+pub(crate) struct Checks {
     time: Time,
     list: Vec<Check>,
 }
@@ -79,12 +73,12 @@ impl Checks {
     }
 
     /// It works.
-    fn ok(&mut self, about: &'static str, subject: &str, found: impl Into<String>) {
+    pub(crate) fn ok(&mut self, about: &'static str, subject: &str, found: impl Into<String>) {
         self.add(about, subject, Verdict::Ok, found.into(), None);
     }
 
     /// It works, but not as well as it could, or not every use needs it.
-    fn note(
+    pub(crate) fn note(
         &mut self,
         about: &'static str,
         subject: &str,
@@ -101,7 +95,7 @@ impl Checks {
     }
 
     /// It does not work.
-    fn no(
+    pub(crate) fn no(
         &mut self,
         about: &'static str,
         subject: &str,
@@ -137,7 +131,7 @@ impl Checks {
 
     /// What cannot be measured, and what to do about it.
     #[cfg(feature = "live")]
-    fn refused(
+    pub(crate) fn refused(
         &mut self,
         about: &'static str,
         subject: &str,
@@ -160,7 +154,7 @@ impl Checks {
 
 /// Where the kernel says something that nobody expected.
 #[cfg(feature = "live")]
-const REPORT: &str =
+pub(crate) const REPORT: &str =
     "see what the machine lacks, above; if it lacks nothing, report this with the kernel's version";
 
 /// Looks, and tells; the status is 1 when a measurement does not work as it is.
@@ -194,19 +188,38 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Each measurement at the same time: nearly all of it is that which the kernel takes to verify programs.
 fn examine() -> Vec<Check> {
-    let mut checks = Checks::new(Time::now());
+    let time = Time::now();
+    let examiners = MEASUREMENTS
+        .iter()
+        .map(|measurement| measurement.examine)
+        .chain(
+            #[cfg(feature = "live")]
+            [crate::balance::doctor::examine as fn(&mut Checks)],
+            #[cfg(not(feature = "live"))]
+            [],
+        );
+    let mut checks = Checks::new(time);
     machine::examine(&mut checks);
-    echo::examine(&mut checks);
-    #[cfg(feature = "live")]
-    examine_live(&mut checks);
-    #[cfg(not(feature = "live"))]
-    checks.no(
-        "rtt",
-        "interfaces",
-        "this fathom was built for capture files only",
-        "build it with the feature `live`",
-    );
+    let lists = std::thread::scope(|scope| {
+        let threads: Vec<_> = examiners
+            .map(|examine| {
+                scope.spawn(move || {
+                    let mut checks = Checks::new(time);
+                    examine(&mut checks);
+                    checks.list
+                })
+            })
+            .collect();
+        let ended = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        ended.collect::<Vec<_>>()
+    });
+    checks.list.extend(lists.into_iter().flatten());
     checks.list
 }
 
@@ -218,36 +231,8 @@ fn first_command() -> String {
     "fathom rtt FILE".to_owned()
 }
 
-/// Several at a time: nearly all of the time is that which the kernel takes to verify programs.
 #[cfg(feature = "live")]
-fn examine_live(checks: &mut Checks) {
-    let time = checks.time;
-    let sections: [&[fn(&mut Checks)]; 3] = [
-        &[live::round_trips],
-        &[live::responses, hops::examine],
-        &[profile::examine, balance::examine],
-    ];
-    let lists = std::thread::scope(|scope| {
-        let threads = sections.map(|section| {
-            scope.spawn(move || {
-                let mut checks = Checks::new(time);
-                for examine in section {
-                    examine(&mut checks);
-                }
-                checks.list
-            })
-        });
-        threads.map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    });
-    checks.list.extend(lists.into_iter().flatten());
-}
-
-#[cfg(feature = "live")]
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes
         .map(ToString::to_string)

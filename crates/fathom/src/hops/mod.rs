@@ -2,6 +2,7 @@
 
 mod arguments;
 mod child;
+mod doctor;
 mod dot;
 mod elf;
 mod names;
@@ -13,9 +14,13 @@ mod view;
 use std::time::{Duration, Instant};
 
 use fathom_measure::Selection;
-use fathom_measure::hops::{Options, Owner, Prober, Rate, Report, Settings, UserPrograms};
+use fathom_measure::hops::{
+    Congestion, HopProbe, HopSummary, Options, Owner, Paths, Prober, Rate, Report, RouteChange,
+    Settings, UserPrograms,
+};
 use fathom_record::{Count, Time};
 
+use crate::Measurement;
 use crate::failure::say;
 use crate::signals::Signals;
 pub(crate) use arguments::HopsArguments;
@@ -24,6 +29,19 @@ use child::{Child, Running};
 use names::Names;
 use systems::Systems;
 use view::View;
+
+/// What others know of it.
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "hops",
+    kinds: &[
+        HopSummary::SCHEMA,
+        HopProbe::SCHEMA,
+        Congestion::SCHEMA,
+        RouteChange::SCHEMA,
+        Paths::SCHEMA,
+    ],
+    examine: doctor::examine,
+};
 
 /// Between looks into the ring.
 const POLL: Duration = Duration::from_millis(20);

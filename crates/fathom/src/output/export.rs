@@ -199,42 +199,27 @@ impl Exports {
 #[cfg(test)]
 mod tests {
     use fathom_ipfix::{conflicting_elements, fields_without_element};
-    #[cfg(feature = "live")]
-    use fathom_measure::hops::{Congestion, HopProbe, HopSummary, Paths, RouteChange};
-    #[cfg(feature = "live")]
-    use fathom_measure::profile::{DnsProfile, LookupProfile, MptcpProfile, TcpProfile};
-    use fathom_measure::response::{ResponseAggregate, ResponseEpoch, ResponseWait};
-    use fathom_measure::rtt::{RttAggregate, RttFlow, RttSample};
     use fathom_record::{Count, Schema};
+
+    use crate::MEASUREMENTS;
 
     /// All kinds of records that are exported.
     fn schemas() -> Vec<&'static Schema> {
-        let mut schemas = vec![
-            RttSample::SCHEMA,
-            RttFlow::SCHEMA,
-            RttAggregate::SCHEMA,
-            ResponseEpoch::SCHEMA,
-            ResponseWait::SCHEMA,
-            ResponseAggregate::SCHEMA,
+        let measured = MEASUREMENTS
+            .iter()
+            .flat_map(|measurement| measurement.kinds);
+        let others: &[&Schema] = &[
             Count::SCHEMA,
-        ];
-        #[cfg(feature = "live")]
-        schemas.extend([
-            TcpProfile::SCHEMA,
-            MptcpProfile::SCHEMA,
-            DnsProfile::SCHEMA,
-            LookupProfile::SCHEMA,
-            HopProbe::SCHEMA,
-            HopSummary::SCHEMA,
-            Congestion::SCHEMA,
-            RouteChange::SCHEMA,
-            Paths::SCHEMA,
+            #[cfg(feature = "live")]
             fathom_balance::record::BalanceWeight::SCHEMA,
+            #[cfg(feature = "live")]
             fathom_balance::record::BalanceHealth::SCHEMA,
+            #[cfg(feature = "live")]
             fathom_balance::record::BalanceService::SCHEMA,
+            #[cfg(feature = "live")]
             fathom_balance::record::BalanceServer::SCHEMA,
-        ]);
-        schemas
+        ];
+        measured.chain(others).copied().collect()
     }
 
     /// An element of fathom's means one thing, whatever record it is in.

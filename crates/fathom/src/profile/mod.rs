@@ -1,14 +1,18 @@
 //! `fathom profile`: what the connections of this host go through, from its own stack.
 
 mod arguments;
+mod doctor;
 mod filter;
 mod probes;
 
 use std::time::{Duration, Instant};
 
-use fathom_measure::profile::{Options, ProbeSet, Probes, Profiler, TcpProfile};
+use fathom_measure::profile::{
+    DnsProfile, LookupProfile, MptcpProfile, Options, ProbeSet, Probes, Profiler, TcpProfile,
+};
 use fathom_record::{Record, Time, Value};
 
+use crate::Measurement;
 use crate::failure::say;
 use crate::output::OutputFormat;
 use crate::output::{Backlog, Output};
@@ -16,6 +20,18 @@ use crate::signals::Signals;
 use arguments::ProbeSetName;
 pub(crate) use arguments::ProfileArguments;
 use filter::Filter;
+
+/// What others know of it.
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "profile",
+    kinds: &[
+        TcpProfile::SCHEMA,
+        MptcpProfile::SCHEMA,
+        DnsProfile::SCHEMA,
+        LookupProfile::SCHEMA,
+    ],
+    examine: doctor::examine,
+};
 
 /// Between looks into the ring.
 const POLL: Duration = Duration::from_millis(50);

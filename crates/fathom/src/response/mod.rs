@@ -1,12 +1,31 @@
 //! `fathom response`: what was asked for, done live or over capture files.
 
 mod arguments;
+#[cfg(feature = "live")]
+mod doctor;
 mod files;
 mod groups;
 mod request;
 mod summary;
 
+use fathom_measure::response::{ResponseAggregate, ResponseEpoch, ResponseWait};
+
+use crate::Measurement;
 use crate::signals::Signals;
+
+/// What others know of it.
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "response",
+    kinds: &[
+        ResponseEpoch::SCHEMA,
+        ResponseAggregate::SCHEMA,
+        ResponseWait::SCHEMA,
+    ],
+    #[cfg(feature = "live")]
+    examine: doctor::examine,
+    #[cfg(not(feature = "live"))]
+    examine: |_| {},
+};
 
 /// Measures until there is nothing more, or until it is told to stop.
 ///

@@ -1,6 +1,7 @@
 //! `fathom rtt`: what was asked for, done live or over capture files.
 
 mod arguments;
+mod doctor;
 mod files;
 mod intervals;
 mod lines;
@@ -8,7 +9,17 @@ mod ppviz;
 mod request;
 mod summary;
 
+use fathom_measure::rtt::{RttAggregate, RttFlow, RttSample};
+
+use crate::Measurement;
 use crate::signals::Signals;
+
+/// What others know of it.
+pub(crate) const MEASUREMENT: Measurement = Measurement {
+    name: "rtt",
+    kinds: &[RttSample::SCHEMA, RttFlow::SCHEMA, RttAggregate::SCHEMA],
+    examine: doctor::examine,
+};
 
 /// Measures until there is nothing more, or until it is told to stop.
 ///
@@ -25,6 +36,8 @@ pub(crate) fn run(arguments: &RttArguments) -> anyhow::Result<()> {
 
 #[cfg(feature = "live")]
 mod live;
+#[cfg(feature = "live")]
+mod table;
 #[cfg(feature = "live")]
 mod view;
 pub(crate) use arguments::RttArguments;

@@ -5,10 +5,11 @@ use fathom_record::{Record, Time};
 
 use super::arguments::RttArguments;
 use super::lines::Lines;
+use super::table::RttTable;
 use crate::failure::say;
 use crate::output::Backlog;
 use crate::signals::Signals;
-use crate::table::{RttTable, Screen, Wish, is_looked_at};
+use crate::table::{Screen, Wish, is_looked_at};
 
 /// Where what is measured goes.
 pub(super) enum View {

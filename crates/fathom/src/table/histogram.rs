@@ -3,16 +3,16 @@
 use fathom_record::Histogram;
 
 /// Columns of a histogram: three for each power of ten from 10 us to 10 s; what is beyond is in the outermost.
-pub(super) const COLUMNS: usize = 18;
+pub(crate) const COLUMNS: usize = 18;
 /// What the columns mean, as wide as they are.
-pub(super) const AXIS: &str = "10us  1ms   .1s   ";
+pub(crate) const AXIS: &str = "10us  1ms   .1s   ";
 
 const FIRST_NS: f64 = 10_000.0;
 const COLUMNS_PER_DECADE: f64 = 3.0;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A bar for every column, its height relative to the highest. A single sample is seen, too.
-pub(super) fn bars(distribution: &Histogram) -> String {
+pub(crate) fn bars(distribution: &Histogram) -> String {
     let mut columns = [0_u64; COLUMNS];
     for (bucket, count) in distribution.buckets() {
         columns[column_of(*Histogram::bucket_bounds(bucket).start())] += count;

@@ -6,7 +6,7 @@ use fathom_measure::hops::{Options, Owner, Prober, Rate, Settings, UserPrograms}
 use fathom_measure::{Error, Selection};
 use fathom_record::Network;
 
-use super::{Checks, Verdict};
+use crate::doctor::{Checks, Verdict};
 
 /// Nobody is there (RFC 5737).
 const NOWHERE: &str = "192.0.2.0/24";

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use fathom_record::format::display_duration;
 
 use super::Row;
-use super::histogram::{AXIS, COLUMNS, bars};
+use crate::table::{AXIS, COLUMNS, bars, fitting_of};
 
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,6 @@ pub(super) enum Column {
     Interface,
 }
 
-/// Space between columns.
-pub(super) const SPACING: u16 = 2;
 /// The narrowest that a flow is shown.
 const FLOW_WIDTH_MIN: u16 = 34;
 
@@ -55,25 +53,6 @@ const BY_IMPORTANCE: [Column; 9] = [
 /// Those that fit into this width, from left to right.
 pub(super) fn fitting(width: u16) -> Vec<Column> {
     fitting_of(&ALL, &BY_IMPORTANCE, Column::width, width)
-}
-
-/// Columns of `all` that fit into this width together, in their order there; the first `by_importance` are left out last.
-pub(crate) fn fitting_of<C: Copy + PartialEq>(
-    all: &[C],
-    by_importance: &[C],
-    width_of: impl Fn(C) -> u16,
-    width: u16,
-) -> Vec<C> {
-    let mut used = 0;
-    let chosen: Vec<_> = by_importance
-        .iter()
-        .take_while(|column| {
-            used += width_of(**column) + SPACING;
-            used <= width + SPACING
-        })
-        .collect();
-    let is_chosen = |column: &C| chosen.contains(&column);
-    all.iter().copied().filter(is_chosen).collect()
 }
 
 impl Column {

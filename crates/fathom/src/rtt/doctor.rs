@@ -1,14 +1,65 @@
-//! Are capture files measured? Two packets are, to see it.
+//! Are capture files measured? Two packets are, to see it. And interfaces?
 
+#[cfg(feature = "live")]
+use fathom_measure::kernel::{examine as examine_interface, interface_names};
+#[cfg(feature = "live")]
+use fathom_measure::rtt::Live;
 use fathom_measure::rtt::{Engine, Report, Settings};
 use fathom_measure::{Error, Replay};
 
-use super::Checks;
+use crate::doctor::Checks;
 
 /// The delay that is in the capture, in microseconds.
 const DELAY_US: u32 = 20_000;
 
 pub(super) fn examine(checks: &mut Checks) {
+    files(checks);
+    live(checks);
+}
+
+#[cfg(feature = "live")]
+fn live(checks: &mut Checks) {
+    use crate::doctor::live::{FLOWS, attached, on_loopback};
+
+    let settings = Settings {
+        flows: FLOWS,
+        ..Settings::live()
+    };
+    let started = Live::start(&on_loopback(settings, false));
+    attached(checks, "rtt", started.map(|live| live.describe().collect()));
+    interfaces(checks);
+}
+
+#[cfg(not(feature = "live"))]
+fn live(checks: &mut Checks) {
+    checks.no(
+        "rtt",
+        "interfaces",
+        "this fathom was built for capture files only",
+        "build it with the feature `live`",
+    );
+}
+
+#[cfg(feature = "live")]
+fn interfaces(checks: &mut Checks) {
+    let mut measurable = Vec::new();
+    for name in interface_names() {
+        match examine_interface(&name) {
+            Ok(()) => measurable.push(name),
+            Err(error) => {
+                checks.refused(
+                    "rtt",
+                    &format!("interface {name}"),
+                    crate::doctor::Verdict::Note,
+                    &error,
+                );
+            }
+        }
+    }
+    checks.ok("rtt", "interfaces here", measurable.join(", "));
+}
+
+fn files(checks: &mut Checks) {
     let found = match measured_us() {
         Ok(us) if us == [u64::from(DELAY_US)] => {
             checks.ok(

@@ -4,9 +4,9 @@ use fathom_balance::Error;
 use fathom_balance::config::Config;
 use fathom_balance::live::{check_place, check_program};
 
-use super::{Checks, REPORT, Verdict, chain};
+use crate::doctor::{Checks, REPORT, Verdict, chain};
 
-pub(super) fn examine(checks: &mut Checks) {
+pub(crate) fn examine(checks: &mut Checks) {
     let pins = Config::default().pins;
     let found = format!("{} can hold what outlives the process", pins.display());
     add(

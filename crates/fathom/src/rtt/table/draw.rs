@@ -8,7 +8,8 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row as Cells, Table as Grid};
 
 use super::Table;
-use super::columns::{Column, SPACING, fitting};
+use super::columns::{Column, fitting};
+use crate::table::SPACING;
 
 /// What stands around the rows.
 pub(super) struct Surroundings<'a> {
@@ -106,7 +107,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A sample of the flow from this port, as a capture of one echo gives it.
-    pub(in crate::table) fn sample(source_port: u16, rtt_ns: u64) -> RttSample {
+    pub(in crate::rtt::table) fn sample(source_port: u16, rtt_ns: u64) -> RttSample {
         static MEASURED: LazyLock<RttSample> = LazyLock::new(measured);
         let mut sample = *MEASURED;
         sample.flow.source_port = source_port;

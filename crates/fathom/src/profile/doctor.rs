@@ -2,7 +2,7 @@
 
 use fathom_measure::profile::{Probes, available};
 
-use super::{Checks, Verdict};
+use crate::doctor::{Checks, Verdict};
 
 pub(super) fn examine(checks: &mut Checks) {
     match available() {
