@@ -11,7 +11,7 @@ use std::thread;
 use fathom_capture::{LinkType, Packet, Reader};
 
 use crate::Error;
-use crate::native::{self, Frame, fathom_reading, response_config, rtt_config, selection};
+use crate::native::{self, Frame, fathom_reading};
 use copies::Copies;
 
 /// Packets that go from reading to measuring together: few enough to stay in a core's cache.
@@ -34,43 +34,17 @@ pub struct Dissected {
 }
 
 /// Reads frames for a measurement. It has no state, and so may run ahead of it.
-#[derive(Debug, Clone)]
-pub struct Dissector {
-    config: Config,
-    /// `None`: everything is selected.
-    selection: Option<selection>,
-}
-
-#[derive(Debug, Clone)]
-enum Config {
-    Rtt(rtt_config),
-    Response(Box<response_config>),
-}
+pub struct Dissector(Box<dyn Fn(&Frame<'_>) -> fathom_reading + Send>);
 
 impl Dissector {
-    /// For round trips.
-    pub(crate) fn rtt(config: rtt_config, selection: Option<&selection>) -> Self {
-        Self {
-            config: Config::Rtt(config),
-            selection: selection.copied(),
-        }
-    }
-
-    /// For responses.
-    pub(crate) fn response(config: &response_config, selection: Option<&selection>) -> Self {
-        Self {
-            config: Config::Response(Box::new(*config)),
-            selection: selection.copied(),
-        }
+    /// By this function.
+    pub(crate) fn new(read: impl Fn(&Frame<'_>) -> fathom_reading + Send + 'static) -> Self {
+        Self(Box::new(read))
     }
 
     /// Reads a frame that was captured at `time`.
     fn dissect(&self, time: u64, frame: &Frame<'_>) -> Dissected {
-        let selection = self.selection.as_ref();
-        let reading = match &self.config {
-            Config::Rtt(config) => native::read(frame, selection, config),
-            Config::Response(config) => native::read_request(frame, selection, config),
-        };
+        let reading = (self.0)(frame);
         Dissected { time, reading }
     }
 }

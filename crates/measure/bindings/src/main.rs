@@ -1,88 +1,126 @@
-//! Rust's view of the C structs and functions that crates share with the kernel, generated from each one's `native.h` into `bindings.rs`. The
-//! copies are committed so that a build needs no libclang. `--check` (the default) tells whether they are current, `--write` makes them so.
+//! Rust's view of the C structs and functions that crates share with the kernel, generated from every `native/native.h` into the
+//! `bindings.rs` beside it. The copies are committed so that a build needs no libclang. `--check` (the default) tells whether they are
+//! current, `--write` makes them so.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
+use bindgen::callbacks::{DeriveTrait, ImplementsTrait, ParseCallbacks};
 
-/// A crate's folder of C that user space calls.
-struct Native {
-    folder: &'static str,
-    /// The headers whose contents Rust sees, as a regular expression.
-    headers: &'static str,
-    /// Types whose fields are nobody's business, as a regular expression.
-    opaque: &'static str,
-}
+/// What measurements share.
+const SHARED: &str = "../src/native";
+/// Every folder here that has a `native/native.h` is a measurement.
+const MEASUREMENTS: &str = "../src";
+const BALANCER: &str = "../../balance/src/native";
 
-const NATIVES: [Native; 2] = [
-    Native {
-        folder: "../src/native",
-        headers: ".*/(native|rtt|profile|dns|lookup|packet|flow|selection|hops|probe|header|response|sizes).h",
-        opaque: "rtt_(pending|request|bucket)",
-    },
-    Native {
-        folder: "../../balance/src/native",
-        headers: ".*/(native|balance|table|flow|selection|response).h",
-        opaque: "",
-    },
-];
+/// At the head of what is generated in `fathom-measure`, so that who includes it need not say it.
+const LINTS: &str = "#![allow(non_camel_case_types, missing_docs, unreachable_pub, unsafe_code, dead_code, clippy::all, \
+     clippy::pedantic, reason = \"generated\")]";
 
 fn main() -> Result<()> {
     let is_written = env::args().any(|argument| argument == "--write");
-    NATIVES.iter().try_for_each(|native| {
+    for folder in folders()? {
+        let path = folder.join("bindings.rs");
+        let generated = generate(&folder)?;
         if is_written {
-            native.write()
-        } else {
-            native.check()
-        }
-    })
-}
-
-impl Native {
-    fn write(&self) -> Result<()> {
-        let path = self.path("bindings.rs");
-        fs::write(&path, self.generate()?).with_context(|| format!("cannot write {path}"))
-    }
-
-    fn check(&self) -> Result<()> {
-        let path = self.path("bindings.rs");
-        let committed = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        if committed != self.generate()? {
+            fs::write(&path, generated)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        } else if fs::read_to_string(&path).ok().as_ref() != Some(&generated) {
             bail!(
-                "the C headers of {path} have changed: run cargo run -p fathom-bindings -- --write"
+                "the C headers of {} have changed: run cargo run -p fathom-bindings -- --write",
+                path.display()
             );
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn path(&self, name: &str) -> String {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder);
-        folder.join(name).display().to_string()
-    }
-
-    fn generate(&self) -> Result<String> {
-        let version = bindgen::RustTarget::stable(88, 0)
-            .ok()
-            .context("bindgen does not know Rust 1.88")?;
-        let header = self.path("native.h");
-        let mut builder = bindgen::Builder::default()
-            .header(header.as_str())
-            .allowlist_file(self.headers);
-        if !self.opaque.is_empty() {
-            builder = builder.opaque_type(self.opaque);
+/// Those with C that user space calls.
+fn folders() -> Result<Vec<PathBuf>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![here.join(SHARED), here.join(BALANCER)];
+    for entry in fs::read_dir(here.join(MEASUREMENTS))? {
+        let folder = entry?.path().join("native");
+        if folder.join("native.h").exists() {
+            folders.push(folder);
         }
-        let bindings = builder
-            .use_core()
-            .prepend_enum_name(false)
-            .rust_edition(bindgen::RustEdition::Edition2024)
-            .rust_target(version)
-            .derive_default(true)
-            .derive_eq(true)
-            .derive_hash(true)
-            .formatter(bindgen::Formatter::Prettyplease)
-            .generate()
-            .with_context(|| format!("cannot read {header}"))?;
-        Ok(bindings.to_string())
+    }
+    Ok(folders)
+}
+
+fn generate(folder: &Path) -> Result<String> {
+    let version = bindgen::RustTarget::stable(88, 0)
+        .ok()
+        .context("bindgen does not know Rust 1.88")?;
+    let header = folder.join("native.h").display().to_string();
+    let mut builder = bindgen::Builder::default().header(header.as_str());
+    if folder.ends_with(BALANCER) {
+        builder = builder.allowlist_file(".*/(native|balance|table|flow|selection|response).h");
+    } else {
+        builder = seen(folder)?
+            .iter()
+            .fold(builder, bindgen::Builder::allowlist_file)
+            .raw_line(LINTS);
+        if folder.ends_with(SHARED) {
+            builder = builder.allowlist_type("__[su](8|16|32|64)");
+        } else {
+            // Whoever includes the file says where the shared one is.
+            builder = builder
+                .raw_line("use super::shared::*;")
+                .allowlist_recursively(false)
+                .parse_callbacks(Box::new(Shared));
+        }
+    }
+    let bindings = builder
+        .use_core()
+        .prepend_enum_name(false)
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .rust_target(version)
+        .derive_default(true)
+        .derive_eq(true)
+        .derive_hash(true)
+        .formatter(bindgen::Formatter::Prettyplease)
+        .generate()
+        .with_context(|| format!("cannot read {header}"))?;
+    Ok(bindings.to_string())
+}
+
+/// The headers whose contents Rust sees, as regular expressions: a `native.h`, and those that it includes, but the shared one.
+fn seen(folder: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(folder.join("native.h"))?;
+    let included = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+    let seen = included.filter(|path| !path.ends_with("/native.h"));
+    Ok(seen
+        .chain(["native.h"])
+        .map(|path| literally(&folder.join(path)))
+        .collect())
+}
+
+/// A regular expression of nothing but this path.
+fn literally(path: &Path) -> String {
+    let mut expression = String::new();
+    for character in path.display().to_string().chars() {
+        if character.is_ascii_punctuation() {
+            expression.push('\\');
+        }
+        expression.push(character);
+    }
+    expression
+}
+
+/// All that a shared struct has: it is as plain as those that are generated here.
+#[derive(Debug)]
+struct Shared;
+
+impl ParseCallbacks for Shared {
+    fn blocklisted_type_implements_trait(
+        &self,
+        _: &str,
+        _: DeriveTrait,
+    ) -> Option<ImplementsTrait> {
+        Some(ImplementsTrait::Yes)
     }
 }

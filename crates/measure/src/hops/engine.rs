@@ -13,7 +13,7 @@ use super::limits::Limits;
 use super::record::{Outcome, Paths, Report};
 use super::schedule::{Outlook, Plan, Rate};
 use super::share::{Allowance, Destinations, Standing, slow_down};
-use crate::native::HOPS_FLOWS;
+use crate::hops::native::HOPS_FLOWS;
 
 /// Between decisions about rates.
 const DECIDE: Duration = Duration::from_millis(250);

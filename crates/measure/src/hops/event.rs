@@ -6,7 +6,8 @@ use fathom_record::{FlowKey, Protocol};
 
 use super::Quoted;
 use crate::bytes::read_prefix;
-use crate::native::{self, hops_answer, hops_clue, hops_event, hops_header, hops_opening};
+use crate::hops::native::{self, hops_answer, hops_clue, hops_event, hops_header, hops_opening};
+use crate::native::address;
 use crate::replay::Interfaces;
 
 /// Something that happened in the kernel; times are ns of `CLOCK_MONOTONIC`.
@@ -132,8 +133,8 @@ impl hops_header {
     pub(super) fn as_sent(&self) -> Quoted {
         let is_ipv6 = self.is_ipv6 != 0;
         Quoted {
-            source: native::address(&self.source),
-            destination: native::address(&self.destination),
+            source: address(&self.source),
+            destination: address(&self.destination),
             source_port: self.source_port,
             destination_port: self.destination_port,
             service: (self.label >> if is_ipv6 { 20 } else { 0 }) as u8,
@@ -146,9 +147,9 @@ fn opened(opening: &hops_opening, interfaces: &impl Interfaces) -> Opened {
     let key = &opening.key;
     let forward = FlowKey {
         protocol: Protocol(key.protocol() as u8),
-        source: native::address(&key.low),
+        source: address(&key.low),
         source_port: key.low_port,
-        destination: native::address(&key.high),
+        destination: address(&key.high),
         destination_port: key.high_port,
     };
     Opened {
@@ -171,7 +172,7 @@ fn answered(answer: &hops_answer) -> Answered {
         probe: answer.event.probe,
         ttl: answer.event.ttl,
         sent: answer.sent,
-        responder: native::address(&answer.responder),
+        responder: address(&answer.responder),
         reply_ttl: answer.ttl,
         is_repeated: answer.is_repeated != 0,
         cpu: answer.event.cpu,

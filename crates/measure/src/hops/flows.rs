@@ -2,8 +2,8 @@
 
 use super::schedule::Plan;
 use crate::Error;
+use crate::hops::native::{HOPS_FLOWS, hops_flow};
 use crate::kernel::{Programs, Table};
-use crate::native::{HOPS_FLOWS, hops_flow};
 
 /// The table.
 pub(super) struct Flows(Table<hops_flow>);

@@ -15,11 +15,11 @@ use super::record::Report;
 use super::schedule::{EXPLORING, interval_us};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::counts::REFUSED;
+use crate::hops::native::{self, hops_budget, hops_config};
 use crate::kernel::{
     Framing, Group, Interface, Places, Programs, choose_programs, group_root, monotonic_ns,
     set_constants, wall_clock_offset,
 };
-use crate::native::{self, hops_budget, hops_config};
 use crate::{Error, Selection};
 
 /// The compiled programs.
@@ -188,7 +188,7 @@ impl Prober {
                 self.engine.forgotten(),
             ),
         ];
-        let names = native::hops_counter_names().iter().copied();
+        let names = native::counter_names().iter().copied();
         Ok(names
             .zip(sums)
             .chain(own)

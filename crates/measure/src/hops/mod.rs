@@ -21,6 +21,8 @@ mod limits;
 mod live;
 mod marks;
 #[cfg(feature = "live")]
+mod native;
+#[cfg(feature = "live")]
 mod oneway;
 #[cfg(feature = "live")]
 mod path;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::native::{self, hops_header};
+use crate::hops::native::{self, hops_header};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::path::Path;
 use super::share::{Destination, Standing};
-use crate::native::HOPS_TTL_MAX;
+use crate::hops::native::HOPS_TTL_MAX;
 
 /// TTLs beyond the deepest router that answered, of TCP.
 pub(super) const AHEAD: u8 = 4;

@@ -9,7 +9,7 @@ use fathom_record::{FlowKey, Nanoseconds, Protocol};
 
 use super::flow::Flow;
 use super::schedule::{AHEAD, Plan, SILENT};
-use crate::native::HOPS_TTL_MAX;
+use crate::hops::native::HOPS_TTL_MAX;
 
 /// Destinations that are remembered.
 const DESTINATIONS_MAX: usize = 4096;

@@ -1,7 +1,7 @@
 //! What connections are on the wire, as far as the stack tells: packets of all kinds, with their headers.
 
 use super::increase::received;
-use crate::native::profile_snapshot;
+use crate::profile::native::profile_snapshot;
 
 /// Header of IPv4 without options, of IPv6 without extensions.
 const IP_HEADER_BYTES: [u64; 2] = [20, 40];

@@ -13,7 +13,8 @@ use super::names::Names;
 use super::statistics::{Spread, spread};
 use super::totals::{AtEnd, TcpTotals};
 use super::{Indicator, State, TcpProfile};
-use crate::native::{self, flow_address, profile_moment_of, profile_slot, profile_snapshot};
+use crate::native::{address, flow_address};
+use crate::profile::native::{self, profile_moment_of, profile_slot, profile_snapshot};
 
 /// What is known of a connection between two profiles.
 #[derive(Debug)]
@@ -367,8 +368,7 @@ impl Maker {
             cgroup: self.names.group(now.cgroup),
             network_namespace: now.net_namespace,
             interface: self.names.text(&now.interface),
-            next_hop: (now.next_hop != flow_address::default())
-                .then(|| native::address(&now.next_hop)),
+            next_hop: (now.next_hop != flow_address::default()).then(|| address(&now.next_hop)),
             mptcp_token: (now.is_subflow != 0).then_some(now.token),
             path_index: (now.is_subflow != 0).then_some(now.subflow),
         }

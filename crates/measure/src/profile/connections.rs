@@ -13,7 +13,9 @@ use super::metas::Metas;
 use super::moment::Moment;
 use super::order::Told;
 use super::{Indicator, State};
-use crate::native::{self, profile_attempt, profile_moment_of, profile_slot, profile_snapshot};
+use crate::profile::native::{
+    self, profile_attempt, profile_moment_of, profile_slot, profile_snapshot,
+};
 
 /// A `connect()` behind which no SYN came after so long has found no route; an established connection that nobody accepted for so long is told of
 /// all the same.

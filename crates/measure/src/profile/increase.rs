@@ -1,6 +1,6 @@
 //! What happened between two looks at a connection.
 
-use crate::native::{profile_disorder, profile_round_trips, profile_snapshot};
+use crate::profile::native::{profile_disorder, profile_round_trips, profile_snapshot};
 
 /// A struct with the increase of these fields, and the others as they are now. The counters wrap around, as the stack's do.
 macro_rules! increase {

@@ -22,7 +22,7 @@ use crate::bytes::bytes_of;
 use crate::kernel::{
     Group, Programs, group_root, monotonic_ns, set_constants, tick_ns, wall_clock_offset,
 };
-use crate::native::{self, profile_config};
+use crate::profile::native::{self, profile_config};
 use crate::{Error, Selection};
 
 /// The compiled programs.
@@ -302,7 +302,7 @@ impl Profiler {
     /// [`Error::Kernel`] when the counters cannot be read.
     pub fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
         let mut counts = Vec::new();
-        for (index, name) in (0_u32..).zip(native::profile_counter_names()) {
+        for (index, name) in (0_u32..).zip(native::counter_names()) {
             let count = self.programs.counter("profile_counters", index)?;
             counts.push(Count::new(time, "profile", name, count));
         }

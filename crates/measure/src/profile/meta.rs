@@ -9,7 +9,7 @@ use super::connections::Report;
 use super::ending::{flow_end_reason, is_last};
 use super::totals::add;
 use super::{Indicator, MptcpProfile, State};
-use crate::native::{self, profile_meta, profile_moment_of};
+use crate::profile::native::{self, profile_meta, profile_moment_of};
 
 /// The state of a socket that waits for the answer to its SYN.
 const SYN_SENT: u8 = 2;

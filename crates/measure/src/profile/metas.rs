@@ -7,7 +7,7 @@ use super::connection::Maker;
 use super::connections::Report;
 use super::ending::{END_OF_MEASUREMENT, ending};
 use super::meta::Meta;
-use crate::native::{self, profile_meta, profile_moment_of};
+use crate::profile::native::{self, profile_meta, profile_moment_of};
 
 /// Connections that are followed at a time.
 const CONNECTIONS_MAX: usize = 65_536;

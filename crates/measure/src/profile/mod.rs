@@ -16,6 +16,7 @@ mod metas;
 mod moment;
 mod names;
 mod namespaces;
+mod native;
 mod order;
 mod probes;
 mod record;

@@ -6,7 +6,10 @@ use std::mem::offset_of;
 use fathom_record::{FlowKey, Protocol};
 
 use crate::bytes::read_prefix;
-use crate::native::{self, profile_attempt, profile_meta, profile_moment_of, profile_snapshot};
+use crate::native::address;
+use crate::profile::native::{
+    self, profile_attempt, profile_meta, profile_moment_of, profile_snapshot,
+};
 
 /// One entry of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,9 +94,9 @@ impl profile_moment_of {
     pub(super) fn flow(&self) -> FlowKey {
         FlowKey {
             protocol: Protocol::TCP,
-            source: native::address(&self.local),
+            source: address(&self.local),
             source_port: self.local_port,
-            destination: native::address(&self.remote),
+            destination: address(&self.remote),
             destination_port: self.remote_port,
         }
     }

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::Error;
 use crate::kernel::{Programs, Table};
-use crate::native::{self, PROFILE_SLOTS, profile_attempt, profile_moment_of, profile_slot};
+use crate::native::flow_address_of;
+use crate::profile::native::{PROFILE_SLOTS, profile_attempt, profile_moment_of, profile_slot};
 
 /// The kernel's table, in which a connection has its place by its number.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl profile_slot {
             connection: self.connection,
             moment: self.moment,
             is_ipv6: self.is_ipv6,
-            local: native::flow_address_of(self.unspecified()),
+            local: flow_address_of(self.unspecified()),
             remote: self.remote,
             remote_port: self.remote_port,
             process_id: self.process_id,

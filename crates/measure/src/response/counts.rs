@@ -3,7 +3,8 @@
 use fathom_record::{Count, Time};
 
 use crate::counts::named;
-use crate::native::{self, PACKET_VERDICT_COUNT, RESPONSE_COUNTER_COUNT};
+use crate::native::PACKET_VERDICT_COUNT;
+use crate::response::native::{self, RESPONSE_COUNTER_COUNT};
 
 /// Everything that is counted besides epochs; nothing is lost without a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,7 +28,7 @@ impl ResponseCounts {
 
     /// All counts that are not zero, by name, but frames and epochs.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        let names = native::response_counter_names().iter().copied();
+        let names = native::counter_names().iter().copied();
         let counters = names.zip(self.counters);
         named(
             self.verdicts,

@@ -7,11 +7,11 @@ use super::evidence::Evidence;
 use super::reverse::{Greetings, Responses};
 use super::{Estimator, ResponseCounts, ResponseEpoch, Settings};
 use crate::Error;
-use crate::native::{
-    self, Requests, flow_key, response_config, response_epoch, response_flow, response_handshake,
-    selection,
-};
+use crate::native::{PACKET_MEASURABLE, flow_key, selection};
 use crate::replay::{Dissected, Dissector, Interfaces, Measurement};
+use crate::response::native::{
+    self, Requests, response_config, response_epoch, response_flow, response_handshake,
+};
 use crate::rtt::{flow_of, tags};
 use crate::table::{Departure, State, Table};
 
@@ -202,7 +202,8 @@ impl Measurement for Engine {
     type Report = ResponseEpoch;
 
     fn dissector(&self) -> Dissector {
-        Dissector::response(&self.config, self.selection.as_ref())
+        let (config, selection) = (self.config, self.selection);
+        Dissector::new(move |frame| native::read(frame, selection.as_ref(), &config))
     }
 
     fn on_packet(
@@ -213,7 +214,7 @@ impl Measurement for Engine {
     ) {
         let reading = &packet.reading;
         self.counts.verdicts[reading.verdict as usize] += 1;
-        if reading.verdict != native::PACKET_MEASURABLE {
+        if reading.verdict != PACKET_MEASURABLE {
             return;
         }
         if reading.is_selected == 0 {

@@ -2,7 +2,7 @@
 
 use super::Estimator;
 use super::estimate::Think;
-use crate::native::{self, response_epoch, response_flow, response_mode, response_tcp};
+use crate::response::native::{self, response_epoch, response_flow, response_mode, response_tcp};
 
 /// What an epoch of a flow showed.
 #[derive(Debug, Clone)]

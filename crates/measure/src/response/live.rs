@@ -14,8 +14,9 @@ use crate::kernel::{
     Options, Places, Programs, choose_programs, monotonic_ns, passing, set_constants, size_flows,
     wall_clock_offset,
 };
-use crate::native::{
-    self, Requests, flow_key, response_batches, response_bins, response_config, response_epoch,
+use crate::native::flow_key;
+use crate::response::native::{
+    self, Requests, response_batches, response_bins, response_config, response_epoch,
     response_flow, response_modes,
 };
 use crate::table::secret;

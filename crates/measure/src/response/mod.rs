@@ -7,6 +7,7 @@ mod estimate;
 mod evidence;
 #[cfg(feature = "live")]
 mod live;
+mod native;
 mod record;
 mod reverse;
 mod settings;

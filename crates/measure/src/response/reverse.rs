@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::native::{RESPONSE_STARTS_OVER, fathom_reading, packet, response_flow};
+use crate::native::{fathom_reading, packet};
+use crate::response::native::{RESPONSE_STARTS_OVER, response_flow};
 
 /// Segments that wait for their acknowledgement, at most.
 const SEGMENTS: usize = 256;

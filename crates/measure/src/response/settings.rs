@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fathom_record::{AsValue, Nanoseconds, Network, Type, Value};
 
-use crate::native::{self, response_config};
+use crate::response::native::{self, response_config};
 use crate::{Error, Selection};
 
 /// How the gaps of an epoch become a latency.

@@ -7,8 +7,9 @@ use super::{ResponseEpoch, Settings};
 use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::InterfaceNames;
-use crate::native::{
-    Requests, flow_key, response_bins, response_config, response_epoch, response_flow,
+use crate::native::flow_key;
+use crate::response::native::{
+    Requests, response_bins, response_config, response_epoch, response_flow,
 };
 
 /// How a program measures, and what it says.
@@ -112,17 +113,17 @@ mod tests {
             last: 900_000_000,
             age: ticks(300),
             retained: ticks(300),
-            state: crate::native::response_state {
-                tcp: crate::native::response_tcp {
+            state: crate::response::native::response_state {
+                tcp: crate::response::native::response_tcp {
                     causal: 10,
                     pure_age,
                     ..Default::default()
                 },
             },
-            flags: crate::native::RESPONSE_IS_USED as u16,
+            flags: crate::response::native::RESPONSE_IS_USED as u16,
             ..response_flow::default()
         };
-        let triggers = crate::native::response_triggers {
+        let triggers = crate::response::native::response_triggers {
             count: 10,
             ..Default::default()
         };

@@ -7,8 +7,9 @@ use fathom_record::{Nanoseconds, Time};
 
 use super::ResponseWait;
 use super::engine::waiting;
-use crate::native::{flow_key, response_flow};
+use crate::native::flow_key;
 use crate::replay::Interfaces;
+use crate::response::native::response_flow;
 use crate::rtt::{flow_of, tags};
 
 /// What has been told.
@@ -86,7 +87,7 @@ impl Look<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::{response_state, response_tcp};
+    use crate::response::native::{response_state, response_tcp};
 
     struct Names;
 

@@ -8,8 +8,9 @@ use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Time};
 use super::chunked::{ChunkedMap, Entries};
 use super::event::{flow_of, tags, traffic_of};
 use super::{Report, RttAggregate, RttSample};
-use crate::native::{flow_key, rtt_flow, rtt_traffic};
+use crate::native::flow_key;
 use crate::replay::Interfaces;
+use crate::rtt::native::{rtt_flow, rtt_traffic};
 
 /// What samples are put together by. Each group is of one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use fathom_record::{Count, Time};
 
 use crate::counts::named;
-use crate::native::{self, PACKET_VERDICT_COUNT, RTT_COUNTER_COUNT};
+use crate::native::PACKET_VERDICT_COUNT;
+use crate::rtt::native::{self, RTT_COUNTER_COUNT};
 
 /// Everything that is counted besides samples; nothing is lost without a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,10 +5,9 @@ use super::event::{Report, Transition, decode};
 use super::flow::{Flow, Slots};
 use super::{Aggregator, Settings};
 use crate::Error;
-use crate::native::{
-    self, fathom_reading, rtt_bucket, rtt_config, rtt_event, rtt_output, selection,
-};
+use crate::native::{PACKET_MEASURABLE, fathom_reading, selection};
 use crate::replay::{Dissected, Dissector, Interfaces, Measurement};
+use crate::rtt::native::{self, rtt_bucket, rtt_config, rtt_event, rtt_output};
 use crate::table::{Departure, Table};
 use fathom_record::Time;
 
@@ -33,7 +32,8 @@ impl Measurement for Engine {
     type Report = Report;
 
     fn dissector(&self) -> Dissector {
-        Dissector::rtt(self.config, self.selection.as_ref())
+        let (config, selection) = (self.config, self.selection);
+        Dissector::new(move |frame| native::read(frame, selection.as_ref(), &config))
     }
 
     fn on_packet(
@@ -44,7 +44,7 @@ impl Measurement for Engine {
     ) {
         let reading = &packet.reading;
         self.counts.verdicts[reading.verdict as usize] += 1;
-        if reading.verdict != native::PACKET_MEASURABLE {
+        if reading.verdict != PACKET_MEASURABLE {
             return;
         }
         if reading.is_selected == 0 {

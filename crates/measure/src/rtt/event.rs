@@ -3,8 +3,9 @@
 use fathom_record::{FlowKey, Nanoseconds, Protocol, Record, Time};
 
 use super::{Method, Observed, RttFlow, RttSample};
-use crate::native;
+use crate::native::{address, flow_key};
 use crate::replay::Interfaces;
+use crate::rtt::native;
 
 /// Something to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +39,12 @@ pub struct SampleBytes {
 }
 
 /// The flow of packets in `direction`.
-pub(crate) fn flow_of(key: &native::flow_key, direction: u8) -> FlowKey {
+pub(crate) fn flow_of(key: &flow_key, direction: u8) -> FlowKey {
     let flow = FlowKey {
         protocol: Protocol(key.protocol() as u8),
-        source: native::address(&key.low),
+        source: address(&key.low),
         source_port: key.low_port,
-        destination: native::address(&key.high),
+        destination: address(&key.high),
         destination_port: key.high_port,
     };
     if direction == 0 {
@@ -169,7 +170,7 @@ impl Transition {
     /// As a report, with the totals of the flow.
     pub(crate) fn report(
         self,
-        key: &native::flow_key,
+        key: &flow_key,
         flow: &native::rtt_flow,
         interfaces: &impl Interfaces,
         time_offset: u64,

@@ -1,6 +1,6 @@
 //! What the reader of capture files keeps of a flow.
 
-use crate::native::{self, FlowState, rtt_config, rtt_flow, rtt_pending};
+use crate::rtt::native::{self, FlowState, rtt_config, rtt_flow, rtt_pending};
 use crate::table::State;
 
 /// Slots of a direction that a flow starts with.

@@ -10,7 +10,7 @@ use super::{Aggregator, Counts, Report, Settings};
 use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{Options, Places, monotonic_ns, passing, wall_clock_offset};
-use crate::native::{self, rtt_event, rtt_flow, rtt_flow_event};
+use crate::rtt::native::{self, rtt_event, rtt_flow, rtt_flow_event};
 
 /// Flows without packets for so long are over and leave the table.
 const IDLE: Duration = Duration::from_secs(300);

@@ -8,6 +8,7 @@ mod event;
 mod flow;
 #[cfg(feature = "live")]
 mod live;
+mod native;
 #[cfg(feature = "live")]
 mod object;
 mod record;

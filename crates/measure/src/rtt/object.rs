@@ -6,7 +6,8 @@ use super::{Counts, Settings};
 use crate::Error;
 use crate::bytes::bytes_of;
 use crate::kernel::{Programs, choose_programs, local_addresses, set_constants, size_flows};
-use crate::native::{self, flow_address, rtt_bucket, rtt_flow, rtt_pending};
+use crate::native::{flow_address, flow_address_of};
+use crate::rtt::native::{self, rtt_bucket, rtt_flow, rtt_pending};
 use crate::table::secret;
 
 /// Request buckets, of four requests each: 256 KiB.
@@ -52,7 +53,7 @@ impl Object {
     /// Tells the kernel this machine's addresses, as they are now.
     pub(super) fn learn_addresses(&self) -> Result<(), Error> {
         let map = self.programs.map("rtt_local_addresses")?;
-        let present: Vec<flow_address> = local_addresses().map(native::flow_address_of).collect();
+        let present: Vec<flow_address> = local_addresses().map(flow_address_of).collect();
         let known: Vec<Vec<u8>> = map.keys().collect();
         for address in known {
             if !present.iter().any(|present| bytes_of(present) == address) {

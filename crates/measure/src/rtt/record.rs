@@ -3,7 +3,7 @@
 use fathom_record::{AsValue, FlowKey, Nanoseconds, Network, Time, Type, Unit, Value, record};
 
 use super::Method;
-use crate::native;
+use crate::rtt::native;
 
 /// Where the packet was seen that ended a measurement. It says what the round trip includes: egress is before the local queue, ingress
 /// after generic receive offload, XDP before it, and a capture after the queue.

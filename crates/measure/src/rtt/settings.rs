@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::Error;
-use crate::native;
+use crate::rtt::native;
 use crate::selection::Selection;
 use fathom_record::{AsValue, Nanoseconds, Type, Value};
 

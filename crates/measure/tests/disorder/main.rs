@@ -5,17 +5,11 @@
 #[path = "../common/compile.rs"]
 mod compile;
 
-#[expect(
-    non_camel_case_types,
-    unreachable_pub,
-    unsafe_code,
-    clippy::pedantic,
-    clippy::all,
-    reason = "generated; the library has the same file"
-)]
-#[allow(dead_code, reason = "the headers declare more than this test needs")]
 #[rustfmt::skip]
 #[path = "../../src/native/bindings.rs"]
+mod shared;
+#[rustfmt::skip]
+#[path = "../../src/profile/native/bindings.rs"]
 mod bindings;
 
 use std::path::Path;

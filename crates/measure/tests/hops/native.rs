@@ -1,16 +1,10 @@
 //! The C of user space, called as the programs call it.
 
-#[expect(
-    non_camel_case_types,
-    unreachable_pub,
-    unsafe_code,
-    clippy::pedantic,
-    clippy::all,
-    reason = "generated; the library has the same file"
-)]
-#[allow(dead_code, reason = "the headers declare more than this test needs")]
 #[rustfmt::skip]
 #[path = "../../src/native/bindings.rs"]
+mod shared;
+#[rustfmt::skip]
+#[path = "../../src/hops/native/bindings.rs"]
 pub(crate) mod bindings;
 
 use bindings::{

@@ -1,30 +1,22 @@
 //! The C of user space, with a table that forgets nothing.
 
-#[expect(
-    non_camel_case_types,
-    unreachable_pub,
-    unsafe_code,
-    clippy::pedantic,
-    clippy::all,
-    reason = "generated; the library has the same file"
-)]
-#[allow(dead_code, reason = "the headers declare more than this test needs")]
 #[rustfmt::skip]
 #[path = "../../src/native/bindings.rs"]
+mod shared;
+#[rustfmt::skip]
+#[path = "../../src/response/native/bindings.rs"]
 mod bindings;
 
 use std::collections::HashMap;
 
 use fathom_measure::bytes::bytes_of;
 
-use bindings::{
-    PACKET_LINK_ETHERNET, PACKET_MEASURABLE, RESPONSE_BY_FIXED, RESPONSE_BY_MODES,
-    RESPONSE_DIRECTION_NONE, fathom_reading, flow_key, response_gaps,
-};
 pub(crate) use bindings::{
     RESPONSE_ARRIVES, response_batches, response_bins, response_config, response_epoch,
     response_flow, response_handshake, response_modes,
 };
+use bindings::{RESPONSE_BY_FIXED, RESPONSE_BY_MODES, RESPONSE_DIRECTION_NONE, response_gaps};
+use shared::{PACKET_LINK_ETHERNET, PACKET_MEASURABLE, fathom_reading, flow_key};
 
 /// The interface of test runs in the kernel: loopback.
 const INTERFACE: u32 = 1;

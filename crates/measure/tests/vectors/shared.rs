@@ -1,23 +1,20 @@
 //! The structs that the kernel and user space share, as the library has them.
 
-#[expect(
-    non_camel_case_types,
-    unreachable_pub,
-    unsafe_code,
-    clippy::pedantic,
-    clippy::all,
-    reason = "generated; the library has the same file"
-)]
-#[allow(dead_code, reason = "the headers declare more than this test needs")]
 #[rustfmt::skip]
 #[path = "../../src/native/bindings.rs"]
+mod shared;
+#[rustfmt::skip]
+#[path = "../../src/rtt/native/bindings.rs"]
 mod bindings;
 
 pub(crate) use bindings::{
-    PACKET_VERDICT_COUNT, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_SAMPLES,
-    RTT_COUNTER_COUNT, RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_SAMPLE_IS_LOOP,
-    RTT_SAMPLE_RETRANSMITTED, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow,
-    rtt_flow_event, rtt_half, rtt_pending, rtt_traffic, selection, selection_network,
+    RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT,
+    RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_SAMPLE_IS_LOOP,
+    RTT_SAMPLE_RETRANSMITTED, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event,
+    rtt_half, rtt_pending, rtt_traffic,
+};
+pub(crate) use shared::{
+    PACKET_VERDICT_COUNT, flow_address, flow_key, selection, selection_network,
 };
 
 use std::ffi::{CStr, c_char};
@@ -26,7 +23,7 @@ use std::ffi::{CStr, c_char};
 pub(crate) fn verdict_names() -> impl Iterator<Item = &'static str> {
     #[expect(unsafe_code, reason = "reads a constant table of the shared C")]
     // SAFETY: the table is constant.
-    let names = unsafe { bindings::fathom_packet_verdict_names };
+    let names = unsafe { shared::fathom_packet_verdict_names };
     names.into_iter().map(literal)
 }
 

@@ -9,8 +9,8 @@ use fathom_record::{FlowKey, Protocol};
 use crate::hops::Settings;
 use crate::hops::engine::Engine;
 use crate::hops::event::{Answered, Event, Opened, Sent};
+use crate::hops::native::{HOPS_BURST, HOPS_TTL_MAX, hops_header};
 use crate::hops::schedule::{Plan, Rate};
-use crate::native::{HOPS_BURST, HOPS_TTL_MAX, hops_header};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;

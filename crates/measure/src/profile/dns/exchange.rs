@@ -7,10 +7,11 @@ use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
 
 use super::codes::{response_name, type_name};
 use super::record::DnsProfile;
-use crate::native::{self, dns_event};
+use crate::native::address;
 use crate::profile::State;
 use crate::profile::ending::flow_end_reason;
 use crate::profile::names::Names;
+use crate::profile::native::dns_event;
 
 /// Names of types that are remembered; a host has no reason to ask for more.
 const TYPES_MAX: usize = 256;
@@ -80,9 +81,9 @@ impl Maker {
         Exchange {
             flow: FlowKey {
                 protocol: Protocol(event.protocol),
-                source: native::address(&event.local),
+                source: address(&event.local),
                 source_port: event.local_port,
-                destination: native::address(&event.remote),
+                destination: address(&event.remote),
                 destination_port: event.remote_port,
             },
             name: name.map(Arc::from),

@@ -6,10 +6,10 @@ use super::exchange::{End, Maker};
 use super::name;
 use super::waiting::Waiting;
 use crate::bytes::read_prefix;
-use crate::native::{self, dns_event};
 use crate::profile::State;
 use crate::profile::connections::Report;
 use crate::profile::ending::{END_OF_MEASUREMENT, ending};
+use crate::profile::native::{self, dns_event};
 
 /// The state of a socket whose error ended something that was under way (`TCP_ESTABLISHED` of the kernel).
 const ESTABLISHED: u8 = 1;

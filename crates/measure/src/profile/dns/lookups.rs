@@ -13,10 +13,10 @@ use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::Group;
 use crate::kernel::{Programs, monotonic_ns, set_constants, wall_clock_offset};
-use crate::native::{self, lookup_config, lookup_event};
 use crate::profile::connections::Report;
 use crate::profile::moment::text;
 use crate::profile::names::Names;
+use crate::profile::native::{self, lookup_config, lookup_event};
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));

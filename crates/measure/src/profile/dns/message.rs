@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::native::{self, dns_message};
+use crate::profile::native::{self, dns_message};
 
 /// What [`native::read_dns`] must give: id, answer, truncated, code, type of the question.
 type Expected = (u16, bool, bool, u8, Option<u16>);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::exchange::Exchange;
-use crate::native::dns_event;
+use crate::profile::native::dns_event;
 
 /// Exchanges that wait for their answer at a time.
 pub(super) const EXCHANGES_MAX: usize = 16_384;

@@ -11,8 +11,8 @@ use super::exchanges::Exchanges;
 use crate::bytes::bytes_of;
 use crate::kernel::Group;
 use crate::kernel::{Programs, monotonic_ns, set_constants, wall_clock_offset};
-use crate::native::{self, dns_config};
 use crate::profile::connections::Report;
+use crate::profile::native::{self, dns_config};
 use crate::{Error, Selection};
 
 /// The compiled programs.

@@ -3,8 +3,8 @@
 
 use super::split::Split;
 use super::{Confidence, Estimate, Reason};
-use crate::native::RESPONSE_BINS;
 use crate::response::evidence::{Evidence, Flight};
+use crate::response::native::RESPONSE_BINS;
 
 /// Of all requests, those that must be triggered for a client to be one that never sends two together.
 const NEARLY_ALL: f64 = 0.9;

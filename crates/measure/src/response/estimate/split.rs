@@ -2,8 +2,8 @@
 //! between which the variance of the logarithm is largest (Otsu 1979).
 
 use super::{Confidence, Estimate, Reason};
-use crate::native::RESPONSE_BINS;
 use crate::response::evidence::Evidence;
+use crate::response::native::RESPONSE_BINS;
 
 /// Of the variance, what must lie between the classes for them to be two.
 const SEPARATION: f64 = 0.7;

@@ -1,6 +1,6 @@
 //! What clients thought, by the timestamps that they echo, and how sure that is; `timestamps.h` has the rules of a packet.
 
-use crate::native::{
+use crate::response::native::{
     RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_SHIFT, RESPONSE_NO_LEAST, response_echoes,
 };
 
