@@ -155,6 +155,7 @@ pub const RESPONSE_BINS: u32 = 24;
 pub const RESPONSE_BINS_FROM: u32 = 10;
 pub const RESPONSE_MODES: u32 = 10;
 pub const RESPONSE_ECHO_SHIFT: u32 = 10;
+pub const RESPONSE_LATE_SHIFT: u32 = 6;
 pub const RESPONSE_ECHO_DRIFT_SHIFT: u32 = 13;
 pub const RESPONSE_NO_LEAST: u32 = 4294967295;
 pub const RESPONSE_SIZES: u32 = 8;
@@ -553,8 +554,8 @@ pub struct response_echoes {
     pub think: __s32,
     pub phases: __u32,
     pub gaps: __u16,
-    pub candidate_ticks: __u16,
-    pub candidate: __u8,
+    pub late: __u16,
+    pub thought: __u8,
     pub seen: __u8,
     pub untold: __u8,
     pub is_prompt: __u8,
@@ -587,11 +588,11 @@ const _: () = {
         "Offset of field: response_echoes::gaps",
     ][::core::mem::offset_of!(response_echoes, gaps) - 24usize];
     [
-        "Offset of field: response_echoes::candidate_ticks",
-    ][::core::mem::offset_of!(response_echoes, candidate_ticks) - 26usize];
+        "Offset of field: response_echoes::late",
+    ][::core::mem::offset_of!(response_echoes, late) - 26usize];
     [
-        "Offset of field: response_echoes::candidate",
-    ][::core::mem::offset_of!(response_echoes, candidate) - 28usize];
+        "Offset of field: response_echoes::thought",
+    ][::core::mem::offset_of!(response_echoes, thought) - 28usize];
     [
         "Offset of field: response_echoes::seen",
     ][::core::mem::offset_of!(response_echoes, seen) - 29usize];

@@ -115,7 +115,9 @@ impl Evidence {
             retained_ns: server_ns + lags_ns,
             shortest_ns: ns(tcp.low),
             longest_ns: server_ns + lags_ns - ns(tcp.silent),
-            think,
+            think: think.map(|think| {
+                think.unless_late((server_ns + lags_ns) / f64::from(tcp.causal.max(1)))
+            }),
             causal: tcp.causal.into(),
             early: tcp.early.into(),
             flight: flight(triggers.known, triggers.known_packets),

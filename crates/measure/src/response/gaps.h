@@ -155,7 +155,7 @@ static __always_inline void response_on_lag(struct response_flow *restrict flow,
 	} else if (server > (__s64)config->timeout) {
 		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
 	} else {
-		response_add_lag(echoes, lag);
+		response_add_lag(echoes, lag, gap);
 		flow->retained -= gap - (__u32)server;
 		flow->state.tcp.silent += response_silence(gap, told);
 		response_on_gap(flow, gaps, packet, gap, 1, config);

@@ -77,6 +77,7 @@ enum response_content {
 };
 
 #define RESPONSE_ECHO_SHIFT 10 /* a unit of time of echoes is 1024 ns */
+#define RESPONSE_LATE_SHIFT 6 /* what may be lateness of the path is counted in so many units: 66 us */
 #define RESPONSE_ECHO_DRIFT_SHIFT 13 /* clocks drift apart by 122 ppm at most */
 
 /* What the timestamps that a client echoes tell; see timestamps.h. A lag is how long after its echo a packet came; times are in units. */
@@ -88,8 +89,8 @@ struct response_echoes {
 	__s32 think; /* what lags were above that of the base: of the epoch's gaps, together */
 	__u32 phases; /* what of each was less than a tick, together */
 	__u16 gaps; /* so many */
-	__u16 candidate_ticks; /* while the clock is learnt: how many ticks it took to find `candidate` */
-	__u8 candidate;
+	__u16 late; /* what lags are that a late path may be, together, in 64 units; while the clock is learnt, how many ticks it took to find one */
+	__u8 thought; /* gaps of the epoch with lags that no late path explains, 255: or more; while the clock is learnt, which one was found */
 	__u8 seen; /* packets that are within a tick of the base, it included; 0: the base may be old; 255: or more */
 	__u8 untold; /* gaps of the epoch that tell nothing; 255: or more */
 	__u8 is_prompt; /* the base, or what it replaced, was the acknowledgement that ends the handshake */

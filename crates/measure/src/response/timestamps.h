@@ -104,6 +104,8 @@ static __always_inline void response_begin_lags(struct response_flow *flow, stru
 
 	echoes->think = lags >> RESPONSE_ECHO_SHIFT;
 	echoes->least = RESPONSE_NO_LEAST;
+	echoes->late = 0;
+	echoes->thought = 0;
 	echoes->phases = (__u64)echoes->gaps * echoes->tick >> (RESPONSE_ECHO_SHIFT + 1);
 	flow->retained -= lags >> RESPONSE_TICK_SHIFT;
 }
@@ -122,14 +124,22 @@ static __always_inline int response_learn_clock(struct response_echoes *echoes, 
 		response_restart_echoes(echoes, time, echo, !!echoes->base_echo);
 		return 0;
 	}
-	if (ticks < RESPONSE_ECHO_TICKS || ticks < 2U * echoes->candidate_ticks || units < RESPONSE_ECHO_TIME)
+	if (ticks < RESPONSE_ECHO_TICKS || ticks < 2U * echoes->late || units < RESPONSE_ECHO_TIME)
 		return 0;
 	clock = response_find_clock(((__u64)units << RESPONSE_ECHO_SHIFT) / ticks);
-	if (clock == RESPONSE_CLOCK_MS || (clock && clock == echoes->candidate))
+	if (clock == RESPONSE_CLOCK_MS || (clock && clock == echoes->thought))
 		echoes->tick = response_tick(clock);
-	echoes->candidate = clock;
-	echoes->candidate_ticks = !clock ? 0 : ticks < 0xffff ? ticks : 0xffff;
+	echoes->thought = clock;
+	echoes->late = !clock ? 0 : ticks < 0xffff ? ticks : 0xffff;
 	return !!echoes->tick;
+}
+
+/* Units, rounded, of which there may be so many. */
+static __always_inline void response_add_late(struct response_echoes *echoes, __u32 units)
+{
+	__u32 late = echoes->late + ((units + (1 << RESPONSE_LATE_SHIFT) / 2) >> RESPONSE_LATE_SHIFT);
+
+	echoes->late = late < 0xffff ? late : 0xffff;
 }
 
 /* So much, in ns, and so many gaps: more is not made good, and fits no 32 bits. */
@@ -147,6 +157,7 @@ static __always_inline void response_renew_base(struct response_flow *flow, stru
 		__u32 units = (__u32)(less >> RESPONSE_ECHO_SHIFT) * echoes->gaps;
 
 		echoes->think += units;
+		response_add_late(echoes, units);
 		flow->retained -= units << (RESPONSE_ECHO_SHIFT - RESPONSE_TICK_SHIFT);
 	}
 	echoes->base_time = time;
@@ -212,13 +223,20 @@ static __always_inline int response_is_telling(const struct response_echoes *ech
 	return lag <= gap_ns + rounding;
 }
 
-/* What the client thought in a gap that counts. */
-static __always_inline void response_add_lag(struct response_echoes *echoes, __s64 lag)
+/*
+ * What the client thought in a gap that counts, of so many ticks. If that is less than half of it, the
+ * path may have been late.
+ */
+static __always_inline void response_add_lag(struct response_echoes *echoes, __s64 lag, __u32 gap)
 {
 	__u32 units = lag >> RESPONSE_ECHO_SHIFT;
 	__u32 tick = echoes->tick >> RESPONSE_ECHO_SHIFT;
 
 	echoes->think += units;
+	if (units < tick + (gap >> (RESPONSE_ECHO_SHIFT - RESPONSE_TICK_SHIFT) >> 1))
+		response_add_late(echoes, units);
+	else if (echoes->thought < 0xff)
+		echoes->thought++;
 	echoes->gaps++;
 	if (units >= tick)
 		units = tick ? units % tick : 0; /* of 32 bits: of 64 it costs 10 ns more */
@@ -245,9 +263,9 @@ static __always_inline void response_settle_echoes(struct response_flow *flow)
 {
 	struct response_echoes *echoes = &flow->state.tcp.echoes;
 
-	if (echoes->tick || !echoes->candidate)
+	if (echoes->tick || !echoes->thought)
 		return;
-	echoes->tick = response_tick(echoes->candidate);
+	echoes->tick = response_tick(echoes->thought);
 	echoes->is_prompt = 0;
 	response_begin_lags(flow, echoes);
 }
@@ -263,6 +281,10 @@ static __always_inline void response_end_echoes(struct response_echoes *echoes, 
 		return;
 	}
 	response_follow_drift(echoes, elapsed);
+	if (echoes->tick) {
+		echoes->late = 0;
+		echoes->thought = 0;
+	}
 	echoes->think = 0;
 	echoes->gaps = 0;
 	echoes->phases = 0;

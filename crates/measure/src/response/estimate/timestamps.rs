@@ -1,7 +1,8 @@
 //! What clients thought, by the timestamps that they echo, and how sure that is; `timestamps.h` has the rules of a packet.
 
 use crate::response::native::{
-    RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_SHIFT, RESPONSE_NO_LEAST, response_echoes,
+    RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_SHIFT, RESPONSE_LATE_SHIFT, RESPONSE_NO_LEAST,
+    response_echoes,
 };
 
 /// As many times as precise as it is known, what clients waited may be off by.
@@ -9,6 +10,12 @@ const MARGIN: f64 = 3.0;
 /// The least lag may be too low by so much, in nanoseconds: processors that handle packets of a flow
 /// come to it in another order than that in which they read the clock. What is less may be no thinking.
 const DISORDER_NS: f64 = 100_000.0;
+/// So much of a wait, packets may be late on their way here: lags that come to less, together, are no
+/// thinking, if each is less than half of its gap.
+const LATE: f64 = 0.15;
+/// Of the gaps, in how many there may be other lags, for that to be so: a client that thinks does so for
+/// short times, too.
+const THOUGHT: f64 = 0.25;
 /// As many times as precise as it is known, at least, is a time that clients thought; less may be none.
 const SIGNIFICANT: f64 = 2.0;
 /// Of the gaps, how many may tell nothing of what was thought.
@@ -25,6 +32,9 @@ pub(in crate::response) struct Think {
     pub(in crate::response) lags_ns: f64,
     /// On average; 0 where it is too short to be seen.
     pub(in crate::response) mean_ns: f64,
+    /// What of it may be lateness of the path, and in how many gaps there is more.
+    late_ns: f64,
+    thought: f64,
     /// How far that may be off: the standard deviation of the average, and how far the least lag may be off.
     precision_ns: f64,
     /// By how much the least lag of the epoch is above that of the connection: the client thought at least so long each time, or the way has become longer.
@@ -52,6 +62,8 @@ impl Think {
         let above_least = tick_ns / (seen + 1.0);
         let above_least_deviation = above_least * (seen / (seen + 2.0)).sqrt();
         let mean_ns = lags_ns / gaps - (tick_ns / 2.0 - above_least);
+        let late_ns = units(f64::from(echoes.late)) * f64::from(1 << RESPONSE_LATE_SHIFT) / gaps
+            - (tick_ns / 2.0 - above_least);
         // Half a tick, if requests keep no step with the clock.
         let phase_ns = units(f64::from(echoes.phases)) / gaps;
         let step_ns = (phase_ns - tick_ns / 2.0).abs();
@@ -71,6 +83,8 @@ impl Think {
         Some(Self {
             lags_ns,
             mean_ns: if is_seen { mean_ns } else { 0.0 },
+            late_ns: late_ns.clamp(0.0, mean_ns.max(0.0)),
+            thought: echoes.thought.into(),
             precision_ns,
             least_ns,
             gaps,
@@ -78,6 +92,21 @@ impl Think {
             tick_ns,
             is_prompt: echoes.is_prompt != 0,
         })
+    }
+
+    /// Without what may be lateness of the path, if that is a small part of what is waited in gaps
+    /// that take so long on average.
+    pub(in crate::response) fn unless_late(self, gap_ns: f64) -> Self {
+        let is_late =
+            self.thought < THOUGHT * self.gaps && self.late_ns < LATE * (gap_ns - self.mean_ns);
+        if self.mean_ns == 0.0 || !is_late {
+            return self;
+        }
+        Self {
+            mean_ns: self.mean_ns - self.late_ns,
+            precision_ns: self.precision_ns + self.late_ns / MARGIN,
+            ..self
+        }
     }
 
     /// Is it known of most of the epoch's causal gaps?

@@ -12,11 +12,11 @@ pub(crate) use bindings::{
     RESPONSE_COUNT_FLOWS_OPENED, RESPONSE_COUNT_NOT_SAMPLED, RESPONSE_COUNT_UNDIRECTED,
     RESPONSE_COUNTER_COUNT, RESPONSE_COUNTS_FLIGHT, RESPONSE_DIRECTION_NONE,
     RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_SHIFT, RESPONSE_HAS_FLIGHT, RESPONSE_HAS_SHORT,
-    RESPONSE_HOLDS_BACK, RESPONSE_IS_SEALED, RESPONSE_IS_USED, RESPONSE_NO_LEAST,
-    RESPONSE_QUIC_REQUEST_FROM, RESPONSE_STARTS_OVER, RESPONSE_TICK_SHIFT, response_batches,
-    response_bins, response_config, response_counter, response_echoes, response_epoch,
-    response_flow, response_gaps, response_handshake, response_mode, response_modes,
-    response_sizes, response_tcp, response_triggers,
+    RESPONSE_HOLDS_BACK, RESPONSE_IS_SEALED, RESPONSE_IS_USED, RESPONSE_LATE_SHIFT,
+    RESPONSE_NO_LEAST, RESPONSE_QUIC_REQUEST_FROM, RESPONSE_STARTS_OVER, RESPONSE_TICK_SHIFT,
+    response_batches, response_bins, response_config, response_counter, response_echoes,
+    response_epoch, response_flow, response_gaps, response_handshake, response_mode,
+    response_modes, response_sizes, response_tcp, response_triggers,
 };
 
 /// Reads a frame for the measurement of responses.
