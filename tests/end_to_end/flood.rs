@@ -2,26 +2,26 @@
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::AsRawFd;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
+use fathom_lab::traffic::flood::{Flood, scattered};
 use fathom_lab::traffic::{dns, tcp, tools};
-use fathom_lab::{LinkConfig, Tap, Topology, Way, Worker, obstacle};
+use fathom_lab::{LinkConfig, Tap, Topology, Way, obstacle};
 use fathom_tests::{
     Comparison, EVERY_PACKET, Fathom, Finished, Flow, Method, check_close, pairs, passed_by_tap,
     settle,
 };
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
-};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
-const PACKETS: u32 = 260_000;
 /// A burst each pause: what the lab's links carry with room for the other traffic.
-const BURST: u32 = 100;
-const PAUSE: Duration = Duration::from_micros(3_500);
+const FLOOD: Flood = Flood {
+    destination: Ipv4Addr::new(10, 77, 2, 1),
+    packets: 260_000,
+    burst: 100,
+    pause: Duration::from_micros(3_500),
+};
 const METHODS: [Method; 4] = [
     Method::Timestamp,
     Method::Handshake,
@@ -39,11 +39,10 @@ fn lab() -> Topology {
 
 /// One packet of the flood; all that it asks for is answered by a reset or not at all, to addresses that nobody has.
 fn flood_packet(number: u32) -> Vec<u8> {
-    // A permutation of the numbers, so that no tuple comes twice.
-    let mixed = number.wrapping_mul(0x9e37_79b1);
+    let mixed = scattered(number);
     let source = [10, 77, 1, 2 + (mixed % 250) as u8];
     let port = 1_024 + (mixed >> 8) as u16 % 60_000;
-    let builder = PacketBuilder::ipv4(source, [10, 77, 2, 1], 64);
+    let builder = PacketBuilder::ipv4(source, FLOOD.destination.octets(), 64);
     let mut packet = Vec::new();
     match number % 8 {
         0 | 1 => builder
@@ -67,40 +66,6 @@ fn flood_packet(number: u32) -> Vec<u8> {
     }
     .unwrap();
     packet
-}
-
-/// Sends the flood from the client; ends early when dropped.
-fn start_flood(lab: &Topology) -> Worker<u32> {
-    let raw = lab
-        .client
-        .enter(|| {
-            socket(
-                AddressFamily::Inet,
-                SockType::Raw,
-                SockFlag::empty(),
-                SockProtocol::Raw,
-            )
-        })
-        .unwrap()
-        .unwrap();
-    let server = SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::new(10, 77, 2, 1), 0));
-    Worker::start("flood", move |stop| {
-        let start = Instant::now();
-        let mut sent = 0;
-        for burst in 0..PACKETS / BURST {
-            if stop.is_set() {
-                break;
-            }
-            for number in burst * BURST..(burst + 1) * BURST {
-                let packet = flood_packet(number);
-                let result = sendto(raw.as_raw_fd(), &packet, &server, MsgFlags::empty());
-                sent += u32::from(result.is_ok());
-            }
-            stop.sleep_until(start + PAUSE * (burst + 1));
-        }
-        sent
-    })
-    .unwrap()
 }
 
 /// Traffic for so long.
@@ -158,9 +123,9 @@ fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished, Duration) {
     let options = [&EVERY_PACKET[..], &["--flows", "65536"]].concat();
     let fathom = Fathom::start(&lab.router, &[interface], &options).unwrap();
     let begin = Instant::now();
-    let flood = has_flood.then(|| start_flood(&lab));
+    let flood = has_flood.then(|| FLOOD.start(&lab.client, flood_packet).unwrap());
     // As long as the flood; without one half of that tells the same.
-    let lasts = PAUSE * (PACKETS / BURST);
+    let lasts = FLOOD.duration();
     drive(&lab, if has_flood { lasts } else { lasts / 2 });
     if let Some(flood) = flood {
         let start = Instant::now();
@@ -171,7 +136,7 @@ fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished, Duration) {
             "{sent} packets of flood, {drops} dropped before the links, {:?} longer than the traffic",
             start.elapsed()
         );
-        assert!(sent >= PACKETS * 9 / 10, "{sent}");
+        assert!(sent >= FLOOD.packets * 9 / 10, "{sent}");
     }
     settle(&lab).unwrap();
     let finished = fathom.finish().unwrap();

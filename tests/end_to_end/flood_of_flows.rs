@@ -3,50 +3,32 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 use std::collections::HashMap;
-use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::net::Ipv4Addr;
+use std::time::{Duration, UNIX_EPOCH};
 
 use etherparse::PacketBuilder;
-use fathom_lab::{Namespace, Worker, obstacle};
+use fathom_lab::traffic::flood::{Flood, scattered};
+use fathom_lab::{Namespace, obstacle};
 use fathom_tests::responses::{Errors, cases, judge};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
+
+/// Each packet is of another flow, to a host that is not there.
+const FLOOD: Flood = Flood {
+    destination: Ipv4Addr::new(10, 77, 2, 99),
+    packets: 1_000_000,
+    burst: 1_000,
+    pause: Duration::from_millis(10),
 };
 
-/// Packets of the flood, each of another flow, and how many come at once.
-const FLOOD: u32 = 1_000_000;
-const BURST: u32 = 1_000;
-const PAUSE: Duration = Duration::from_millis(10);
-
-/// Sends packets with data from addresses and ports that chance made to a host that is not there; ends when dropped.
-fn start_flood(client: &Namespace) -> anyhow::Result<Worker<u32>> {
-    let (family, kind) = (AddressFamily::Inet, SockType::Raw);
-    let raw = client.enter(|| socket(family, kind, SockFlag::empty(), SockProtocol::Raw))??;
-    let nobody = SockaddrIn::new(10, 77, 2, 99, 0);
-    let worker = Worker::start("flood", move |stop| {
-        let (start, mut sent) = (Instant::now(), 0);
-        for burst in 0..FLOOD / BURST {
-            if stop.is_set() {
-                break;
-            }
-            for number in burst * BURST..(burst + 1) * BURST {
-                // A permutation of the numbers, so that no flow comes twice.
-                let mixed = number.wrapping_mul(0x9e37_79b1);
-                let [first, second, third, fourth] = mixed.to_be_bytes();
-                let source = [10, 78, first, second];
-                let port = 1_024 + u16::from_be_bytes([third, fourth]) % 60_000;
-                let builder = PacketBuilder::ipv4(source, [10, 77, 2, 99], 64);
-                let mut packet = Vec::new();
-                let written = builder.tcp(port, 80, mixed, 1_000).ack(mixed);
-                written.write(&mut packet, &[0; 10]).unwrap();
-                sent +=
-                    u32::from(sendto(raw.as_raw_fd(), &packet, &nobody, MsgFlags::empty()).is_ok());
-            }
-            stop.sleep_until(start + PAUSE * (burst + 1));
-        }
-        sent
-    })?;
-    Ok(worker)
+/// A packet with data from an address and a port that chance made.
+fn flood_packet(number: u32) -> Vec<u8> {
+    let mixed = scattered(number);
+    let [first, second, third, fourth] = mixed.to_be_bytes();
+    let port = 1_024 + u16::from_be_bytes([third, fourth]) % 60_000;
+    let builder = PacketBuilder::ipv4([10, 78, first, second], FLOOD.destination.octets(), 64);
+    let mut packet = Vec::new();
+    let written = builder.tcp(port, 80, mixed, 1_000).ack(mixed);
+    written.write(&mut packet, &[0; 10]).unwrap();
+    packet
 }
 
 #[fathom_lab::real_time]
@@ -61,8 +43,9 @@ fn a_flood_of_flows_takes_no_flow_its_estimates_for_longer_than_an_epoch() {
         .find(|case| case.name == "k1_many")
         .unwrap();
     // As long as the flood, and a little longer.
-    case.workload.duration = PAUSE * (FLOOD / BURST) + Duration::from_secs(1);
-    let (loops, finished) = case.run_beside(&[&[]], start_flood).unwrap();
+    case.workload.duration = FLOOD.duration() + Duration::from_secs(1);
+    let flood = |client: &Namespace| Ok(FLOOD.start(client, flood_packet)?);
+    let (loops, finished) = case.run_beside(&[&[]], flood).unwrap();
     let opened = finished[0].count("flows opened");
     let evicted = finished[0].count("flows evicted: table full");
     println!("{opened} flows opened, {evicted} evicted");

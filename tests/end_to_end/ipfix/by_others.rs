@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::TcpListener;
-use std::time::Duration;
 
 use fathom_ipfix::TemplateSet;
-use fathom_lab::wait_until;
 use serde_json::{Value, json};
 
 use crate::collectors::{
@@ -117,18 +115,11 @@ fn nfacctd_prints_the_own_elements() {
         &namespace,
         &[("number", 1, 8, "u_int"), ("srtt_ns", 4, 8, "u_int")],
     );
-    // It may keep what it got until more comes.
     let url = format!("ipfix+udp://127.0.0.1:{PORT}");
-    let attempt = |_| {
-        export(&namespace, &url, TemplateSet::Derived);
-        let is_complete = || nfacctd.lines().len() as u64 >= RECORDS;
-        wait_until(Duration::from_secs(2), "what nfacctd prints", is_complete)
-    };
-    let is_complete = (0..10).map(attempt).any(|waited| waited.is_ok());
-    assert!(is_complete, "{}", nfacctd.finish());
-
-    let by_port: HashMap<u64, Value> = nfacctd
-        .lines()
+    export(&namespace, &url, TemplateSet::Derived);
+    let lines = nfacctd.finish(&namespace);
+    assert_eq!(lines.len() as u64, RECORDS);
+    let by_port: HashMap<u64, Value> = lines
         .into_iter()
         .map(|line| (line["port_src"].as_u64().unwrap(), line))
         .collect();

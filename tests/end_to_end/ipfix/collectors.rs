@@ -262,12 +262,13 @@ impl Nfacctd {
         let (primitives, printed, configuration) =
             (file("primitives"), file("printed"), file("configuration"));
         std::fs::write(&primitives, lines.collect::<String>()).unwrap();
-        // With small buffers it hands records to what prints them at once.
+        // It prints when it ends. Where its printing process wakes by itself, every so often, that process
+        // can take what it was handed a second time, and adds it up (pmacct 1.7.7, `print_plugin.c`: a
+        // wake-up that is left over after `poll` ran out of time is answered with the last buffer).
         let text = format!(
             "daemonize: false\nnfacctd_ip: 127.0.0.1\nnfacctd_port: {PORT}\nplugins: print\n\
              aggregate: src_host, dst_host, src_port, dst_port, proto, {}\n\
-             aggregate_primitives: {}\nprint_output: json\nprint_refresh_time: 1\nprint_output_file: {}\n\
-             print_output_file_append: true\nplugin_pipe_size: 1048576\nplugin_buffer_size: 1024\n",
+             aggregate_primitives: {}\nprint_output: json\nprint_refresh_time: 86400\nprint_output_file: {}\n",
             names.join(", "),
             primitives.display(),
             printed.display(),
@@ -286,16 +287,20 @@ impl Nfacctd {
         }
     }
 
-    /// What it has printed so far.
-    pub(crate) fn lines(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(&self.printed).unwrap_or_default();
+    /// Ends it when it has taken all that waits for it; what it printed.
+    pub(crate) fn finish(self, namespace: &Namespace) -> Vec<Value> {
+        wait_until_read(namespace);
+        let stat = format!("/proc/{}/stat", self.process.id());
+        let is_asleep = || {
+            let text = std::fs::read_to_string(&stat).unwrap();
+            text.rsplit_once(") ").unwrap().1.starts_with('S')
+        };
+        wait_until(PATIENCE, "nfacctd to wait for more", is_asleep).unwrap();
+        let (_, errors) = end(self.process, Signal::SIGINT);
+        let text = std::fs::read_to_string(&self.printed);
+        let text = text.unwrap_or_else(|error| panic!("{error}: {errors}"));
         text.lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
+            .map(|line| serde_json::from_str(line).unwrap())
             .collect()
-    }
-
-    /// Ends it; what it complains of.
-    pub(crate) fn finish(self) -> String {
-        end(self.process, Signal::SIGINT).1
     }
 }

@@ -155,7 +155,8 @@ fn nfacctd_prints_what_was_printed() {
     let url = format!("ipfix+udp://127.0.0.1:{PORT}");
     let mut measured = Measured::start(&namespace, &["--export", &url, "--text-bytes", "32"]);
     measured.talk();
-    // It may keep what it got until more comes.
+    let printed = measured.finish();
+    let lines = nfacctd.finish(&namespace);
     let is_there = |line: &Value, printed: &Printed| {
         let (_, profile) = printed;
         PRIMITIVES.iter().all(|(name, ..)| {
@@ -172,22 +173,10 @@ fn nfacctd_prints_what_was_printed() {
             && line["ip_dst"] == profile.text("destination")
             && line["port_dst"].as_u64() == profile.number("destination_port")
     };
-    let first = measured.printed();
-    let missing = |lines: &[Value]| -> Vec<Printed> {
-        let missing = first.iter().filter(|printed| {
-            printed.0 == "profile" && !lines.iter().any(|line| is_there(line, printed))
-        });
-        missing.cloned().collect()
-    };
-    for _ in 0..10 {
-        if missing(&nfacctd.lines()).is_empty() {
-            break;
-        }
-        measured.talk();
-    }
-    measured.finish();
-    let lines = nfacctd.lines();
-    let missing = missing(&lines);
+    let missing: Vec<_> = printed
+        .iter()
+        .filter(|one| one.0 == "profile" && !lines.iter().any(|line| is_there(line, one)))
+        .collect();
     assert!(missing.is_empty(), "{missing:#?}\nin\n{lines:#?}");
 }
 

@@ -2,6 +2,7 @@
 
 pub mod dns;
 pub mod farm;
+pub mod flood;
 pub mod loops;
 pub mod probe;
 pub mod quic;
