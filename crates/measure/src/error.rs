@@ -5,22 +5,6 @@ use std::error::Error as StdError;
 /// What was attempted, on what, and why it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such method.
-    #[error("there is no method \"{text}\": the methods are {known}")]
-    Method {
-        /// What was asked for.
-        text: String,
-        /// What there is.
-        known: String,
-    },
-    /// No such estimator.
-    #[error("there is no estimator \"{text}\": the estimators are {known}")]
-    Estimator {
-        /// What was asked for.
-        text: String,
-        /// What there is.
-        known: String,
-    },
     /// A list of the selection is longer than the kernel's program has room for.
     #[error("{given} {what} are selected, but at most {room} can be")]
     TooMany {

@@ -19,6 +19,7 @@
 pub mod bytes;
 mod counts;
 mod error;
+mod flow;
 pub mod hops;
 #[cfg(feature = "live")]
 pub mod kernel;

@@ -4,6 +4,7 @@ use fathom_record::{Network, Protocol};
 use std::net::IpAddr;
 
 use crate::Error;
+use crate::flow::{flow_address_of, words_of};
 use crate::native::{self, selection, selection_network};
 
 /// Which flows are measured: decided in the kernel, before any state is touched. Empty lists select everything.
@@ -82,8 +83,8 @@ fn to_network(network: Network) -> selection_network {
         IpAddr::V6(_) => u32::from(network.prefix_length()),
     };
     let bits = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
-    let mask = native::words_of(bits.to_be_bytes());
-    let mut address = native::flow_address_of(network.address());
+    let mask = words_of(bits.to_be_bytes());
+    let mut address = flow_address_of(network.address());
     address.words[0] &= mask[0];
     address.words[1] &= mask[1];
     selection_network {
@@ -98,8 +99,8 @@ mod tests {
 
     fn key(low: &str, high: &str, port: u16) -> native::flow_key {
         let mut key = native::flow_key {
-            low: native::flow_address_of(low.parse().unwrap()),
-            high: native::flow_address_of(high.parse().unwrap()),
+            low: flow_address_of(low.parse().unwrap()),
+            high: flow_address_of(high.parse().unwrap()),
             low_port: port,
             ..native::flow_key::default()
         };

@@ -6,8 +6,8 @@ use fathom_record::{FlowKey, Protocol};
 
 use super::Quoted;
 use crate::bytes::read_prefix;
+use crate::flow::address;
 use crate::hops::native::{self, hops_answer, hops_clue, hops_event, hops_header, hops_opening};
-use crate::native::address;
 use crate::replay::Interfaces;
 
 /// Something that happened in the kernel; times are ns of `CLOCK_MONOTONIC`.

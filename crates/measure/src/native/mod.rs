@@ -11,7 +11,6 @@ pub(crate) use bindings::{
 };
 
 use std::ffi::{CStr, c_char};
-use std::net::{IpAddr, Ipv6Addr};
 
 /// A frame of a capture, or of a test.
 #[derive(Debug, Clone, Copy)]
@@ -75,31 +74,6 @@ pub(crate) fn admits(selection: &selection, key: &flow_key) -> bool {
 pub(crate) fn hash(key: &flow_key, seed: u64) -> u64 {
     // SAFETY: the key is valid for reads, and nothing is kept.
     unsafe { bindings::fathom_flow_hash(key, seed) }
-}
-
-/// An address as outputs show it: IPv4 in its own form.
-pub(crate) fn address(address: &flow_address) -> IpAddr {
-    let mut octets = [0; 16];
-    octets[..8].copy_from_slice(&address.words[0].to_ne_bytes());
-    octets[8..].copy_from_slice(&address.words[1].to_ne_bytes());
-    Ipv6Addr::from(octets).to_canonical()
-}
-
-/// The reverse of [`address`].
-pub(crate) fn flow_address_of(address: IpAddr) -> flow_address {
-    let octets = match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    };
-    flow_address {
-        words: words_of(octets),
-    }
-}
-
-/// 16 bytes as they lie in memory, in two words.
-pub(crate) fn words_of(octets: [u8; 16]) -> [u64; 2] {
-    let (halves, _) = octets.as_chunks::<8>();
-    [u64::from_ne_bytes(halves[0]), u64::from_ne_bytes(halves[1])]
 }
 
 /// Functions that give the names in the `bindings` of whoever calls this.

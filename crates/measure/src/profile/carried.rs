@@ -74,7 +74,7 @@ fn more_bytes(snapshot: &profile_snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::flow_address_of;
+    use crate::flow::flow_address_of;
 
     /// The two ends of an upload of 2,000 bytes, as `tcpdump` has it: SYN 60, SYN-ACK 60, ACK 52, data 1,500 and 604, ACK 52.
     #[test]

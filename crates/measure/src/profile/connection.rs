@@ -13,7 +13,8 @@ use super::names::Names;
 use super::statistics::{Spread, spread};
 use super::totals::{AtEnd, TcpTotals};
 use super::{Indicator, State, TcpProfile};
-use crate::native::{address, flow_address};
+use crate::flow::address;
+use crate::native::flow_address;
 use crate::profile::native::{self, profile_moment_of, profile_slot, profile_snapshot};
 
 /// What is known of a connection between two profiles.

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use fathom_record::{FlowKey, Protocol};
 
 use crate::bytes::read_prefix;
-use crate::native::address;
+use crate::flow::address;
 use crate::profile::native::{
     self, profile_attempt, profile_meta, profile_moment_of, profile_snapshot,
 };

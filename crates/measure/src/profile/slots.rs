@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::Error;
+use crate::flow::flow_address_of;
 use crate::kernel::{Programs, Table};
-use crate::native::flow_address_of;
 use crate::profile::native::{PROFILE_SLOTS, profile_attempt, profile_moment_of, profile_slot};
 
 /// The kernel's table, in which a connection has its place by its number.

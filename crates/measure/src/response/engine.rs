@@ -7,12 +7,12 @@ use super::evidence::Evidence;
 use super::reverse::{Greetings, Responses};
 use super::{Estimator, ResponseCounts, ResponseEpoch, Settings};
 use crate::Error;
+use crate::flow::{flow_of, tags};
 use crate::native::{PACKET_MEASURABLE, flow_key, selection};
 use crate::replay::{Dissected, Dissector, Interfaces, Measurement};
 use crate::response::native::{
     self, Requests, response_config, response_epoch, response_flow, response_handshake,
 };
-use crate::rtt::{flow_of, tags};
 use crate::table::{Departure, State, Table};
 
 /// Places for handshakes: 128 KiB.

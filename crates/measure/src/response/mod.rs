@@ -25,6 +25,6 @@ pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]
 pub use live::{Live, probe};
 pub use record::{ResponseEpoch, ResponseWait};
-pub use settings::{Estimator, Settings};
+pub use settings::{Estimator, NoEstimator, Settings};
 #[cfg(feature = "live")]
 pub use tabled::{EpochOfFlow, Tabled, TabledFlow};

@@ -46,16 +46,21 @@ impl fmt::Display for Estimator {
     }
 }
 
-impl FromStr for Estimator {
-    type Err = Error;
+/// No estimator has this name.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "there is no estimator \"{0}\": the estimators are {known}",
+    known = native::estimator_names().join(", ")
+)]
+pub struct NoEstimator(String);
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+impl FromStr for Estimator {
+    type Err = NoEstimator;
+
+    fn from_str(text: &str) -> Result<Self, NoEstimator> {
         let mut all = Self::ALL.into_iter();
         all.find(|estimator| estimator.name() == text)
-            .ok_or_else(|| Error::Estimator {
-                text: text.to_owned(),
-                known: native::estimator_names().join(", "),
-            })
+            .ok_or_else(|| NoEstimator(text.to_owned()))
     }
 }
 

@@ -7,10 +7,10 @@ use fathom_record::{Nanoseconds, Time};
 
 use super::ResponseWait;
 use super::engine::waiting;
+use crate::flow::{flow_of, tags};
 use crate::native::flow_key;
 use crate::replay::Interfaces;
 use crate::response::native::response_flow;
-use crate::rtt::{flow_of, tags};
 
 /// What has been told.
 #[derive(Debug, Default)]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Time};
 
 use super::chunked::{ChunkedMap, Entries};
-use super::event::{flow_of, tags, traffic_of};
+use super::event::traffic_of;
 use super::{Report, RttAggregate, RttSample};
+use crate::flow::{flow_of, tags};
 use crate::native::flow_key;
 use crate::replay::Interfaces;
 use crate::rtt::native::{rtt_flow, rtt_traffic};

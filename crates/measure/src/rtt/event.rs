@@ -1,9 +1,10 @@
 //! From the events of the C side to records.
 
-use fathom_record::{FlowKey, Nanoseconds, Protocol, Record, Time};
+use fathom_record::{Nanoseconds, Record, Time};
 
 use super::{Method, Observed, RttFlow, RttSample};
-use crate::native::{address, flow_key};
+use crate::flow::{flow_of, tags};
+use crate::native::flow_key;
 use crate::replay::Interfaces;
 use crate::rtt::native;
 
@@ -36,31 +37,6 @@ pub struct SampleBytes {
     pub answered: u64,
     /// In the other direction, from behind the answer before up to and with this one.
     pub returned: u64,
-}
-
-/// The flow of packets in `direction`.
-pub(crate) fn flow_of(key: &flow_key, direction: u8) -> FlowKey {
-    let flow = FlowKey {
-        protocol: Protocol(key.protocol() as u8),
-        source: address(&key.low),
-        source_port: key.low_port,
-        destination: address(&key.high),
-        destination_port: key.high_port,
-    };
-    if direction == 0 {
-        flow
-    } else {
-        flow.reversed()
-    }
-}
-
-/// Outer and inner tag.
-pub(crate) fn tags(vlan: u32) -> (Option<u16>, Option<u16>) {
-    match (vlan >> 12, vlan & 0xfff) {
-        (0, 0) => (None, None),
-        (0, only) => (Some(only as u16), None),
-        (outer, inner) => (Some(outer as u16), Some(inner as u16)),
-    }
 }
 
 fn some_unless_zero(number: u32) -> Option<u32> {

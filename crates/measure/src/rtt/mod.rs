@@ -20,10 +20,9 @@ pub use aggregate::{Aggregation, Aggregator, GroupBy, RttInterval};
 pub use counts::Counts;
 pub use engine::Engine;
 pub use event::{Report, SampleBytes};
-pub(crate) use event::{flow_of, tags};
 #[cfg(feature = "live")]
 pub use live::Live;
 #[cfg(feature = "live")]
 pub use object::probe;
 pub use record::{Observed, RttAggregate, RttFlow, RttSample};
-pub use settings::{Method, MethodSet, Settings};
+pub use settings::{Method, MethodSet, NoMethod, Settings};

@@ -5,8 +5,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
 use super::{Counts, Settings};
 use crate::Error;
 use crate::bytes::bytes_of;
+use crate::flow::flow_address_of;
 use crate::kernel::{Programs, choose_programs, local_addresses, set_constants, size_flows};
-use crate::native::{flow_address, flow_address_of};
+use crate::native::flow_address;
 use crate::rtt::native::{self, rtt_bucket, rtt_flow, rtt_pending};
 use crate::table::secret;
 

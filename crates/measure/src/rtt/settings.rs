@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::Error;
 use crate::rtt::native;
 use crate::selection::Selection;
 use fathom_record::{AsValue, Nanoseconds, Type, Value};
@@ -57,17 +56,22 @@ impl fmt::Display for Method {
     }
 }
 
-impl FromStr for Method {
-    type Err = Error;
+/// No method has this name.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "there is no method \"{0}\": the methods are {known}",
+    known = native::method_names().join(", ")
+)]
+pub struct NoMethod(String);
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+impl FromStr for Method {
+    type Err = NoMethod;
+
+    fn from_str(text: &str) -> Result<Self, NoMethod> {
         Self::ALL
             .into_iter()
             .find(|method| method.name() == text)
-            .ok_or_else(|| Error::Method {
-                text: text.to_owned(),
-                known: native::method_names().join(", "),
-            })
+            .ok_or_else(|| NoMethod(text.to_owned()))
     }
 }
 

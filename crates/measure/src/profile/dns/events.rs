@@ -1,6 +1,6 @@
 //! Events as the kernel tells of them, for tests.
 
-use crate::native::flow_address_of;
+use crate::flow::flow_address_of;
 use crate::profile::native::{self, dns_event, dns_message};
 
 /// A query for an A record with the number 7 from the socket 1 to 192.0.2.53.

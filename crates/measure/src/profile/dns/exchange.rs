@@ -7,7 +7,7 @@ use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
 
 use super::codes::{response_name, type_name};
 use super::record::DnsProfile;
-use crate::native::address;
+use crate::flow::address;
 use crate::profile::State;
 use crate::profile::ending::flow_end_reason;
 use crate::profile::names::Names;

@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore as _, MapHandle, Object, ObjectBuilder, ProgramInput, Ri
 use super::exchanges::Exchanges;
 use super::wire::OBJECT;
 use crate::bytes::{bytes_of, read_prefix};
-use crate::native::flow_address_of;
+use crate::flow::flow_address_of;
 use crate::profile::native::{self, dns_config, dns_event, dns_message};
 use crate::profile::order::Told;
 

@@ -171,7 +171,7 @@ mod tests {
     use super::super::events::{answer, error, query, query_of};
     use super::super::exchange::Maker;
     use super::*;
-    use crate::native::flow_address_of;
+    use crate::flow::flow_address_of;
 
     /// Waits at most 10 ns.
     fn waiting(queries: &[dns_event]) -> Waiting {
