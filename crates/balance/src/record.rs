@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fathom_record::{
-    AsValue, Nanoseconds, Network, Port, Protocol, Time, Type, Unit, Value, record,
+    AsValue, Metric, Nanoseconds, Network, Port, Protocol, Time, Type, Unit, Value, record,
 };
 
 use crate::controller::{Measurement, Why};
@@ -26,22 +26,22 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The service.
-        #[field(bare, own_ipfix = 300)]
+        #[field(bare, own_ipfix = 300, metric = Metric::Label)]
         pub service: Arc<str>,
         /// The server, by its name.
-        #[field(bare, own_ipfix = 301)]
+        #[field(bare, own_ipfix = 301, metric = Metric::Label)]
         pub server: Arc<str>,
         /// Its address.
         #[field(bare, own_ipfix = 302)]
         pub address: IpAddr,
         /// Its part of new flows, 0 to 1.
-        #[field(own_ipfix = 303)]
+        #[field(own_ipfix = 303, metric = Metric::Gauge)]
         pub share: f64,
         /// That in relation to what is configured, the average of all servers being 1.
         #[field(own_ipfix = 304)]
         pub factor: Option<f64>,
         /// What clients waited for its responses, on average; absent when there was no estimate.
-        #[field(label = "latency", own_ipfix = 172)]
+        #[field(label = "latency", own_ipfix = 172, metric = Metric::Gauge)]
         pub latency_ns: Option<Nanoseconds>,
         /// The standard error of that, in relation to it.
         #[field(own_ipfix = 305)]
@@ -50,7 +50,7 @@ record! {
         #[field(own_ipfix = 306)]
         pub responses: u64,
         /// Flows whose last request is not answered yet.
-        #[field(unless_zero, own_ipfix = 307)]
+        #[field(unless_zero, own_ipfix = 307, metric = Metric::Gauge)]
         pub waiting_flows: u64,
         /// How long these have waited up to now, on average.
         #[field(label = "waiting", own_ipfix = 287)]
@@ -102,7 +102,7 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The service.
-        #[field(bare, own_ipfix = 300)]
+        #[field(bare, own_ipfix = 300, metric = Metric::Label)]
         pub service: Arc<str>,
         /// Its address or network.
         #[field(bare, own_ipfix = 230)]
@@ -117,19 +117,19 @@ record! {
         #[field(own_ipfix = 313)]
         pub policy: &'static str,
         /// Packets.
-        #[field(unit = Unit::Packets, ipfix = 86)]
+        #[field(unit = Unit::Packets, ipfix = 86, metric = Metric::Counter)]
         pub packets: u64,
         /// Bytes of IP.
-        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85)]
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85, metric = Metric::Counter)]
         pub bytes: u64,
         /// New connections.
-        #[field(own_ipfix = 314)]
+        #[field(own_ipfix = 314, metric = Metric::Counter)]
         pub connections: u64,
         /// Packets whose connection was in the table.
-        #[field(own_ipfix = 315)]
+        #[field(own_ipfix = 315, metric = Metric::Counter)]
         pub hits: u64,
         /// Packets of no connection in the table that began none.
-        #[field(own_ipfix = 316)]
+        #[field(own_ipfix = 316, metric = Metric::Counter)]
         pub misses: u64,
     }
 }
@@ -143,10 +143,10 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The server, by its name.
-        #[field(bare, own_ipfix = 301)]
+        #[field(bare, own_ipfix = 301, metric = Metric::Label)]
         pub server: Arc<str>,
         /// Its address.
-        #[field(bare, own_ipfix = 302)]
+        #[field(bare, own_ipfix = 302, metric = Metric::Label)]
         pub address: IpAddr,
         /// How packets get there.
         #[field(bare, own_ipfix = 317)]
@@ -158,16 +158,16 @@ record! {
         #[field(own_ipfix = 318)]
         pub check: Option<String>,
         /// Its weight: what an operator said, else what is configured.
-        #[field(own_ipfix = 319)]
+        #[field(own_ipfix = 319, metric = Metric::Gauge)]
         pub weight: f64,
         /// Connections in the table that are not closing.
-        #[field(own_ipfix = 314)]
+        #[field(own_ipfix = 314, metric = Metric::Gauge)]
         pub connections: u64,
         /// Packets.
-        #[field(unit = Unit::Packets, ipfix = 86)]
+        #[field(unit = Unit::Packets, ipfix = 86, metric = Metric::Counter)]
         pub packets: u64,
         /// Bytes of IP, without the headers that were put in front.
-        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85)]
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85, metric = Metric::Counter)]
         pub bytes: u64,
         /// What is wrong with it: the last check that failed, or why it cannot be reached.
         #[field(own_ipfix = 320)]

@@ -306,7 +306,7 @@ impl Run {
         let (services, servers) = (self.balancer.services()?, self.balancer.servers()?);
         let counts = self.balancer.counts()?;
         let (weights, latencies) = (self.balancer.weights(), self.balancer.latencies());
-        metrics.set(page(&services, &servers, &weights, &latencies, &counts));
+        metrics.set(page(&services, &servers, &weights, &latencies, &counts)?);
         Ok(())
     }
 
