@@ -8,8 +8,17 @@ use fathom_record::{
 };
 
 use crate::controller::{Measurement, Why};
+use crate::health::State;
 
 impl AsValue for Why {
+    const KIND: Type = Type::Text;
+
+    fn as_value(&self) -> Value<'_> {
+        Value::Text(self.text())
+    }
+}
+
+impl AsValue for State {
     const KIND: Type = Type::Text;
 
     fn as_value(&self) -> Value<'_> {
@@ -60,7 +69,7 @@ record! {
         pub flows: u64,
         /// healthy, unhealthy, slow start, drained, or unknown.
         #[field(bare, own_ipfix = 308)]
-        pub state: &'static str,
+        pub state: State,
         /// Why its weight is what it is.
         #[field(own_ipfix = 309)]
         pub why: Why,
@@ -86,7 +95,7 @@ record! {
         pub target: String,
         /// healthy or unhealthy.
         #[field(bare, own_ipfix = 308)]
-        pub state: &'static str,
+        pub state: State,
         /// What the last check found, if it failed.
         #[field(own_ipfix = 311)]
         pub failure: Option<String>,
@@ -153,7 +162,7 @@ record! {
         pub encapsulation: &'static str,
         /// healthy, unhealthy, slow start, drained, unreachable, or unknown.
         #[field(bare, own_ipfix = 308)]
-        pub state: &'static str,
+        pub state: State,
         /// How it is checked: whether at the address of a service, through the tunnel, or at its own; or why it is not.
         #[field(own_ipfix = 318)]
         pub check: Option<String>,
@@ -183,7 +192,7 @@ impl BalanceWeight {
         share: f64,
         factor: Option<f64>,
         measured: &Measurement,
-        state: &'static str,
+        state: State,
         why: Why,
     ) -> Self {
         let latency = measured.latency;

@@ -162,10 +162,8 @@ fn families_of<R: Record>(records: &[R]) -> Vec<MetricFamily> {
 
 /// Besides what their records say, whether they are up.
 fn families_of_servers(servers: &[BalanceServer]) -> Vec<MetricFamily> {
-    let is_up = |server: &BalanceServer| {
-        let is_up = !matches!(server.state, "unhealthy" | "unreachable");
-        gauge(labels(server), f64::from(u8::from(is_up)))
-    };
+    let is_up =
+        |server: &BalanceServer| gauge(labels(server), f64::from(u8::from(server.state.is_up())));
     let mut families = families_of(servers);
     families.push(family(
         "server_up",
@@ -247,6 +245,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
+    use fathom_balance::health::State;
     use fathom_record::Time;
 
     use super::*;
@@ -259,7 +258,7 @@ mod tests {
             address: [10, 0, 0, 1].into(),
             encapsulation: "ipip",
             check: None,
-            state: "unhealthy",
+            state: State::Unhealthy,
             weight: 1.5,
             connections: 3,
             packets: 100,
