@@ -20,16 +20,16 @@ pub const SIZES: [u32; 7] = [1021, 2039, 4093, 8191, 16_381, 32_749, 65_537];
 /// changes, and with it most of their places.
 pub fn ring(size: u32, shares: &[Share<'_>]) -> Option<Vec<u16>> {
     let turns = turns(size, shares)?;
-    let mut orders: Vec<_> = shares
+    let mut permutations: Vec<_> = shares
         .iter()
-        .map(|share| Order::of(share.name, size))
+        .map(|share| Permutation::of(share.name, size))
         .collect();
     let mut ring = vec![0; size as usize];
     let mut is_taken = vec![0_u64; (size as usize).div_ceil(64)];
     for server in turns {
-        let order = &mut orders[usize::from(server)];
+        let permutation = &mut permutations[usize::from(server)];
         let place = loop {
-            let place = order.next();
+            let place = permutation.next();
             let (word, bit) = (place as usize / 64, 1 << (place % 64));
             if is_taken[word] & bit == 0 {
                 is_taken[word] |= bit;
@@ -74,13 +74,13 @@ fn places(quota: f64) -> u32 {
 
 /// A server's order of preference over the places of a ring: all of them, each once, since the size is a prime.
 #[derive(Debug, Clone, Copy)]
-struct Order {
+struct Permutation {
     place: u32,
     skip: u32,
     size: u32,
 }
 
-impl Order {
+impl Permutation {
     fn of(name: &str, size: u32) -> Self {
         let below = |number: u64, bound: u32| (number % u64::from(bound)) as u32;
         Self {

@@ -4,12 +4,21 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fathom_record::{
-    AsValue, Nanoseconds, Network, Port, Protocol, Time, Type, Unit, Value, record,
+    AsValue, Metric, Nanoseconds, Network, Port, Protocol, Time, Type, Unit, Value, record,
 };
 
 use crate::controller::{Measurement, Why};
+use crate::health::State;
 
 impl AsValue for Why {
+    const KIND: Type = Type::Text;
+
+    fn as_value(&self) -> Value<'_> {
+        Value::Text(self.text())
+    }
+}
+
+impl AsValue for State {
     const KIND: Type = Type::Text;
 
     fn as_value(&self) -> Value<'_> {
@@ -26,22 +35,22 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The service.
-        #[field(bare, own_ipfix = 300)]
+        #[field(bare, own_ipfix = 300, metric = Metric::Label)]
         pub service: Arc<str>,
         /// The server, by its name.
-        #[field(bare, own_ipfix = 301)]
+        #[field(bare, own_ipfix = 301, metric = Metric::Label)]
         pub server: Arc<str>,
         /// Its address.
         #[field(bare, own_ipfix = 302)]
         pub address: IpAddr,
         /// Its part of new flows, 0 to 1.
-        #[field(own_ipfix = 303)]
+        #[field(own_ipfix = 303, metric = Metric::Gauge)]
         pub share: f64,
         /// That in relation to what is configured, the average of all servers being 1.
         #[field(own_ipfix = 304)]
         pub factor: Option<f64>,
         /// What clients waited for its responses, on average; absent when there was no estimate.
-        #[field(label = "latency", own_ipfix = 172)]
+        #[field(label = "latency", own_ipfix = 172, metric = Metric::Gauge)]
         pub latency_ns: Option<Nanoseconds>,
         /// The standard error of that, in relation to it.
         #[field(own_ipfix = 305)]
@@ -50,7 +59,7 @@ record! {
         #[field(own_ipfix = 306)]
         pub responses: u64,
         /// Flows whose last request is not answered yet.
-        #[field(unless_zero, own_ipfix = 307)]
+        #[field(unless_zero, own_ipfix = 307, metric = Metric::Gauge)]
         pub waiting_flows: u64,
         /// How long these have waited up to now, on average.
         #[field(label = "waiting", own_ipfix = 287)]
@@ -60,7 +69,7 @@ record! {
         pub flows: u64,
         /// healthy, unhealthy, slow start, drained, or unknown.
         #[field(bare, own_ipfix = 308)]
-        pub state: &'static str,
+        pub state: State,
         /// Why its weight is what it is.
         #[field(own_ipfix = 309)]
         pub why: Why,
@@ -86,7 +95,7 @@ record! {
         pub target: String,
         /// healthy or unhealthy.
         #[field(bare, own_ipfix = 308)]
-        pub state: &'static str,
+        pub state: State,
         /// What the last check found, if it failed.
         #[field(own_ipfix = 311)]
         pub failure: Option<String>,
@@ -102,7 +111,7 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The service.
-        #[field(bare, own_ipfix = 300)]
+        #[field(bare, own_ipfix = 300, metric = Metric::Label)]
         pub service: Arc<str>,
         /// Its address or network.
         #[field(bare, own_ipfix = 230)]
@@ -117,19 +126,19 @@ record! {
         #[field(own_ipfix = 313)]
         pub policy: &'static str,
         /// Packets.
-        #[field(unit = Unit::Packets, ipfix = 86)]
+        #[field(unit = Unit::Packets, ipfix = 86, metric = Metric::Counter)]
         pub packets: u64,
         /// Bytes of IP.
-        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85)]
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85, metric = Metric::Counter)]
         pub bytes: u64,
         /// New connections.
-        #[field(own_ipfix = 314)]
+        #[field(own_ipfix = 314, metric = Metric::Counter)]
         pub connections: u64,
         /// Packets whose connection was in the table.
-        #[field(own_ipfix = 315)]
+        #[field(own_ipfix = 315, metric = Metric::Counter)]
         pub hits: u64,
         /// Packets of no connection in the table that began none.
-        #[field(own_ipfix = 316)]
+        #[field(own_ipfix = 316, metric = Metric::Counter)]
         pub misses: u64,
     }
 }
@@ -143,31 +152,31 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// The server, by its name.
-        #[field(bare, own_ipfix = 301)]
+        #[field(bare, own_ipfix = 301, metric = Metric::Label)]
         pub server: Arc<str>,
         /// Its address.
-        #[field(bare, own_ipfix = 302)]
+        #[field(bare, own_ipfix = 302, metric = Metric::Label)]
         pub address: IpAddr,
         /// How packets get there.
         #[field(bare, own_ipfix = 317)]
         pub encapsulation: &'static str,
         /// healthy, unhealthy, slow start, drained, unreachable, or unknown.
         #[field(bare, own_ipfix = 308)]
-        pub state: &'static str,
+        pub state: State,
         /// How it is checked: whether at the address of a service, through the tunnel, or at its own; or why it is not.
         #[field(own_ipfix = 318)]
         pub check: Option<String>,
         /// Its weight: what an operator said, else what is configured.
-        #[field(own_ipfix = 319)]
+        #[field(own_ipfix = 319, metric = Metric::Gauge)]
         pub weight: f64,
         /// Connections in the table that are not closing.
-        #[field(own_ipfix = 314)]
+        #[field(own_ipfix = 314, metric = Metric::Gauge)]
         pub connections: u64,
         /// Packets.
-        #[field(unit = Unit::Packets, ipfix = 86)]
+        #[field(unit = Unit::Packets, ipfix = 86, metric = Metric::Counter)]
         pub packets: u64,
         /// Bytes of IP, without the headers that were put in front.
-        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85)]
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 85, metric = Metric::Counter)]
         pub bytes: u64,
         /// What is wrong with it: the last check that failed, or why it cannot be reached.
         #[field(own_ipfix = 320)]
@@ -183,7 +192,7 @@ impl BalanceWeight {
         share: f64,
         factor: Option<f64>,
         measured: &Measurement,
-        state: &'static str,
+        state: State,
         why: Why,
     ) -> Self {
         let latency = measured.latency;

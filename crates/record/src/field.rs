@@ -58,6 +58,17 @@ pub enum TextForm {
     Absent,
 }
 
+/// What a field is where records are served as metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// Names the series, as an address does.
+    Label,
+    /// Only grows, as a count of packets since the start does.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
 /// Where the number of an IPFIX element comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Registry {
@@ -117,6 +128,8 @@ pub struct Field {
     pub text: TextForm,
     /// The IPFIX element that carries it, if there is one.
     pub ipfix: Option<Ipfix>,
+    /// What it is among metrics, if it is there.
+    pub metric: Option<Metric>,
     /// One sentence on what it is.
     pub about: &'static str,
 }
@@ -133,6 +146,7 @@ impl Field {
             kind,
             text: TextForm::Labelled,
             ipfix: None,
+            metric: None,
             about,
         }
     }
@@ -172,6 +186,15 @@ impl Field {
     pub const fn absent(self) -> Self {
         Self {
             text: TextForm::Absent,
+            ..self
+        }
+    }
+
+    /// Served as this among metrics.
+    #[must_use]
+    pub const fn metric(self, metric: Metric) -> Self {
+        Self {
+            metric: Some(metric),
             ..self
         }
     }

@@ -55,7 +55,7 @@ mod value;
 pub use community::CommunityId;
 pub use count::Count;
 pub use error::Error;
-pub use field::{Field, Ipfix, Record, Registry, Schema, TextForm, Type, Unit, Visitor};
+pub use field::{Field, Ipfix, Metric, Record, Registry, Schema, TextForm, Type, Unit, Visitor};
 pub use flow::{FlowKey, Protocol};
 pub use histogram::Histogram;
 pub use network::Network;

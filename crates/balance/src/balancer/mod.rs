@@ -1,12 +1,12 @@
 //! The balancer as it runs: what is measured, checked and said goes to the fleet, and what comes of it into the tables.
 
 mod checks;
-mod orders;
+mod commands;
 mod status;
-mod told;
-mod ways;
 
 use std::time::{Duration, Instant};
+
+use fathom_record::Time;
 
 use crate::Error;
 use crate::config::Config;
@@ -15,11 +15,10 @@ use crate::health::Checker;
 use crate::journal::Journal;
 use crate::live::{Live, Obstacle, remove};
 use crate::record::{BalanceHealth, BalanceWeight};
-use checks::CheckDue;
-pub use orders::Obeyed;
-use ways::open_patiently;
+use checks::{CheckDue, open_check_routes};
+pub use commands::Done;
 
-/// Ways to servers are asked for as often, and twice a second while one is missing.
+/// Routes to servers are asked for as often, and twice a second while one is missing.
 const RESOLVE: Duration = Duration::from_secs(5);
 const RESOLVE_MISSING: Duration = Duration::from_millis(500);
 /// So long a start waits for the first answers of neighbours.
@@ -50,7 +49,7 @@ pub struct Balancer {
     journal: Journal,
     obstacles: Vec<Option<Obstacle>>,
     /// What is in the way of checks of each service.
-    way_obstacles: Vec<Option<Obstacle>>,
+    check_obstacles: Vec<Option<Obstacle>>,
     begun: Instant,
 }
 
@@ -72,17 +71,17 @@ impl Balancer {
     fn open(config: &Config, interval: Duration) -> Result<Self, Error> {
         let mut live = Live::open(config)?;
         let mut fleet = Fleet::new(config.clone());
-        for (server, order) in live.orders()?.into_iter().enumerate() {
-            fleet.order(server, order);
+        for (server, value) in live.overrides()?.into_iter().enumerate() {
+            fleet.set_override(server, value);
         }
         for service in 0..config.services.len() {
-            fleet.recall(service, &live.places(service), Duration::ZERO);
+            fleet.recall(service, &live.entries(service), Duration::ZERO);
         }
         let checks = config.services.iter().map(|service| service.servers.len());
         let checker = Checker::start(checks.sum())
             .map_err(|error| Error::kernel("start threads for health checks", error))?;
         let obstacles = patiently(|| live.resolve(config))?;
-        let way_obstacles = open_patiently(&mut live, config)?;
+        let check_obstacles = open_check_routes(&mut live, config)?;
         let mut balancer = Self {
             checks: Vec::new(),
             due: config
@@ -94,15 +93,15 @@ impl Balancer {
             resolve_due: Duration::ZERO,
             journal: Journal::new(interval, Duration::ZERO),
             obstacles: Vec::new(),
-            way_obstacles,
+            check_obstacles,
             begun: Instant::now(),
             fleet,
             live,
             checker,
         };
         balancer.take_obstacles(obstacles, &mut |_| {});
-        balancer.aim();
-        balancer.write_rings();
+        balancer.begin_checks();
+        balancer.redistribute();
         balancer.live.publish(config)?;
         Ok(balancer)
     }
@@ -136,9 +135,9 @@ impl Balancer {
             return Err(error);
         }
         self.fleet.reload(config.clone());
-        self.journal.forget();
-        for (server, order) in self.live.orders()?.into_iter().enumerate() {
-            self.fleet.order(server, order);
+        self.journal.reload(self.fleet.decisions());
+        for (server, value) in self.live.overrides()?.into_iter().enumerate() {
+            self.fleet.set_override(server, value);
         }
         let now = self.now();
         self.due = config
@@ -148,9 +147,9 @@ impl Balancer {
             .collect();
         let obstacles = patiently(|| self.live.resolve(config))?;
         self.take_obstacles(obstacles, &mut |_| {});
-        self.way_obstacles = open_patiently(&mut self.live, config)?;
-        self.aim();
-        self.write_rings();
+        self.check_obstacles = open_check_routes(&mut self.live, config)?;
+        self.begin_checks();
+        self.redistribute();
         self.live.publish(config)
     }
 
@@ -159,8 +158,7 @@ impl Balancer {
     /// # Errors
     /// [`Error::Kernel`] when the tables cannot be read.
     pub fn poll(&mut self, timeout: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
-        self.live.flows().collect(timeout)?;
-        if let Some(one_in) = self.live.flows().adapt()? {
+        if let Some(one_in) = self.live.poll(timeout)? {
             report(News::Message(match one_in {
                 1 => "all connections are measured again".to_owned(),
                 _ => format!(
@@ -176,10 +174,10 @@ impl Balancer {
                 report(News::Message(text));
             }
             let obstacles = self.live.resolve(&config)?;
-            let ways = self.live.open_ways_of_checks(&config)?;
-            self.take_ways(ways, report);
+            let check_obstacles = self.live.open_check_routes(&config)?;
+            self.take_check_obstacles(check_obstacles, report);
             if self.take_obstacles(obstacles, report) {
-                self.write_rings();
+                self.redistribute();
             }
         }
         self.decide(now, report)
@@ -189,7 +187,7 @@ impl Balancer {
         self.begun.elapsed()
     }
 
-    /// Ends the intervals that are over.
+    /// Ends the intervals that are over: from epochs to measurements, decisions and rings.
     fn decide(&mut self, now: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
         let over: Vec<_> = (0..self.due.len())
             .filter(|service| now >= self.due[*service])
@@ -197,20 +195,21 @@ impl Balancer {
         let Some(shortest) = over.iter().map(|service| self.interval(*service)).min() else {
             return Ok(());
         };
-        if self.live.look(shortest)? {
-            let used = self.live.flows().seen().held.clone();
-            self.live.retire(&used);
-        }
+        self.live.scan(shortest)?;
         for service in over {
-            let interval = self.interval(service);
             // Those that were missed are over too.
-            self.due[service] = now + interval;
-            let servers = self.fleet.config().services[service].servers.clone();
-            let measured = self.live.flows().take(service, &servers);
-            self.fleet.decide(service, &measured, now);
-            self.write_ring(service, now);
+            self.due[service] = now + self.interval(service);
+            let servers = &self.fleet.config().services[service].servers;
+            let measured = self.live.measure(service, servers);
+            if let Some(decision) = self.fleet.decide(service, &measured, now) {
+                self.live.apply(&decision);
+                self.journal.take(&decision);
+            }
         }
-        self.tell(now, report);
+        let decisions = self.fleet.decisions();
+        for line in self.journal.lines(decisions, now, Time::now()) {
+            report(News::Weight(line));
+        }
         Ok(())
     }
 
@@ -218,17 +217,21 @@ impl Balancer {
         self.fleet.config().services[service].bounds.interval
     }
 
-    fn write_rings(&mut self) {
+    /// Something else than measurements has changed.
+    fn redistribute(&mut self) {
         let now = self.now();
-        for service in 0..self.fleet.config().services.len() {
-            self.write_ring(service, now);
+        for service in 0..self.due.len() {
+            if let Some(decision) = self.fleet.redistribute(service, now) {
+                self.live.apply(&decision);
+            }
         }
     }
 
-    fn write_ring(&mut self, service: usize, now: Duration) {
-        if let Some(ring) = self.fleet.changed_ring(service, now) {
-            self.live.write_ring(service, ring.as_deref());
-        }
+    /// How all servers of all services stand, and what was measured of each since it was last told of: the last that is told.
+    pub fn last_lines(&mut self) -> Vec<BalanceWeight> {
+        let now = self.now();
+        self.journal
+            .last_lines(self.fleet.decisions(), now, Time::now())
     }
 
     /// Returns whether a server can be reached again, or no more.
@@ -271,8 +274,8 @@ impl Balancer {
             ))
         };
         let services = 0..self.fleet.config().services.len();
-        let ways = services.filter_map(|service| self.way_problem(service));
-        servers.filter_map(problem).chain(ways).collect()
+        let checks = services.filter_map(|service| self.check_problem(service));
+        servers.filter_map(problem).chain(checks).collect()
     }
 
     /// Ends forwarding, and takes everything away.

@@ -5,8 +5,8 @@ use fathom_record::{Count, Histogram, Port, Protocol, Record, Time};
 use super::Balancer;
 use super::checks::CheckDue;
 use crate::Error;
-use crate::config::Check;
-use crate::health::Aim;
+use crate::config::{Check, Service};
+use crate::health::Probe;
 use crate::native::balance_traffic;
 use crate::record::{BalanceServer, BalanceService, BalanceWeight};
 
@@ -15,19 +15,17 @@ impl Balancer {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the tables cannot be read.
-    pub fn status(&mut self) -> Result<Vec<Box<dyn Record>>, Error> {
+    pub fn status(&self) -> Result<Vec<Box<dyn Record>>, Error> {
         let mut records: Vec<Box<dyn Record>> = Vec::new();
-        let (time, now) = (Time::now(), self.now());
+        let time = Time::now();
         for service in self.services()? {
             records.push(Box::new(service));
         }
         for server in self.servers()? {
             records.push(Box::new(server));
         }
-        for service in 0..self.fleet.config().services.len() {
-            for record in self.fleet.records(service, time, now) {
-                records.push(Box::new(record));
-            }
+        for weight in self.weights() {
+            records.push(Box::new(weight));
         }
         for (name, count) in self.counts()? {
             records.push(Box::new(Count::new(time, "balance", name, count)));
@@ -39,10 +37,8 @@ impl Balancer {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the tables cannot be read.
-    pub fn services(&mut self) -> Result<Vec<BalanceService>, Error> {
-        let services = self.fleet.config().services.clone();
-        let record = |(index, service): (usize, crate::config::Service)| {
-            let traffic = self.live.flows().traffic_of_service(index)?;
+    pub fn services(&self) -> Result<Vec<BalanceService>, Error> {
+        let record = |(index, service): (usize, &Service)| {
             let balance_traffic {
                 packets,
                 bytes,
@@ -50,10 +46,10 @@ impl Balancer {
                 hits,
                 misses,
                 ..
-            } = traffic;
+            } = self.live.traffic_of_service(index)?;
             Ok(BalanceService {
                 time: Time::now(),
-                service: service.name.into(),
+                service: service.name.as_str().into(),
                 network: service.network,
                 port: service.port.map(Port),
                 protocol: Protocol(service.protocol.number()),
@@ -65,28 +61,26 @@ impl Balancer {
                 misses,
             })
         };
-        services.into_iter().enumerate().map(record).collect()
+        let services = self.fleet.config().services.iter().enumerate();
+        services.map(record).collect()
     }
 
     /// The servers, and what was sent to them.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the tables cannot be read.
-    pub fn servers(&mut self) -> Result<Vec<BalanceServer>, Error> {
+    pub fn servers(&self) -> Result<Vec<BalanceServer>, Error> {
         let servers = 0..self.fleet.config().servers.len();
         servers.map(|server| self.server(server)).collect()
     }
 
-    pub(super) fn server(&mut self, index: usize) -> Result<BalanceServer, Error> {
+    pub(super) fn server(&self, index: usize) -> Result<BalanceServer, Error> {
         let now = self.now();
-        let traffic = self.live.flows().traffic_of_server(index)?;
-        let number = self.live.number(index).unwrap_or_default();
-        let connections = &self.live.flows().seen().connections;
-        let connections = connections.get(&number).copied().unwrap_or(0);
+        let traffic = self.live.traffic_of_server(index)?;
         let obstacle = self.obstacles.get(index).cloned().flatten();
         let failure = self.failure_of(index);
         let server = &self.fleet.config().servers[index];
-        let order = self.fleet.order_of(index);
+        let value = self.fleet.override_of(index);
         Ok(BalanceServer {
             time: Time::now(),
             server: server.name.as_str().into(),
@@ -94,8 +88,8 @@ impl Balancer {
             encapsulation: server.encapsulation.name(),
             state: self.fleet.state(index, now),
             check: self.check_of(index),
-            weight: order.weight.map_or(server.weight, f64::from),
-            connections: connections.into(),
+            weight: value.weight.map_or(server.weight, f64::from),
+            connections: self.live.open_connections(index).into(),
             packets: traffic.packets,
             bytes: traffic.bytes,
             problem: obstacle.map(|obstacle| obstacle.to_string()).or(failure),
@@ -103,16 +97,16 @@ impl Balancer {
     }
 
     /// The checks of a server, each with what came of the last.
-    fn checks_of(&self, server: usize) -> impl Iterator<Item = (&Aim, &CheckDue)> {
-        let all = self.fleet.aims().iter().zip(&self.checks);
-        all.filter(move |(aim, _)| aim.server == server)
+    fn checks_of(&self, server: usize) -> impl Iterator<Item = (&Probe, &CheckDue)> {
+        let all = self.fleet.probes().iter().zip(&self.checks);
+        all.filter(move |(probe, _)| probe.server == server)
     }
 
     /// The check of a server that failed.
     fn failure_of(&self, server: usize) -> Option<String> {
-        self.checks_of(server).find_map(|(aim, due)| {
+        self.checks_of(server).find_map(|(probe, due)| {
             let failure = due.failure.as_ref()?;
-            Some(format!("check of {}: {failure}", aim.target))
+            Some(format!("check of {}: {failure}", probe.target))
         })
     }
 
@@ -125,37 +119,30 @@ impl Balancer {
             Check::Http(_) => "http",
             Check::Https(_) => "https",
         };
-        let checks = self.checks_of(server).map(|(aim, _)| {
-            let way = if aim.is_tunnelled { "" } else { "not " };
-            let mut services = aim.services.iter().filter(|_| !aim.is_tunnelled);
-            let why = services.find_map(|service| self.way_obstacle(*service));
+        let checks = self.checks_of(server).map(|(probe, _)| {
+            let not = if probe.is_tunnelled { "" } else { "not " };
+            let mut services = probe.services.iter().filter(|_| !probe.is_tunnelled);
+            let why = services.find_map(|service| self.check_obstacle(*service));
             let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-            format!("{name} to {}, {way}through the tunnel{why}", aim.target)
+            format!("{name} to {}, {not}through the tunnel{why}", probe.target)
         });
         let checks: Vec<_> = checks.collect();
         if checks.is_empty() {
             let services = config.services.iter().enumerate();
             let mut own = services.filter(|(_, service)| service.servers.contains(&server));
-            return own.find_map(|(service, _)| self.way_problem(service));
+            return own.find_map(|(service, _)| self.check_problem(service));
         }
         Some(checks.join("; "))
     }
 
     /// What clients waited for the responses of each service and server since this process began: names, and the distribution.
-    pub fn latencies(&mut self) -> Vec<(String, String, Histogram)> {
-        let config = self.fleet.config().clone();
+    pub fn latencies(&self) -> Vec<(String, String, Histogram)> {
         let mut all = Vec::new();
-        for (index, service) in config.services.iter().enumerate() {
-            for server in &service.servers {
-                let histogram = self.live.flows().latencies(index, *server).cloned();
-                let name = config
-                    .servers
-                    .get(*server)
-                    .map(|server| server.name.clone());
-                let own = name
-                    .zip(histogram)
-                    .map(|(name, own)| (service.name.clone(), name, own));
-                all.extend(own);
+        for decision in self.fleet.decisions() {
+            for member in &decision.members {
+                let latencies = self.live.latencies(decision.service, member.server);
+                let names = (decision.name.to_string(), member.name.to_string());
+                all.extend(latencies.map(|latencies| (names.0, names.1, latencies.clone())));
             }
         }
         all
@@ -163,9 +150,10 @@ impl Balancer {
 
     /// The weights of all services, as last decided.
     pub fn weights(&self) -> Vec<BalanceWeight> {
-        let services = 0..self.fleet.config().services.len();
-        services
-            .flat_map(|service| self.fleet.records(service, Time::now(), self.now()))
+        let time = Time::now();
+        let decisions = self.fleet.decisions();
+        decisions
+            .flat_map(|decision| decision.records(time))
             .collect()
     }
 
@@ -173,9 +161,8 @@ impl Balancer {
     ///
     /// # Errors
     /// [`Error::Kernel`] when it cannot be read.
-    pub fn counts(&mut self) -> Result<Vec<(&'static str, u64)>, Error> {
-        let mut counts = self.live.flows().counts()?;
-        counts.extend(self.live.check_counts()?);
+    pub fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        let mut counts = self.live.counts()?;
         counts.retain(|(_, count)| *count > 0);
         Ok(counts)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{Check, Config, Health, Server, Service, Way};
+use super::{Check, CheckRoute, Config, Health, Server, Service};
 use crate::controller::Bounds;
 use crate::maglev::is_prime;
 
@@ -275,7 +275,7 @@ pub(super) fn check_whole(config: &Config) -> Result<(), String> {
             .services
             .iter()
             .any(|service| service.servers.contains(&index));
-        if server.health.way == Way::Tunnel
+        if server.health.route == CheckRoute::Tunnel
             && server.health.check != Check::None
             && let Some(service) = config.services.iter().find(|service| {
                 service.servers.contains(&index) && service.check_target(&server.health).is_none()

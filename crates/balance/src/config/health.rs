@@ -3,13 +3,13 @@
 use serde::Deserialize;
 
 use super::parse::Time;
-use super::{Check, Health, Request, Way};
+use super::{Check, CheckRoute, Health, Request};
 
 #[derive(Deserialize, Default, Clone)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct HealthWords {
     check: Option<CheckWord>,
-    way: Option<WayWord>,
+    way: Option<CheckRoute>,
     port: Option<u16>,
     path: Option<String>,
     host: Option<String>,
@@ -28,14 +28,6 @@ enum CheckWord {
     Tcp,
     Http,
     Https,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum WayWord {
-    Auto,
-    Tunnel,
-    Address,
 }
 
 impl HealthWords {
@@ -74,12 +66,7 @@ impl HealthWords {
         let time = |word: Option<Time>, default| word.map_or(default, |time| time.0);
         Health {
             check,
-            way: match self.way {
-                None => default.way,
-                Some(WayWord::Auto) => Way::Auto,
-                Some(WayWord::Tunnel) => Way::Tunnel,
-                Some(WayWord::Address) => Way::Address,
-            },
+            route: self.way.unwrap_or(default.route),
             port: self.port,
             interval: time(self.interval, default.interval),
             timeout: time(self.timeout, default.timeout),

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fathom_record::Network;
+use serde::Deserialize;
 
 use crate::controller::{Bounds, Policy};
 #[cfg(feature = "live")]
@@ -160,8 +161,8 @@ impl Encapsulation {
 pub struct Health {
     /// What is asked.
     pub check: Check,
-    /// Which way it takes.
-    pub way: Way,
+    /// Which route it takes.
+    pub route: CheckRoute,
     /// Of the server; `None`: the port of the service; at the server's own address, of the first that has the server.
     pub port: Option<u16>,
     /// Between the begin of two checks.
@@ -176,9 +177,10 @@ pub struct Health {
     pub slow_start: Duration,
 }
 
-/// Which way checks take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Way {
+/// Which route checks take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckRoute {
     /// That of clients' packets where the service's address is routed from here, else to the server's own address.
     Auto,
     /// That of clients' packets: to the service's address, with the headers that the server asks for.
@@ -215,7 +217,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             check: Check::Tcp,
-            way: Way::Auto,
+            route: CheckRoute::Auto,
             port: None,
             interval: Duration::from_secs(2),
             timeout: Duration::from_secs(1),

@@ -1,6 +1,6 @@
 //! The policy `latency`: `weight *= (geometric mean of all latencies / own latency) ^ strength`.
 
-use super::{Bounds, Candidate, Decision, Measurement, Verdict, Why};
+use super::{Bounds, Candidate, Judgement, Measurement, Verdict, Why};
 
 /// What is held against a server.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ struct Signal {
     is_waiting: bool,
 }
 
-pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate]) -> Decision {
+pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate]) -> Judgement {
     let signals: Vec<_> = candidates
         .iter()
         .map(|candidate| signal(&candidate.measured))
@@ -26,11 +26,10 @@ pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate]) -> Decision {
         let factor = candidate.factor * ratio;
         Verdict {
             factor: factor + (1.0 - factor) * bounds.drift(),
-            judged_ns: signal.map(|signal| signal.log.exp()),
             why,
         }
     });
-    Decision {
+    Judgement {
         verdicts: verdicts.collect(),
         quiet: 0,
     }

@@ -13,6 +13,8 @@ pub struct Measurement {
     pub requests: u64,
     /// Flows that sent a request in the interval.
     pub flows: u32,
+    /// What `latency` is of.
+    pub epochs: Collected,
 }
 
 /// What clients waited, on average.

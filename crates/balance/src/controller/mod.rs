@@ -106,6 +106,11 @@ impl Candidate {
             measured: Measurement::default(),
         }
     }
+
+    /// What clients waited for its responses on average, if any came.
+    fn latency_ns(&self) -> Option<f64> {
+        self.measured.latency.map(|latency| latency.mean_ns)
+    }
 }
 
 /// What is decided for one server.
@@ -113,10 +118,17 @@ impl Candidate {
 pub struct Verdict {
     /// Its weight in relation to what is configured, the average being 1.
     pub factor: f64,
-    /// The latency that was judged, in nanoseconds, where there was one.
-    pub judged_ns: Option<f64>,
     /// Why.
     pub why: Why,
+}
+
+impl Default for Verdict {
+    fn default() -> Self {
+        Self {
+            factor: 1.0,
+            why: Why::Configured,
+        }
+    }
 }
 
 /// Why a weight is what it is.
@@ -153,9 +165,9 @@ impl Why {
     }
 }
 
-/// What is decided for all.
+/// What is decided for all servers of a service.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
+pub struct Judgement {
     /// For each candidate.
     pub verdicts: Vec<Verdict>,
     /// Intervals without a server that stood out, up to now: to be handed to the next decision.
@@ -163,7 +175,7 @@ pub struct Decision {
 }
 
 /// Decides. `quiet` is that of the decision before; at first 0.
-pub fn decide(policy: Policy, bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> Decision {
+pub fn decide(policy: Policy, bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> Judgement {
     let mut decision = match policy {
         _ if candidates.len() < 2 => as_configured(candidates),
         Policy::Static => as_configured(candidates),
@@ -174,14 +186,9 @@ pub fn decide(policy: Policy, bounds: &Bounds, candidates: &[Candidate], quiet: 
     decision
 }
 
-fn as_configured(candidates: &[Candidate]) -> Decision {
-    let verdict = |candidate: &Candidate| Verdict {
-        factor: 1.0,
-        judged_ns: candidate.measured.latency.map(|latency| latency.mean_ns),
-        why: Why::Configured,
-    };
-    Decision {
-        verdicts: candidates.iter().map(verdict).collect(),
+fn as_configured(candidates: &[Candidate]) -> Judgement {
+    Judgement {
+        verdicts: vec![Verdict::default(); candidates.len()],
         quiet: 0,
     }
 }

@@ -2,13 +2,10 @@
 //! own)`; the fresh ones below the low one share that, each `cap` of the whole at most, and what none may take stays where it was; latencies "have not
 //! changed" when no server was above the high watermark for `quiet` intervals.
 
-use super::{Bounds, Candidate, Decision, Measurement, Verdict, Why};
+use super::{Bounds, Candidate, Judgement, Measurement, Verdict, Why};
 
-pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> Decision {
-    let latencies: Vec<_> = candidates
-        .iter()
-        .map(|candidate| candidate.measured.latency.map(|latency| latency.mean_ns))
-        .collect();
+pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> Judgement {
+    let latencies: Vec<_> = candidates.iter().map(Candidate::latency_ns).collect();
     let least = latencies.iter().flatten().copied().reduce(f64::min);
     let is_high = |latency: Option<f64>| matches!((latency, least), (Some(latency), Some(least)) if latency > bounds.high * least);
     let is_low = |latency: Option<f64>| matches!((latency, least), (Some(latency), Some(least)) if latency < bounds.low * least);
@@ -33,7 +30,6 @@ pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> D
         .zip(&latencies)
         .map(|(candidate, latency)| Verdict {
             factor: candidate.factor + (1.0 - candidate.factor) * drift,
-            judged_ns: *latency,
             why: if latency.is_some() {
                 Why::Alike
             } else {
@@ -47,7 +43,7 @@ pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> D
         };
         shift(bounds, candidates, least, &is_high, &takes, &mut verdicts);
     }
-    Decision { verdicts, quiet }
+    Judgement { verdicts, quiet }
 }
 
 /// Requests of the interval by flows that are active: the paper's measure of how far a latency can be relied on.
@@ -68,18 +64,14 @@ fn shift(
         .iter()
         .map(|candidate| candidate.configured * candidate.factor)
         .sum();
-    let loss = |candidate: &Candidate, verdict: &Verdict| match verdict.judged_ns {
+    let loss = |candidate: &Candidate| match candidate.latency_ns() {
         Some(latency) if is_high(Some(latency)) => {
             let weight = candidate.configured * candidate.factor;
             bounds.gain * weight * (1.0 - least / latency)
         }
         _ => 0.0,
     };
-    let losses: Vec<_> = candidates
-        .iter()
-        .zip(&*verdicts)
-        .map(|(candidate, verdict)| loss(candidate, verdict))
-        .collect();
+    let losses: Vec<_> = candidates.iter().map(loss).collect();
     let total: f64 = losses.iter().sum();
     let receivers = (0..candidates.len()).filter(|index| takes(*index)).count();
     if receivers == 0 || total <= 0.0 {

@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::health::{Aim, Change, Standing};
+use crate::health::{Probe, Standing, State};
 
 /// What is checked, and what came of it.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
-    aims: Vec<Aim>,
+    probes: Vec<Probe>,
     /// What is talked to, by service and server.
     targets: HashMap<(usize, usize), SocketAddr>,
     /// By the server, and what is talked to.
@@ -18,57 +18,57 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// The configuration has changed: nothing is checked until it is said what.
-    pub(super) fn forget_aims(&mut self) {
-        self.aims.clear();
-        self.targets.clear();
-    }
-
     /// What is checked from now on. Where another address is talked to than before, what is known of the server holds until checks say something else.
-    pub(super) fn aim(&mut self, config: &Config, aims: Vec<Aim>) {
-        let pairs = |aim: &Aim| {
-            let (server, target) = (aim.server, aim.target);
-            let services = aim.services.clone().into_iter();
+    pub(super) fn set_probes(&mut self, config: &Config, probes: Vec<Probe>) {
+        let pairs = |probe: &Probe| {
+            let (server, target) = (probe.server, probe.target);
+            let services = probe.services.clone().into_iter();
             services.map(move |service| ((service, server), target))
         };
-        let targets = aims.iter().flat_map(pairs).collect();
+        let targets = probes.iter().flat_map(pairs).collect();
         let before = std::mem::replace(&mut self.targets, targets);
         let mut standings = HashMap::new();
-        for aim in &aims {
-            let Some(server) = config.servers.get(aim.server) else {
+        for probe in &probes {
+            let Some(server) = config.servers.get(probe.server) else {
                 continue;
             };
             let standing =
                 |target: &SocketAddr| self.standings.get(&(server.address, *target)).copied();
             let other = || {
-                let service = aim.services.first()?;
-                standing(before.get(&(*service, aim.server))?)
+                let service = probe.services.first()?;
+                standing(before.get(&(*service, probe.server))?)
             };
-            if let Some(known) = standing(&aim.target).or_else(other) {
-                standings.insert((server.address, aim.target), known);
+            if let Some(known) = standing(&probe.target).or_else(other) {
+                standings.insert((server.address, probe.target), known);
             }
         }
         self.standings = standings;
-        self.aims = aims;
+        self.probes = probes;
     }
 
-    pub(super) fn aims(&self) -> &[Aim] {
-        &self.aims
+    /// The configuration has changed: nothing is checked until it is said what.
+    pub(super) fn forget_probes(&mut self) {
+        self.probes.clear();
+        self.targets.clear();
+    }
+
+    pub(super) fn probes(&self) -> &[Probe] {
+        &self.probes
     }
 
     /// Takes the result of a check in, by its index.
     pub(super) fn take(
         &mut self,
         config: &Config,
-        aim: usize,
+        probe: usize,
         has_succeeded: bool,
         now: Duration,
-    ) -> Option<Change> {
-        let aim = self.aims.get(aim)?;
-        let server = config.servers.get(aim.server)?;
+    ) -> Option<State> {
+        let probe = self.probes.get(probe)?;
+        let server = config.servers.get(probe.server)?;
         let standing = self
             .standings
-            .entry((server.address, aim.target))
+            .entry((server.address, probe.target))
             .or_default();
         standing.take(has_succeeded, now, &server.health)
     }

@@ -1,10 +1,10 @@
-//! Shares, orders and standings of a fleet.
+//! Shares, overrides and states of a fleet.
 
 use fathom_record::Time;
 
 use super::*;
 use crate::controller::Latency;
-use crate::health::aims;
+use crate::health::probes;
 
 fn config(servers: &[&str]) -> Config {
     let server =
@@ -17,13 +17,17 @@ fn config(servers: &[&str]) -> Config {
 /// Servers are checked at their own addresses: the number of a check is that of the server.
 fn fleet(servers: &[&str]) -> Fleet {
     let mut fleet = Fleet::new(config(servers));
-    fleet.aim(aims(fleet.config(), |_| false));
+    fleet.set_probes(probes(fleet.config(), |_| false));
     fleet
 }
 
+fn ring(fleet: &mut Fleet, service: usize, now: Duration) -> Vec<usize> {
+    fleet.redistribute(service, now).unwrap().ring()
+}
+
 fn shares(fleet: &mut Fleet, now: u64) -> Vec<f64> {
-    let ring = fleet.ring(0, Duration::from_secs(now)).unwrap_or_default();
-    let count = |server: usize| ring.iter().filter(|place| **place == server).count();
+    let ring = ring(fleet, 0, Duration::from_secs(now));
+    let count = |server: usize| ring.iter().filter(|entry| **entry == server).count();
     (0..fleet.config.servers.len())
         .map(|server| count(server) as f64 / 1021.0)
         .collect()
@@ -52,7 +56,7 @@ fn a_server_that_falls_has_no_place_and_returns_slowly() {
         fleet.checked(1, false, at(1));
     }
     assert!(shares(&mut fleet, 1)[1] <= 0.0);
-    assert_eq!(fleet.state(1, at(1)), "unhealthy");
+    assert_eq!(fleet.state(1, at(1)), State::Unhealthy);
     for _ in 0..2 {
         fleet.checked(1, true, at(2));
     }
@@ -69,30 +73,30 @@ fn when_all_fall_all_serve() {
     }
     assert!(shares(&mut fleet, 0).iter().all(|share| *share > 0.3));
     for server in 0..3 {
-        fleet.order(
+        fleet.set_override(
             server,
-            Order {
+            Override {
                 is_drained: true,
                 weight: None,
             },
         );
     }
-    assert_eq!(fleet.ring(0, Duration::ZERO), None);
+    assert!(ring(&mut fleet, 0, Duration::ZERO).is_empty());
 }
 
 #[test]
-fn orders_come_before_the_configuration_and_survive_it() {
+fn overrides_come_before_the_configuration_and_survive_it() {
     let mut fleet = fleet(&THREE);
-    fleet.order(
+    fleet.set_override(
         0,
-        Order {
+        Override {
             is_drained: false,
             weight: Some(2.0),
         },
     );
-    fleet.order(
+    fleet.set_override(
         2,
-        Order {
+        Override {
             is_drained: true,
             weight: None,
         },
@@ -116,18 +120,18 @@ fn a_ring_that_is_there_tells_the_weights_that_were() {
             Duration::ZERO,
         );
     }
-    let ring = before.ring(0, Duration::ZERO).unwrap();
-    let mut places = HashMap::new();
+    let ring = ring(&mut before, 0, Duration::ZERO);
+    let mut entries = HashMap::new();
     for server in ring {
-        *places.entry(server).or_insert(0) += 1;
+        *entries.entry(server).or_insert(0) += 1;
     }
     let mut after = Fleet::new(config(&THREE));
-    after.recall(0, &places, Duration::ZERO);
+    after.recall(0, &entries, Duration::ZERO);
     for (one, other) in shares(&mut before, 0).iter().zip(shares(&mut after, 0)) {
         assert!((one - other).abs() < 0.005, "{one} {other}");
     }
-    let records = after.records(0, Time(0), Duration::ZERO);
-    assert_eq!(records.len(), 3);
+    let decision = after.decisions().next().unwrap();
+    assert_eq!(decision.records(Time(0)).count(), 3);
 }
 
 /// One of its two services lacks its address: only that one leaves it.
@@ -140,27 +144,31 @@ fn a_server_may_fail_for_one_of_its_services() {
     });
     let text = servers.concat() + &services.concat();
     let mut fleet = Fleet::new(Config::parse(&text).unwrap());
-    fleet.aim(aims(fleet.config(), |_| true));
-    let aim = |fleet: &Fleet| {
-        let mut aims = fleet.aims().iter();
-        aims.position(|aim| aim.server == 1 && aim.services == [1])
+    fleet.set_probes(probes(fleet.config(), |_| true));
+    let probe = |fleet: &Fleet| {
+        let mut probes = fleet.probes().iter();
+        probes
+            .position(|probe| probe.server == 1 && probe.services == [1])
             .unwrap()
     };
-    fleet.checked(aim(&fleet), false, Duration::ZERO);
+    fleet.checked(probe(&fleet), false, Duration::ZERO);
     assert!(shares(&mut fleet, 0)[1] > 0.3);
-    let other = fleet.ring(1, Duration::ZERO).unwrap();
+    let other = ring(&mut fleet, 1, Duration::ZERO);
     assert!(!other.contains(&1));
-    assert_eq!(fleet.state(1, Duration::ZERO), "unhealthy");
-    let states = |service: usize| fleet.records(service, Time(0), Duration::ZERO)[1].state;
-    assert_eq!((states(0), states(1)), ("unknown", "unhealthy"));
+    assert_eq!(fleet.state(1, Duration::ZERO), State::Unhealthy);
+    let mut state = |service| {
+        let decision = fleet.redistribute(service, Duration::ZERO).unwrap();
+        decision.records(Time(0)).nth(1).unwrap().state
+    };
+    assert_eq!((state(0), state(1)), (State::Unknown, State::Unhealthy));
     // Checked elsewhere, it is what it was until a check says something else.
-    fleet.aim(aims(fleet.config(), |service| service == 0));
-    assert_eq!(fleet.state(1, Duration::ZERO), "unhealthy");
-    let back = aim(&fleet);
+    fleet.set_probes(probes(fleet.config(), |service| service == 0));
+    assert_eq!(fleet.state(1, Duration::ZERO), State::Unhealthy);
+    let back = probe(&fleet);
     for _ in 0..2 {
         fleet.checked(back, true, Duration::ZERO);
     }
-    assert_eq!(fleet.state(1, Duration::ZERO), "slow start");
+    assert_eq!(fleet.state(1, Duration::ZERO), State::SlowStart);
 }
 
 #[test]
@@ -168,33 +176,35 @@ fn a_ring_is_made_anew_when_shares_have_changed() {
     let mut fleet = fleet(&THREE);
     let weigh = |fleet: &mut Fleet, weight: f32| {
         let weight = Some(weight);
-        fleet.order(
+        fleet.set_override(
             1,
-            Order {
+            Override {
                 weight,
-                ..Order::default()
+                ..Override::default()
             },
         );
     };
-    assert!(
-        matches!(fleet.changed_ring(0, Duration::ZERO), Some(Some(ring)) if ring.len() == 1021)
-    );
-    assert_eq!(fleet.changed_ring(0, Duration::ZERO), None);
+    let changes = |fleet: &mut Fleet| {
+        let decision = fleet.redistribute(0, Duration::ZERO).unwrap();
+        decision.changes_ring.then(|| decision.ring().len())
+    };
+    assert_eq!(changes(&mut fleet), Some(1021));
+    assert_eq!(changes(&mut fleet), None);
     weigh(&mut fleet, 1.001);
-    assert_eq!(fleet.changed_ring(0, Duration::ZERO), None);
+    assert_eq!(changes(&mut fleet), None);
     weigh(&mut fleet, 1.1);
-    assert!(fleet.changed_ring(0, Duration::ZERO).is_some());
+    assert!(changes(&mut fleet).is_some());
     let is_drained = true;
     for server in 0..3 {
-        let order = Order {
+        let value = Override {
             is_drained,
-            ..Order::default()
+            ..Override::default()
         };
-        fleet.order(server, order);
+        fleet.set_override(server, value);
     }
-    assert_eq!(fleet.changed_ring(0, Duration::ZERO), Some(None));
-    assert_eq!(fleet.changed_ring(0, Duration::ZERO), None);
+    assert_eq!(changes(&mut fleet), Some(0));
+    assert_eq!(changes(&mut fleet), None);
     // What is written is another's after that.
     fleet.reload(config(&THREE));
-    assert!(fleet.changed_ring(0, Duration::ZERO).is_some());
+    assert!(changes(&mut fleet).is_some());
 }

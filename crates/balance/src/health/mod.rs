@@ -1,69 +1,87 @@
 //! Is a server there? [`Standing`] counts what checks say, and reads no clock; [`Checker`] makes them.
 
-mod aim;
 mod check;
 mod pool;
+mod probe;
 
 use std::time::Duration;
 
 use crate::config::Health;
 
-pub use aim::{Aim, aims};
 pub use check::{Failure, Target, check};
 pub use pool::{Checker, Finding};
+pub use probe::{Probe, probes};
 
 /// Of its whole weight, what a server has at once that comes back.
 const FIRST_PART: f64 = 0.1;
 
+/// How a server stands, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// An operator has it get no new flows.
+    Drained,
+    /// There is no route to it.
+    Unreachable,
+    /// Checks fail.
+    Unhealthy,
+    /// It is back, and its weight grows.
+    SlowStart,
+    /// No check has ended yet: it is taken to be there, as it was before this process began.
+    Unknown,
+    /// Checks succeed.
+    Healthy,
+}
+
+impl State {
+    /// The text in records.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Drained => "drained",
+            Self::Unreachable => "unreachable",
+            Self::Unhealthy => "unhealthy",
+            Self::SlowStart => "slow start",
+            Self::Unknown => "unknown",
+            Self::Healthy => "healthy",
+        }
+    }
+
+    /// Is it there, as far as is known?
+    pub fn is_up(self) -> bool {
+        !matches!(self, Self::Unhealthy | Self::Unreachable)
+    }
+}
+
 /// What checks say of a server.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Standing {
-    state: State,
+    last: Option<Checked>,
     /// Checks in a row that said the opposite.
     against: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
-    /// No check has ended yet: it is taken to be there, as it was before this process began.
-    Unknown,
+enum Checked {
     /// Since then, if it had been unhealthy.
     Healthy(Option<Duration>),
     Unhealthy,
 }
 
-/// A server is there again, or is there no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// It has answered as often as it must.
-    Rose,
-    /// It has not answered as often as it may.
-    Fell,
-}
-
-impl Default for Standing {
-    fn default() -> Self {
-        Self {
-            state: State::Unknown,
-            against: 0,
-        }
-    }
-}
-
 impl Standing {
-    /// Takes the result of a check in. The first of all decides at once; later, as many in a row as configured. `now` counts from any fixed time.
-    pub fn take(&mut self, has_succeeded: bool, now: Duration, health: &Health) -> Option<Change> {
-        let is_against = match self.state {
-            State::Unknown => {
-                self.state = if has_succeeded {
-                    State::Healthy(None)
+    /// Takes the result of a check in, and returns what the server is from now on, if that changes. The first of all decides at once; later, as many in a row as
+    /// configured. `now` counts from any fixed time.
+    pub fn take(&mut self, has_succeeded: bool, now: Duration, health: &Health) -> Option<State> {
+        let is_against = match self.last {
+            None => {
+                let first = if has_succeeded {
+                    Checked::Healthy(None)
                 } else {
-                    State::Unhealthy
+                    Checked::Unhealthy
                 };
-                return (!has_succeeded).then_some(Change::Fell);
+                self.last = Some(first);
+                return (!has_succeeded).then_some(State::Unhealthy);
             }
-            State::Healthy(_) => !has_succeeded,
-            State::Unhealthy => has_succeeded,
+            Some(Checked::Healthy(_)) => !has_succeeded,
+            Some(Checked::Unhealthy) => has_succeeded,
         };
         if !is_against {
             self.against = 0;
@@ -78,41 +96,35 @@ impl Standing {
         if self.against < needed {
             return None;
         }
-        self.against = 0;
-        if has_succeeded {
-            self.state = State::Healthy(Some(now));
-            Some(Change::Rose)
+        let (last, state) = if has_succeeded {
+            (Checked::Healthy(Some(now)), State::Healthy)
         } else {
-            self.state = State::Unhealthy;
-            Some(Change::Fell)
-        }
-    }
-
-    /// May it have new flows?
-    pub fn is_healthy(&self) -> bool {
-        self.state != State::Unhealthy
+            (Checked::Unhealthy, State::Unhealthy)
+        };
+        (self.against, self.last) = (0, Some(last));
+        Some(state)
     }
 
     /// The part of its weight that it has now, 0 to 1: one that comes back has cold caches, and all its clients would come at once.
     pub fn part(&self, now: Duration, health: &Health) -> f64 {
-        match self.state {
-            State::Unhealthy => 0.0,
-            State::Healthy(Some(since)) if now < since + health.slow_start => {
+        match self.last {
+            Some(Checked::Unhealthy) => 0.0,
+            Some(Checked::Healthy(Some(since))) if now < since + health.slow_start => {
                 let grown =
                     now.saturating_sub(since).as_secs_f64() / health.slow_start.as_secs_f64();
                 FIRST_PART + (1.0 - FIRST_PART) * grown
             }
-            State::Unknown | State::Healthy(_) => 1.0,
+            None | Some(Checked::Healthy(_)) => 1.0,
         }
     }
 
-    /// The name of its state in records.
-    pub fn name(&self, now: Duration, health: &Health) -> &'static str {
-        match self.state {
-            State::Unknown => "unknown",
-            State::Unhealthy => "unhealthy",
-            State::Healthy(_) if self.part(now, health) < 1.0 => "slow start",
-            State::Healthy(_) => "healthy",
+    /// What it is, as checks say.
+    pub fn state(&self, now: Duration, health: &Health) -> State {
+        match self.last {
+            None => State::Unknown,
+            Some(Checked::Unhealthy) => State::Unhealthy,
+            Some(Checked::Healthy(_)) if self.part(now, health) < 1.0 => State::SlowStart,
+            Some(Checked::Healthy(_)) => State::Healthy,
         }
     }
 }
@@ -123,6 +135,10 @@ mod tests {
 
     use super::*;
 
+    fn is_healthy(standing: &Standing) -> bool {
+        standing.state(Duration::MAX, &Health::default()) != State::Unhealthy
+    }
+
     fn seconds(count: u64) -> Duration {
         Duration::from_secs(count)
     }
@@ -131,7 +147,7 @@ mod tests {
     fn thresholds_are_counted_in_a_row() {
         let health = Health::default();
         let mut standing = Standing::default();
-        assert!(standing.is_healthy());
+        assert!(is_healthy(&standing));
         assert_eq!(standing.take(true, seconds(0), &health), None);
         for (succeeds, change) in [
             (false, None),
@@ -139,15 +155,15 @@ mod tests {
             (true, None),
             (false, None),
             (false, None),
-            (false, Some(Change::Fell)),
+            (false, Some(State::Unhealthy)),
             (true, None),
             (false, None),
             (true, None),
-            (true, Some(Change::Rose)),
+            (true, Some(State::Healthy)),
         ] {
             assert_eq!(standing.take(succeeds, seconds(5), &health), change);
         }
-        assert_eq!(standing.name(seconds(6), &health), "slow start");
+        assert_eq!(standing.state(seconds(6), &health), State::SlowStart);
         assert!((standing.part(seconds(10), &health) - 0.55).abs() < 1e-9);
         assert!((standing.part(seconds(15), &health) - 1.0).abs() < 1e-9);
     }
@@ -158,7 +174,7 @@ mod tests {
         let mut standing = Standing::default();
         assert_eq!(
             standing.take(false, seconds(0), &health),
-            Some(Change::Fell)
+            Some(State::Unhealthy)
         );
         assert!(standing.part(seconds(9), &health) <= 0.0);
         let mut standing = Standing::default();
@@ -172,10 +188,10 @@ mod tests {
             let health = Health { rise, fall, ..Health::default() };
             let mut standing = Standing::default();
             for succeeds in results {
-                let before = standing.is_healthy();
+                let before = is_healthy(&standing);
                 let change = standing.take(succeeds, seconds(1), &health);
-                prop_assert_eq!(change.is_some(), before != standing.is_healthy());
-                prop_assert_eq!(change == Some(Change::Rose), !before && standing.is_healthy());
+                prop_assert_eq!(change.is_some(), before != is_healthy(&standing));
+                prop_assert_eq!(change == Some(State::Healthy), !before && is_healthy(&standing));
             }
         }
     }

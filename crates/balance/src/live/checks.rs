@@ -1,4 +1,4 @@
-//! The program where checks leave: it has their packets take the way of clients' packets. It is there as long as this process, which makes the checks.
+//! The program where checks leave: it has their packets take the route of clients' packets. It is there as long as this process, which makes the checks.
 
 use std::os::fd::AsFd;
 
@@ -6,11 +6,10 @@ use fathom_measure::bytes::bytes_of;
 use fathom_measure::kernel::{self, Egress, add_counters};
 use libbpf_rs::{MapCore, MapHandle, Object, ProgramAttachType};
 
-use super::Live;
-use super::object::previous_config;
 use super::obstacle::Obstacle;
+use super::routes::Routes;
 use crate::Error;
-use crate::config::{Check, Config, Service, Way};
+use crate::config::{Check, CheckRoute, Config, Service};
 use crate::native::{balance_checks_config, check_counter_names};
 
 /// The compiled program.
@@ -19,14 +18,14 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/checks.bpf.o"))
 const CONFIG: &str = ".rodata.checks_config";
 
 /// The program, loaded, and where it is attached.
-pub(super) struct Checks {
+struct CheckProgram {
     // Dropped in this order: it is detached first.
     attached: Egress,
     object: Object,
     constants: balance_checks_config,
 }
 
-impl Checks {
+impl CheckProgram {
     fn load(config: &balance_checks_config, servers: &MapHandle) -> Result<Self, Error> {
         let object = kernel::load(OBJECT, |object| {
             kernel::set_constants(object, &[(CONFIG, bytes_of(config))])?;
@@ -63,7 +62,7 @@ impl Checks {
     }
 }
 
-/// May checks of some server of it take the way of clients' packets, and must they?
+/// May checks of some server of it take the route of clients' packets, and must they?
 fn wants_tunnel(config: &Config, service: &Service) -> (bool, bool) {
     let servers = service
         .servers
@@ -72,125 +71,115 @@ fn wants_tunnel(config: &Config, service: &Service) -> (bool, bool) {
     let checked = servers.filter(|server| {
         server.health.check != Check::None && service.check_target(&server.health).is_some()
     });
-    let ways: Vec<_> = checked.map(|server| server.health.way).collect();
-    let may = ways.iter().any(|way| *way != Way::Address);
-    (may, ways.contains(&Way::Tunnel))
+    let routes: Vec<_> = checked.map(|server| server.health.route).collect();
+    let may = routes.iter().any(|route| *route != CheckRoute::Address);
+    (may, routes.contains(&CheckRoute::Tunnel))
 }
 
-impl Live {
+/// Where checks leave.
+#[derive(Default)]
+pub(super) struct Checks {
+    /// Or why it could not be loaded; `None`: no check needs it.
+    program: Option<Result<CheckProgram, String>>,
+}
+
+impl Checks {
     /// Loads the program, if some check may need it. That it cannot be loaded is in the way of checks, not of forwarding.
-    pub(super) fn load_checks(&mut self, config: &Config) -> Result<(), Error> {
-        let services = config.services.iter();
-        if !services
-            .map(|service| wants_tunnel(config, service))
-            .any(|(may, _)| may)
-        {
-            self.checks = None;
-            return Ok(());
+    pub(super) fn plan(
+        &mut self,
+        config: &Config,
+        seed: u64,
+        interfaces: &[u32],
+        servers: &MapHandle,
+    ) {
+        let mut services = config.services.iter();
+        if !services.any(|service| wants_tunnel(config, service).0) {
+            self.program = None;
+            return;
         }
         let constants = balance_checks_config {
-            seed: previous_config(&self.pins).map_or(0, |config| config.seed),
+            seed,
             mark: config.mark,
-            interface: match self.interfaces.as_slice() {
+            interface: match interfaces {
                 [only] => *only,
                 _ => 0,
             },
         };
-        if matches!(&self.checks, Some(Ok(checks)) if checks.constants == constants) {
-            return Ok(());
+        if matches!(&self.program, Some(Ok(program)) if program.constants == constants) {
+            return;
         }
-        let servers = self.program.map("balance_servers")?;
-        let loaded = Checks::load(&constants, &servers);
-        self.checks = Some(loaded.map_err(|error| told(&error)));
-        Ok(())
+        let loaded = CheckProgram::load(&constants, servers);
+        self.program = Some(loaded.map_err(|error| with_causes(&error)));
     }
 
-    /// Has packets of checks take the way of clients' packets, where they leave for each service. What is in the way comes back for each; nothing is where
+    /// Has packets of checks take the route of clients' packets, where they leave for each service. What is in the way comes back for each; nothing is where
     /// nobody wants it.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the kernel does not answer.
-    pub fn open_ways_of_checks(&mut self, config: &Config) -> Result<Vec<Option<Obstacle>>, Error> {
+    pub(super) fn open_routes(
+        &mut self,
+        config: &Config,
+        routes: &mut Routes,
+    ) -> Result<Vec<Option<Obstacle>>, Error> {
         let (mut obstacles, mut used) = (Vec::new(), Vec::new());
         for service in &config.services {
             let (may, _) = wants_tunnel(config, service);
             let opened = if may {
-                self.open_way(config, service)?
+                let interface = routes.leave(config.checked_address(service), config.mark)?;
+                interface
+                    .and_then(|interface| self.attach(interface))
                     .map(|interface| used.push(interface))
             } else {
                 Ok(())
             };
             obstacles.push(opened.err());
         }
-        if let Some(Ok(checks)) = &mut self.checks {
-            checks.attached.keep(&used);
+        if let Some(Ok(program)) = &mut self.program {
+            program.attached.keep(&used);
         }
         Ok(obstacles)
     }
 
-    /// The interface by which checks of a service leave.
-    fn open_way(
-        &mut self,
-        config: &Config,
-        service: &Service,
-    ) -> Result<Result<u32, Obstacle>, Error> {
-        let address = config.checked_address(service);
-        let way = self.resolver.leave(address, config.mark);
-        let way =
-            way.map_err(|error| Error::kernel(format!("find the way to {address}"), error))?;
-        let interface = match way {
-            Ok(interface) => interface,
-            Err(obstacle) => return Ok(Err(obstacle)),
+    fn attach(&mut self, interface: u32) -> Result<u32, Obstacle> {
+        let program = match &mut self.program {
+            Some(Ok(program)) => program,
+            Some(Err(why)) => return Err(Obstacle::Refused(why.clone())),
+            None => return Err(Obstacle::Refused("it was not loaded".to_owned())),
         };
-        let checks = match &mut self.checks {
-            Some(Ok(checks)) => checks,
-            Some(Err(why)) => return Ok(Err(Obstacle::Refused(why.clone()))),
-            None => return Ok(Err(Obstacle::Refused("it was not loaded".to_owned()))),
-        };
-        let Some(name) = interface_name(interface) else {
-            return Ok(Err(Obstacle::NoRoute));
-        };
-        Ok(match checks.attach(&name) {
+        let name = interface_name(interface).ok_or(Obstacle::NoRoute)?;
+        match program.attach(&name) {
             Ok(()) => Ok(interface),
-            Err(error) => Err(Obstacle::Refused(told(&error))),
-        })
-    }
-
-    /// What is in the way of checks that must take the way of clients' packets, and can be cured by nobody but the user of this machine.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] when there is something.
-    pub fn demand_ways_of_checks(
-        config: &Config,
-        obstacles: &[Option<Obstacle>],
-    ) -> Result<(), Error> {
-        for (service, obstacle) in config.services.iter().zip(obstacles) {
-            if let Some(Obstacle::Refused(why)) = obstacle
-                && wants_tunnel(config, service).1
-            {
-                return Err(Error::Unsupported {
-                    needs: format!(
-                        "checks of service {} with way = \"tunnel\" need a program where they leave",
-                        service.name
-                    ),
-                    found: why.clone(),
-                    remedy: "say way = \"address\" or \"auto\" in [health]".to_owned(),
-                });
-            }
+            Err(error) => Err(Obstacle::Refused(with_causes(&error))),
         }
-        Ok(())
     }
 
     /// What became of packets of checks, by name.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when it cannot be read.
-    pub fn check_counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        match &self.checks {
-            Some(Ok(checks)) => checks.counts(),
+    pub(super) fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        match &self.program {
+            Some(Ok(program)) => program.counts(),
             _ => Ok(Vec::new()),
         }
     }
+}
+
+/// What is in the way of checks that must take the route of clients' packets, and can be cured by nobody but the user of this machine.
+///
+/// # Errors
+/// [`Error::Unsupported`] when there is something.
+pub(crate) fn demand_routes(config: &Config, obstacles: &[Option<Obstacle>]) -> Result<(), Error> {
+    for (service, obstacle) in config.services.iter().zip(obstacles) {
+        if let Some(Obstacle::Refused(why)) = obstacle
+            && wants_tunnel(config, service).1
+        {
+            return Err(Error::Unsupported {
+                needs: format!(
+                    "checks of service {} with way = \"tunnel\" need a program where they leave",
+                    service.name
+                ),
+                found: why.clone(),
+                remedy: "say way = \"address\" or \"auto\" in [health]".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn interface_name(index: u32) -> Option<String> {
@@ -199,7 +188,7 @@ fn interface_name(index: u32) -> Option<String> {
 }
 
 /// With its cause.
-fn told(error: &Error) -> String {
+fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -224,7 +213,7 @@ mod tests {
     fn who_demands_the_tunnel_is_told_when_the_kernel_refuses() {
         let refused = [Some(Obstacle::Refused("it has no tc".to_owned()))];
         let demand = |way: &str, obstacles: &[_]| {
-            Live::demand_ways_of_checks(&config(way), obstacles).map_err(|error| error.to_string())
+            demand_routes(&config(way), obstacles).map_err(|error| error.to_string())
         };
         let told = demand("tunnel", &refused).unwrap_err();
         assert!(

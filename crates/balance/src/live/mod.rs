@@ -1,108 +1,92 @@
-//! The tables of the kernel: what was decided is written into them here, and nowhere else.
+//! Programs and tables of the kernel, in parts that own what they do; here they are put together.
 
 mod checks;
+mod connections;
+mod counters;
+mod epochs;
 mod flows;
-mod look;
+mod interfaces;
 mod mapped;
 mod next_hop;
 mod object;
 mod obstacle;
-mod orders;
+mod overrides;
 mod pins;
 mod plan;
 mod rings;
+mod routes;
 mod sampling;
+mod servers;
 mod setup;
 mod tables;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
-use std::net::IpAddr;
+use std::time::Duration;
 
-use fathom_measure::bytes::bytes_of;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
-
+use fathom_record::Histogram;
 use nix::fcntl::Flock;
 
 use crate::Error;
-use crate::config::{Config, Encapsulation, Mode};
-use crate::fleet::Order;
-use crate::native::{
-    BALANCE_BY_GUE, BALANCE_BY_IPIP, BALANCE_BY_LAYER2, BALANCE_BY_NONE, balance_quic_id,
-    balance_ring_element, balance_server,
-};
-
+use crate::config::Config;
+use crate::controller::Measurement;
+use crate::fleet::{Decision, Override};
+use crate::native::balance_traffic;
 use checks::Checks;
-pub use flows::Flows;
-pub use look::Seen;
-use mapped::Mapped;
-use next_hop::{NextHop, Resolver};
-use object::Program;
+pub(crate) use checks::demand_routes;
+use flows::Flows;
+use interfaces::Interfaces;
 pub use object::check_program;
+use object::{Program, previous_config};
 pub use obstacle::Obstacle;
-use orders::Orders;
 use pins::Pins;
 pub use pins::{check_place, remove};
-use plan::{NoRoom, Slot, number_servers, place_services, to_address};
+use rings::Rings;
+use routes::Routes;
+use servers::Servers;
 use setup::load;
 use tables::Services;
 
-/// The words of a server in the order in which they are written: what it is comes last.
-const SERVER_WORDS: [usize; 8] = [0, 1, 2, 3, 4, 5, 7, 6];
+/// A server of a service, in the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    /// The index of the service.
+    service: u16,
+    /// The number of the server.
+    server: u16,
+}
 
-/// Forwarding, as it is.
-pub struct Live {
+/// Forwarding, as it is. Services and servers are known by their indexes in the configuration.
+pub(crate) struct Live {
     pins: Pins,
     program: Program,
-    links: Vec<Link>,
-    flows: Flows,
-    servers: Mapped<balance_server>,
-    rings: Mapped<balance_ring_element>,
+    interfaces: Interfaces,
+    servers: Servers,
+    routes: Routes,
     services: Services,
-    quic_ids: MapHandle,
-    orders: Orders,
-    resolver: Resolver,
-    /// Where checks leave, or why it could not be loaded; `None`: no check needs it.
-    checks: Option<Result<Checks, String>>,
-    /// The server of each number that is in use.
-    known: BTreeMap<u16, IpAddr>,
-    /// By the index in the configuration.
-    numbers: Vec<u16>,
-    slots: Vec<Slot>,
-    /// Of each, the places that were not marked as settled when it was last gone through; none: it has been written since.
-    marked: Vec<Option<HashSet<u32>>>,
-    interfaces: Vec<u32>,
+    rings: Rings,
+    flows: Flows,
+    checks: Checks,
     has_taken_over: bool,
     _lock: Flock<File>,
 }
 
 impl Live {
     /// Loads the program over the tables that are pinned, or over new ones. Nothing changes yet for packets: see [`Live::publish`].
-    ///
-    /// # Errors
-    /// [`Error`] when the system does not allow it.
-    pub fn open(config: &Config) -> Result<Self, Error> {
+    pub(crate) fn open(config: &Config) -> Result<Self, Error> {
         let pins = Pins::open(&config.pins)?;
         let lock = pins.lock()?;
         let has_taken_over = object::entries(&pins, "balance_servers").is_some();
         let (program, tabled) = load(&pins, config)?;
-        let servers = Mapped::new(program.map("balance_servers")?)?;
+        let routes = Routes::open(&program)?;
         let mut live = Self {
-            flows: Flows::new(&program, tabled, config)?,
-            rings: Mapped::new(program.map("balance_rings")?)?,
+            interfaces: Interfaces::default(),
+            servers: Servers::open(&pins, &program, routes.known())?,
+            routes,
             services: Services::open(&program)?,
-            quic_ids: program.map("balance_quic_ids")?,
-            orders: Orders::open(&pins, servers.len())?,
-            resolver: Resolver::open()
-                .map_err(|error| Error::kernel("ask the kernel for routes", error))?,
-            known: read_servers(&servers),
-            servers,
-            checks: None,
-            links: Vec::new(),
-            numbers: Vec::new(),
-            slots: Vec::new(),
-            marked: Vec::new(),
-            interfaces: Vec::new(),
+            rings: Rings::open(&program)?,
+            flows: Flows::open(&program, tabled, config)?,
+            checks: Checks::default(),
             has_taken_over,
             program,
             pins,
@@ -113,243 +97,168 @@ impl Live {
     }
 
     /// Was it forwarding before this process began?
-    pub fn has_taken_over(&self) -> bool {
+    pub(crate) fn has_taken_over(&self) -> bool {
         self.has_taken_over
     }
 
-    /// Takes another configuration. As after [`Live::open`], packets go on as before until [`Live::publish`].
-    ///
-    /// # Errors
-    /// [`Error`] when the system does not allow it; then all is as before.
-    pub fn reload(&mut self, config: &Config) -> Result<(), Error> {
+    /// Takes another configuration. As after [`Live::open`], packets go on as before until [`Live::publish`]. After an error all is as before.
+    pub(crate) fn reload(&mut self, config: &Config) -> Result<(), Error> {
         let (program, tabled) = load(&self.pins, config)?;
         self.flows.reload(&program, tabled, config)?;
         self.program = program;
         self.plan(config)
     }
 
-    /// Gives numbers and places.
     fn plan(&mut self, config: &Config) -> Result<(), Error> {
-        let no_room = |NoRoom(what)| Error::NoRoom { what };
-        let interfaces = config.interfaces.iter().map(|name| {
-            nix::net::if_::if_nametoindex(name.as_str())
-                .map_err(|_| Error::NoInterface { name: name.clone() })
-        });
-        self.interfaces = interfaces.collect::<Result<_, _>>()?;
-        self.numbers = number_servers(config, &self.known, self.servers.len()).map_err(no_room)?;
-        let elements = u32::try_from(self.rings.len()).unwrap_or(u32::MAX);
-        let known = self.services.known()?;
-        self.slots =
-            place_services(config, &known, self.services.room(), elements).map_err(no_room)?;
-        for slot in self
-            .slots
-            .iter()
-            .filter(|slot| !known.values().any(|known| known == *slot))
-        {
-            self.clear(slot);
-        }
-        for (number, server) in self.numbers.iter().zip(&config.servers) {
-            self.known.insert(*number, server.address);
-        }
-        self.marked = vec![None; self.slots.len()];
-        self.flows.set_owners(&self.numbers, &self.slots);
-        self.load_checks(config)
+        self.interfaces.plan(config)?;
+        self.servers.plan(config)?;
+        self.rings.plan(config, &self.services)?;
+        self.flows.need_whole();
+        let seed = previous_config(&self.pins).map_or(0, |config| config.seed);
+        let servers = self.program.map("balance_servers")?;
+        let interfaces = self.interfaces.indexes();
+        self.checks.plan(config, seed, interfaces, &servers);
+        Ok(())
     }
 
-    /// Finds the way to each server and writes it. What is in the way comes back for each.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the kernel does not answer.
-    pub fn resolve(&mut self, config: &Config) -> Result<Vec<Option<Obstacle>>, Error> {
-        let mut obstacles = Vec::new();
-        for (server, number) in config.servers.iter().zip(&self.numbers) {
-            let way = self.resolver.resolve(server.address);
-            let way = way.map_err(|error| {
-                Error::kernel(format!("find the way to {}", server.address), error)
-            })?;
-            match way {
-                Ok(way) => {
-                    let entry = self.entry(server, &way);
-                    self.servers.set((*number).into(), &entry, SERVER_WORDS);
-                    obstacles.push(None);
-                }
-                // What is there may still be right: a neighbour that was silent for a while.
-                Err(obstacle) => {
-                    let is_there = u32::from(self.servers.get((*number).into()).encapsulation)
-                        != BALANCE_BY_NONE;
-                    let is_doubtful = is_there && matches!(obstacle, Obstacle::Unresolved(_));
-                    obstacles.push(Some(obstacle).filter(|_| !is_doubtful));
-                }
-            }
-        }
-        Ok(obstacles)
+    /// Finds the route to each server and writes it. What is in the way comes back for each.
+    pub(crate) fn resolve(&mut self, config: &Config) -> Result<Vec<Option<Obstacle>>, Error> {
+        let (numbers, interfaces) = (self.servers.numbers(), self.interfaces.indexes());
+        self.routes.resolve(config, numbers, interfaces)
     }
 
-    fn entry(&self, server: &crate::config::Server, way: &NextHop) -> balance_server {
-        let (encapsulation, gue_port) = match server.encapsulation {
-            Encapsulation::Layer2 => (BALANCE_BY_LAYER2, 0),
-            Encapsulation::Ipip => (BALANCE_BY_IPIP, 0),
-            Encapsulation::Gue(port) => (BALANCE_BY_GUE, port),
-        };
-        balance_server {
-            source: way.source.into(),
-            destination: server.address.into(),
-            next_hop: way.destination,
-            own: way.own,
-            mtu: way.mtu,
-            // Back through the only interface there is: by XDP_TX, which is cheaper than redirection.
-            interface: if self.interfaces == [way.interface] {
-                0
-            } else {
-                way.interface
-            },
-            gue_port,
-            encapsulation: encapsulation as u8,
-            ttl: 64,
-            ..balance_server::default()
-        }
+    /// Has checks take the route of clients' packets. What is in the way comes back for each service.
+    pub(crate) fn open_check_routes(
+        &mut self,
+        config: &Config,
+    ) -> Result<Vec<Option<Obstacle>>, Error> {
+        self.checks.open_routes(config, &mut self.routes)
     }
 
     /// Makes it so: services, ids, and the program itself, in place of the one before. Then what is of no use any more goes.
-    ///
-    /// # Errors
-    /// [`Error`] when the kernel refuses.
-    pub fn publish(&mut self, config: &Config) -> Result<(), Error> {
-        self.write_quic_ids(config)?;
-        self.services.write(config, &self.slots)?;
-        self.links.clear();
-        for interface in &self.interfaces {
-            let mode = mode(&mut self.resolver, *interface, config)?;
-            self.links
-                .push(self.program.attach(&self.pins, *interface, mode)?);
-        }
-        for interface in self.pins.links() {
-            if !self.interfaces.contains(&interface) {
-                let path = self.pins.link(interface);
-                std::fs::remove_file(&path)
-                    .map_err(|error| Error::kernel(format!("remove {}", path.display()), error))?;
-            }
-        }
+    pub(crate) fn publish(&mut self, config: &Config) -> Result<(), Error> {
+        self.servers.write_quic_ids(config)?;
+        self.services.write(config, self.rings.slots())?;
+        self.interfaces
+            .attach(config, &self.program, &self.pins, &mut self.routes)?;
         self.services.remove_others(config)
     }
 
-    /// Attaches to interfaces that have come back by another number, or come at last. Returns what is to be told.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the kernel does not answer.
-    pub fn follow_interfaces(&mut self, config: &Config) -> Result<Vec<String>, Error> {
-        let mut told = Vec::new();
-        for (place, name) in config.interfaces.iter().enumerate() {
-            let before = self.interfaces[place];
-            let Ok(index) = nix::net::if_::if_nametoindex(name.as_str()) else {
-                continue;
-            };
-            if index == before {
-                continue;
-            }
-            let mode = mode(&mut self.resolver, index, config)?;
-            match self.program.attach(&self.pins, index, mode) {
-                Ok(link) => {
-                    self.links.push(link);
-                    self.interfaces[place] = index;
-                    // Of an interface that is no more.
-                    let _ = std::fs::remove_file(self.pins.link(before));
-                    told.push(format!("interface {name} is back"));
-                }
-                Err(error) => told.push(format!("interface {name} is back, and not used: {error}")),
-            }
-        }
-        Ok(told)
+    /// Attaches to interfaces that have come back by another number, or come at last. Returns what people are to know.
+    pub(crate) fn follow_interfaces(&mut self, config: &Config) -> Result<Vec<String>, Error> {
+        self.interfaces
+            .follow(config, &self.program, &self.pins, &mut self.routes)
     }
 
-    fn write_quic_ids(&self, config: &Config) -> Result<(), Error> {
-        let failed = |error| Error::kernel("write the QUIC ids of servers", error);
-        let mut stale: Vec<Vec<u8>> = self.quic_ids.keys().collect();
-        for (server, number) in config.servers.iter().zip(&self.numbers) {
-            let Some(id) = &server.quic_id else {
-                continue;
-            };
-            let mut key = balance_quic_id {
-                config: id.config,
-                ..balance_quic_id::default()
-            };
-            for (place, byte) in key.bytes.iter_mut().zip(&id.bytes) {
-                *place = *byte;
-            }
-            let key = bytes_of(&key);
-            stale.retain(|other| other != key);
-            let number = u32::from(*number).to_ne_bytes();
-            self.quic_ids
-                .update(key, &number, MapFlags::ANY)
-                .map_err(failed)?;
+    /// Waits at most so long for epochs. Returns one in how many connections is measured from now on, if that changes.
+    pub(crate) fn poll(&mut self, timeout: Duration) -> Result<Option<u64>, Error> {
+        self.flows.poll(timeout)
+    }
+
+    /// Scans what may have changed in the table of connections. If that was all of it, entries of rings are settled, and servers that are configured no more, and
+    /// have no connection left, give their numbers back.
+    pub(crate) fn scan(&mut self, interval: Duration) -> Result<(), Error> {
+        if !self.flows.scan_active(interval)? {
+            return Ok(());
         }
-        for key in stale {
-            self.quic_ids.delete(&key).map_err(failed)?;
+        // First, so that what is opened during the scan is fresh after it.
+        self.rings.take_fresh(&self.flows.census().services);
+        self.flows.scan_whole(self.rings.finder());
+        let census = self.flows.census();
+        self.rings.settle(&census.strays);
+        for number in self.servers.retire(&census.held) {
+            self.routes.remove(number);
         }
         Ok(())
     }
 
-    /// Servers that are configured no more, and have no connection left, give their numbers back. `used` is by number.
-    pub fn retire(&mut self, used: &HashMap<u16, u32>) {
-        let numbers = &self.numbers;
-        let is_gone = |number: &u16| !numbers.contains(number) && !used.contains_key(number);
-        let gone: Vec<_> = self.known.keys().copied().filter(is_gone).collect();
-        for number in gone {
-            self.known.remove(&number);
-            // Whoever has the number next is another server; if it cannot be written, nothing can.
-            let _ = self.orders.set(number, Order::default());
-            self.servers.set(
-                number.into(),
-                &balance_server::default(),
-                SERVER_WORDS.into_iter().rev(),
-            );
-        }
+    /// What was measured of servers of a service since the last call.
+    pub(crate) fn measure(&mut self, service: usize, servers: &[usize]) -> Vec<Measurement> {
+        let keys: Vec<_> = servers.iter().map(|it| self.key(service, *it)).collect();
+        let measurements = keys.into_iter().map(|key| match key {
+            Some(key) => self.flows.measure(key),
+            None => Measurement::default(),
+        });
+        measurements.collect()
     }
 
-    /// What operators said, before this process began, of each server.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when it cannot be read.
-    pub fn orders(&self) -> Result<Vec<Order>, Error> {
-        self.numbers
-            .iter()
-            .map(|number| self.orders.get(*number))
+    /// Has new flows go by a decision.
+    pub(crate) fn apply(&mut self, decision: &Decision) {
+        if !decision.changes_ring {
+            return;
+        }
+        let numbers = self.servers.numbers();
+        let ring: Vec<_> = decision
+            .ring()
+            .into_iter()
+            .map(|server| numbers[server])
+            .collect();
+        self.rings.write(decision.service, &ring);
+        self.flows.need_whole();
+    }
+
+    /// The entries that each server of the configuration has in the ring that a service had before.
+    pub(crate) fn entries(&self, service: usize) -> HashMap<usize, u32> {
+        let by_number = self.rings.entries(service);
+        let numbers = self.servers.numbers().iter().enumerate();
+        numbers
+            .filter_map(|(server, number)| Some((server, *by_number.get(number)?)))
             .collect()
     }
 
-    /// Keeps what an operator said, for the next process.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when it cannot be written.
-    pub fn write_order(&self, server: usize, order: Order) -> Result<(), Error> {
-        match self.numbers.get(server) {
-            Some(number) => self.orders.set(*number, order),
-            None => Ok(()),
-        }
+    /// What operators said of each server, also before this process began.
+    pub(crate) fn overrides(&self) -> Result<Vec<Override>, Error> {
+        self.servers.overrides()
     }
 
-    /// Epochs, connections, counters.
-    pub fn flows(&mut self) -> &mut Flows {
-        &mut self.flows
+    /// Keeps what an operator said, for the next process.
+    pub(crate) fn write_override(&self, server: usize, value: Override) -> Result<(), Error> {
+        self.servers.write_override(server, value)
     }
 
     /// The number of a server in the tables.
-    pub fn number(&self, server: usize) -> Option<u16> {
-        self.numbers.get(server).copied()
+    pub(crate) fn number(&self, server: usize) -> Option<u16> {
+        self.servers.numbers().get(server).copied()
     }
-}
 
-/// How XDP is attached to this interface.
-fn mode(resolver: &mut Resolver, interface: u32, config: &Config) -> Result<Mode, Error> {
-    let mode = resolver.mode(interface, config.mode);
-    mode.map_err(|error| Error::kernel("look at an interface", error))
-}
+    fn key(&self, service: usize, server: usize) -> Option<Key> {
+        Some(Key {
+            service: self.rings.slots().get(service)?.index,
+            server: self.number(server)?,
+        })
+    }
 
-fn read_servers(servers: &Mapped<balance_server>) -> BTreeMap<u16, IpAddr> {
-    let present = (1..servers.len()).filter_map(|number| {
-        let server = servers.get(number);
-        let is_used = u32::from(server.encapsulation) != BALANCE_BY_NONE;
-        is_used.then(|| (number as u16, to_address(server.destination)))
-    });
-    present.collect()
+    /// What clients waited for a server of a service since this process began.
+    pub(crate) fn latencies(&self, service: usize, server: usize) -> Option<&Histogram> {
+        self.flows.latencies(self.key(service, server)?)
+    }
+
+    /// Connections of a server that are open.
+    pub(crate) fn open_connections(&self, server: usize) -> u32 {
+        let open = &self.flows.census().open;
+        let number = self.number(server);
+        number
+            .and_then(|number| open.get(&number).copied())
+            .unwrap_or(0)
+    }
+
+    /// The traffic of a service since forwarding began.
+    pub(crate) fn traffic_of_service(&self, service: usize) -> Result<balance_traffic, Error> {
+        let slot = self.rings.slots().get(service);
+        let index = slot.map_or(0, |slot| slot.index);
+        self.flows.counters.of_service(index)
+    }
+
+    /// The traffic of a server since forwarding began.
+    pub(crate) fn traffic_of_server(&self, server: usize) -> Result<balance_traffic, Error> {
+        let number = self.number(server).unwrap_or(0);
+        self.flows.counters.of_server(number)
+    }
+
+    /// What was counted since forwarding began, and of packets of checks since this process began, by name; what is 0 too.
+    pub(crate) fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        let mut counts = self.flows.counters.named()?;
+        counts.extend(self.checks.counts()?);
+        Ok(counts)
+    }
 }

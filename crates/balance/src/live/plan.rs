@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use fathom_record::Network;
 
+use crate::Error;
 use crate::config::{Config, Service};
 use crate::native::{BALANCE_NETWORK_PREFIX, BALANCE_RING_LANES, flow_address};
 
@@ -24,13 +25,19 @@ pub(super) struct Slot {
     pub(super) index: u16,
     /// In elements of the table of rings.
     pub(super) ring_begin: u32,
-    /// Places.
+    /// Entries of the ring.
     pub(super) ring_size: u32,
 }
 
 /// What there is no room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoRoom(pub(super) &'static str);
+pub(super) struct NoRoom(&'static str);
+
+impl From<NoRoom> for Error {
+    fn from(NoRoom(what): NoRoom) -> Self {
+        Self::NoRoom { what }
+    }
+}
 
 impl Entry {
     pub(super) fn of(service: &Service) -> Self {

@@ -1,13 +1,16 @@
 //! Figures for Prometheus: text format 0.0.4, over HTTP.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::anyhow;
 use fathom_balance::record::{BalanceServer, BalanceService, BalanceWeight};
-use fathom_record::{Histogram, Record, Value};
+use fathom_record::{Field, Histogram, Metric as Role, Record, Schema, Value};
+use prometheus::TextEncoder;
+use prometheus::proto::{
+    self, Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType,
+};
 use tiny_http::{Header, Response, Server};
 
 /// Serves the page that was last given.
@@ -66,105 +69,146 @@ impl Drop for Metrics {
     }
 }
 
-/// Everything on one page.
+/// Everything on one page. What is there follows from the records' declarations: a field that says `metric` is a family.
 pub(super) fn page(
     services: &[BalanceService],
     servers: &[BalanceServer],
     weights: &[BalanceWeight],
     latencies: &[(String, String, Histogram)],
     counts: &[(&'static str, u64)],
-) -> String {
-    let mut page = Page::default();
-    let by_service = |it: &BalanceService| vec![("service", it.service.to_string())];
-    let fields = ["packets", "bytes", "connections", "hits", "misses"].map(|name| (name, COUNTER));
-    put_fields(&mut page, "service_", &fields, services, by_service);
-    servers_on(&mut page, servers);
-    let by_both = |it: &BalanceWeight| {
-        vec![
-            ("service", it.service.to_string()),
-            ("server", it.server.to_string()),
-        ]
-    };
-    let fields = ["share", "latency_ns", "waiting_flows"].map(|name| (name, GAUGE));
-    put_fields(&mut page, "", &fields, weights, by_both);
-    latencies_on(&mut page, latencies);
-    page.family(
+) -> anyhow::Result<String> {
+    let mut families = families_of(services);
+    families.extend(families_of_servers(servers));
+    families.extend(families_of(weights));
+    families.push(family(
+        "response_seconds",
+        MetricType::HISTOGRAM,
+        "What clients waited for responses, averaged over epochs of a connection, since the process began.",
+        latencies.iter().map(response_seconds),
+    ));
+    families.push(family(
         "count_total",
-        COUNTER,
+        MetricType::COUNTER,
         "What happened to packets and connections, by name.",
-    );
-    for (name, count) in counts {
-        page.sample("count_total", &[("name", name)], *count as f64);
-    }
-    page.0
+        counts
+            .iter()
+            .map(|(name, count)| counter(vec![label("name", *name)], *count as f64)),
+    ));
+    families.retain(|family| !family.get_metric().is_empty());
+    Ok(TextEncoder::new().encode_to_string(&families)?)
 }
 
-const COUNTER: &str = "counter";
-const GAUGE: &str = "gauge";
+fn family(
+    name: &str,
+    kind: MetricType,
+    help: &str,
+    metrics: impl Iterator<Item = Metric>,
+) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(format!("fathom_balance_{name}"));
+    family.set_field_type(kind);
+    family.set_help(help.to_owned());
+    family.set_metric(metrics.collect());
+    family
+}
 
-/// A family for each of these fields of records: its name is the field's, in seconds where that is in nanoseconds, and its help is what the
-/// declaration says.
-fn put_fields<R: Record>(
-    page: &mut Page,
-    prefix: &str,
-    fields: &[(&str, &str)],
-    records: &[R],
-    labels: impl Fn(&R) -> Vec<(&'static str, String)>,
-) {
-    let Some(schema) = records.first().map(Record::schema) else {
-        return;
+/// The name of the record, but for "balance", and that of the field, in seconds where that is in nanoseconds.
+fn family_name(schema: &Schema, field: &Field) -> String {
+    let record = schema.kind.trim_start_matches("balance");
+    let name = match field.name.strip_suffix("_ns") {
+        Some(stem) => format!("{stem}_seconds"),
+        None => field.name.to_owned(),
     };
-    for (name, kind) in fields {
-        let Some(index) = schema.position(name) else {
-            continue;
+    let end = if field.metric == Some(Role::Counter) {
+        "_total"
+    } else {
+        ""
+    };
+    format!("{record}_{name}{end}")
+        .trim_start_matches('_')
+        .to_owned()
+}
+
+/// A family for each field of these records that is a metric; its help is what the declaration says.
+fn families_of<R: Record>(records: &[R]) -> Vec<MetricFamily> {
+    let Some(schema) = records.first().map(Record::schema) else {
+        return Vec::new();
+    };
+    let fields = schema.fields.iter().enumerate();
+    let family_of = |(index, field): (usize, &Field)| {
+        let (kind, metric): (_, fn(_, _) -> _) = match field.metric? {
+            Role::Label => return None,
+            Role::Counter => (MetricType::COUNTER, counter),
+            Role::Gauge => (MetricType::GAUGE, gauge),
         };
-        let stem = match name.strip_suffix("_ns") {
-            Some(stem) => format!("{prefix}{stem}_seconds"),
-            None => format!("{prefix}{name}"),
-        };
-        let family = if *kind == COUNTER {
-            format!("{stem}_total")
-        } else {
-            stem
-        };
-        page.family(&family, kind, schema.fields[index].about);
-        for record in records {
-            let value = match record.value(index) {
+        let values = records.iter().filter_map(|record| {
+            let number = match record.value(index) {
                 Value::Unsigned(number) => number as f64,
                 Value::Float(number) => number,
                 Value::Duration(ns) => ns as f64 / 1e9,
-                _ => continue,
+                _ => return None,
             };
-            let labels = labels(record);
-            let labels: Vec<_> = labels.iter().map(|(key, text)| (*key, &**text)).collect();
-            page.sample(&family, &labels, value);
-        }
-    }
+            Some(metric(labels(record), number))
+        });
+        Some(family(
+            &family_name(schema, field),
+            kind,
+            field.about,
+            values,
+        ))
+    };
+    fields.filter_map(family_of).collect()
 }
 
-fn servers_on(page: &mut Page, servers: &[BalanceServer]) {
-    let labels = |it: &BalanceServer| {
-        vec![
-            ("server", it.server.to_string()),
-            ("address", it.address.to_string()),
-        ]
+/// Besides what their records say, whether they are up.
+fn families_of_servers(servers: &[BalanceServer]) -> Vec<MetricFamily> {
+    let is_up =
+        |server: &BalanceServer| gauge(labels(server), f64::from(u8::from(server.state.is_up())));
+    let mut families = families_of(servers);
+    families.push(family(
+        "server_up",
+        MetricType::GAUGE,
+        "1: it is healthy and can be reached.",
+        servers.iter().map(is_up),
+    ));
+    families
+}
+
+/// What names the series of a record.
+fn labels<R: Record>(record: &R) -> Vec<LabelPair> {
+    let fields = record.schema().fields.iter().enumerate();
+    let text = |index| match record.value(index) {
+        Value::Text(text) => text.to_owned(),
+        Value::Address(address) => address.to_string(),
+        _ => String::new(),
     };
-    let fields = [
-        ("packets", COUNTER),
-        ("bytes", COUNTER),
-        ("connections", GAUGE),
-        ("weight", GAUGE),
-    ];
-    put_fields(page, "server_", &fields, servers, labels);
-    page.family("server_up", GAUGE, "1: it is healthy and can be reached.");
-    for server in servers {
-        let is_up = !matches!(server.state, "unhealthy" | "unreachable");
-        let labels = [
-            ("server", &*server.server),
-            ("address", &server.address.to_string()),
-        ];
-        page.sample("server_up", &labels, f64::from(u8::from(is_up)));
-    }
+    fields
+        .filter(|(_, field)| field.metric == Some(Role::Label))
+        .map(|(index, field)| label(field.name, text(index)))
+        .collect()
+}
+
+fn label(name: &str, value: impl Into<String>) -> LabelPair {
+    let mut label = LabelPair::default();
+    label.set_name(name.to_owned());
+    label.set_value(value.into());
+    label
+}
+
+fn counter(labels: Vec<LabelPair>, number: f64) -> Metric {
+    let mut counter = Counter::default();
+    counter.set_value(number);
+    let mut metric = Metric::from_label(labels);
+    metric.set_counter(counter);
+    metric
+}
+
+fn gauge(labels: Vec<LabelPair>, number: f64) -> Metric {
+    let mut gauge = Gauge::default();
+    gauge.set_value(number);
+    let mut metric = Metric::from_label(labels);
+    metric.set_gauge(gauge);
+    metric
 }
 
 /// Bounds of the buckets, in ms.
@@ -172,67 +216,28 @@ const BUCKETS_MS: [f64; 14] = [
     0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 10_000.0,
 ];
 
-fn latencies_on(page: &mut Page, latencies: &[(String, String, Histogram)]) {
-    let name = "response_seconds";
-    page.family(
-        name,
-        "histogram",
-        "What clients waited for responses, averaged over epochs of a connection, since the process began.",
-    );
-    for (service, server, histogram) in latencies {
-        let labels = [("service", service.as_str()), ("server", server.as_str())];
-        for bound in BUCKETS_MS {
-            let below = histogram.buckets().filter(|(bucket, _)| {
-                (*Histogram::bucket_bounds(*bucket).start() as f64) < bound * 1e6
-            });
-            let count: u64 = below.map(|(_, count)| count).sum();
-            let bound = (bound / 1e3).to_string();
-            let [service, server] = labels;
-            let bucket = format!("{name}_bucket");
-            page.sample(&bucket, &[service, server, ("le", &bound)], count as f64);
-        }
-        let count = histogram.count() as f64;
-        let sum = histogram.mean().unwrap_or(0) as f64 * count / 1e9;
-        let [service, server] = labels;
-        page.sample(
-            &format!("{name}_bucket"),
-            &[service, server, ("le", "+Inf")],
-            count,
-        );
-        page.sample(&format!("{name}_sum"), &labels, sum);
-        page.sample(&format!("{name}_count"), &labels, count);
-    }
-}
-
-/// A page as it is written.
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, about: &str) {
-        // Writing to memory does not fail, here and below.
-        let _ = writeln!(
-            self.0,
-            "# HELP fathom_balance_{name} {about}\n# TYPE fathom_balance_{name} {kind}"
-        );
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        let escaped = |text: &str| {
-            text.replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', "\\n")
-        };
-        let labels: Vec<_> = labels
-            .iter()
-            .map(|(label, text)| format!("{label}=\"{}\"", escaped(text)))
-            .collect();
-        let _ = writeln!(
-            self.0,
-            "fathom_balance_{name}{{{}}} {value}",
-            labels.join(",")
-        );
-    }
+fn response_seconds((service, server, latencies): &(String, String, Histogram)) -> Metric {
+    let buckets = BUCKETS_MS.iter().map(|bound| {
+        let below = latencies.buckets().filter(|(bucket, _)| {
+            (*Histogram::bucket_bounds(*bucket).start() as f64) < bound * 1e6
+        });
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(bound / 1e3);
+        bucket.set_cumulative_count(below.map(|(_, count)| count).sum());
+        bucket
+    });
+    let count = latencies.count();
+    let mut histogram = proto::Histogram::default();
+    histogram.set_bucket(buckets.collect());
+    histogram.set_sample_count(count);
+    histogram.set_sample_sum(latencies.mean().unwrap_or(0) as f64 * count as f64 / 1e9);
+    let labels = vec![
+        label("service", service.as_str()),
+        label("server", server.as_str()),
+    ];
+    let mut metric = Metric::from_label(labels);
+    metric.set_histogram(histogram);
+    metric
 }
 
 #[cfg(test)]
@@ -240,6 +245,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
+    use fathom_balance::health::State;
     use fathom_record::Time;
 
     use super::*;
@@ -252,7 +258,7 @@ mod tests {
             address: [10, 0, 0, 1].into(),
             encapsulation: "ipip",
             check: None,
-            state: "unhealthy",
+            state: State::Unhealthy,
             weight: 1.5,
             connections: 3,
             packets: 100,
@@ -269,7 +275,8 @@ mod tests {
             &[],
             &latencies,
             &[("connections replaced: idle", 7)],
-        );
+        )
+        .unwrap();
         for line in [
             "# HELP fathom_balance_server_packets_total Packets.",
             "# TYPE fathom_balance_server_packets_total counter",
@@ -285,6 +292,27 @@ mod tests {
         ] {
             assert!(page.lines().any(|own| own == line), "{line}\n{page}");
         }
+    }
+
+    #[test]
+    fn a_family_is_a_field_that_says_so() {
+        let families = |schema: &Schema| {
+            let metrics = schema
+                .fields
+                .iter()
+                .filter(|field| matches!(field.metric, Some(Role::Counter | Role::Gauge)));
+            metrics
+                .map(|field| family_name(schema, field))
+                .collect::<Vec<_>>()
+        };
+        let service = ["packets", "bytes", "connections", "hits", "misses"]
+            .map(|name| format!("service_{name}_total"));
+        assert_eq!(families(BalanceService::SCHEMA), service);
+        let server = ["weight", "connections", "packets_total", "bytes_total"]
+            .map(|name| format!("server_{name}"));
+        assert_eq!(families(BalanceServer::SCHEMA), server);
+        let weight = ["share", "latency_seconds", "waiting_flows"];
+        assert_eq!(families(BalanceWeight::SCHEMA), weight);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fathom_balance::balancer::{Balancer, News, Obeyed};
+use fathom_balance::balancer::{Balancer, Done, News};
 use fathom_balance::config::{Config, EXAMPLE};
 use fathom_balance::live;
 use fathom_balance::record::BalanceWeight;
@@ -291,7 +291,7 @@ impl Run {
                 } => (balancer.set_weight(&server, weight), server, rendering),
             };
             match done {
-                Ok(Some(obeyed)) => Ok(confirm(obeyed, rendering, host)),
+                Ok(Some(done)) => Ok(confirm(done, rendering, host)),
                 Ok(None) => Err(format!("there is no server \"{server}\"")),
                 Err(error) => Err(error.to_string()),
             }
@@ -310,12 +310,12 @@ impl Run {
         let (services, servers) = (self.balancer.services()?, self.balancer.servers()?);
         let counts = self.balancer.counts()?;
         let (weights, latencies) = (self.balancer.weights(), self.balancer.latencies());
-        metrics.set(page(&services, &servers, &weights, &latencies, &counts));
+        metrics.set(page(&services, &servers, &weights, &latencies, &counts)?);
         Ok(())
     }
 
     fn finish(mut self, asked: Asked, elapsed: Duration) -> anyhow::Result<()> {
-        for record in self.balancer.last_told() {
+        for record in self.balancer.last_lines() {
             self.output.put(&record);
         }
         let counts = self.balancer.counts()?;
@@ -347,10 +347,10 @@ impl Run {
 }
 
 /// What was done: for people a sentence, for programs how the server stands.
-fn confirm(obeyed: Obeyed, rendering: Rendering, host: &str) -> Vec<u8> {
+fn confirm(done: Done, rendering: Rendering, host: &str) -> Vec<u8> {
     match rendering {
-        Rendering::Text => format!("{}\n", obeyed.sentence).into_bytes(),
-        Rendering::Json => render(&[Box::new(obeyed.server)], rendering, host),
+        Rendering::Text => format!("{}\n", done.sentence).into_bytes(),
+        Rendering::Json => render(&[Box::new(done.server)], rendering, host),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Looks at the table of connections: which are active, wait, or have an epoch that is over; and, less often, where all of them are.
+//! Scans of the table of connections: which are active, wait, or have an epoch that is over; and, less often, where all of them are.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -7,44 +7,48 @@ use fathom_measure::bytes::bytes_of;
 use fathom_measure::kernel::{monotonic_ns, wall_clock_offset};
 use fathom_measure::response::TabledFlow;
 
-use super::flows::Flows;
+use super::Key;
+use super::epochs::Epochs;
+use super::mapped::Mapped;
+use super::object::Program;
 use super::setup::idle_units;
+use crate::Error;
 use crate::config::Transport;
 use crate::native::{
     BALANCE_BUCKET_PLACES, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, BALANCE_TIME_SHIFT,
-    BALANCE_WAS_MEASURED, balance_connection,
+    BALANCE_WAS_MEASURED, balance_bucket, balance_connection, balance_measured,
 };
 
 /// A request that has been unanswered for longer says nothing of how fast the server is: the client has gone, or waits for something to happen.
 const GIVEN_UP_NS: u64 = 5_000_000_000;
-/// Of the time, the part that looks at the whole table may take, at most.
+/// Of the time, the part that scans of the whole table may take, at most.
 const SHARE: u32 = 50;
 
-/// What a look at the whole table found.
-#[derive(Debug, Clone, Default)]
-pub struct Seen {
+/// What a scan of the whole table found.
+#[derive(Debug, Default)]
+pub(super) struct Census {
     /// Connections that are open, by the number of their server.
-    pub connections: HashMap<u16, u32>,
+    pub(super) open: HashMap<u16, u32>,
     /// These, and those that are closing.
-    pub held: HashMap<u16, u32>,
-    /// Places of the connections in the table that are not confirmed, or whose server is not that of their place in the ring, by the index of the service.
+    pub(super) held: HashMap<u16, u32>,
+    /// Ring entries of the connections in the table that are not confirmed, or whose server is not that of their ring entry, by the index of the service.
     pub(super) strays: HashMap<u16, HashSet<u32>>,
     /// Services that have connections, by index.
     pub(super) services: HashSet<u16>,
 }
 
-/// What the last look at measured connections found, by service and server.
+/// What the last scan of measured connections found.
 #[derive(Debug, Default)]
-pub(super) struct Busy {
+pub(super) struct Activity {
     /// Those that are active.
-    pub(super) active: HashMap<(u16, u16), u32>,
+    active: HashMap<Key, u32>,
     /// Those that wait, and for how long together.
-    pub(super) waiting: HashMap<(u16, u16), (u32, u64)>,
+    waiting: HashMap<Key, (u32, u64)>,
 }
 
 /// The time of the table, as packets tell it: its clock is the kernel's tick, which user space cannot read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct TableTime {
+struct TableTime {
     /// The last time that a packet has left, in units of the table, and when that was first seen.
     newest: u32,
     at_ns: u64,
@@ -64,47 +68,47 @@ impl TableTime {
     }
 }
 
-/// Which looks are needed.
+/// Which scans are needed.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
-    /// What packets had counted at the last look.
+struct Pace {
+    /// What packets had counted at the last scan.
     counted: Vec<u64>,
     /// When that was first found.
     moved_ns: u64,
-    /// When the whole table may be looked at again.
+    /// When the whole table may be scanned again.
     whole_due_ns: u64,
     /// So often it must be: rings have changed, or connections may have.
     whole_needed: u32,
 }
 
-/// A change of the table may be counted before it is made: so many looks at the whole follow it.
-const LOOKS_AFTER: u32 = 2;
+/// A change of the table may be counted before it is made: so many scans of the whole follow it.
+const SCANS_AFTER: u32 = 2;
 
 impl Pace {
     /// Packets have counted so much by now.
-    pub(super) fn take(&mut self, counted: Vec<u64>, now_ns: u64) {
+    fn take(&mut self, counted: Vec<u64>, now_ns: u64) {
         if self.counted != counted || self.moved_ns == 0 {
             (self.counted, self.moved_ns) = (counted, now_ns);
-            self.whole_needed = LOOKS_AFTER;
+            self.whole_needed = SCANS_AFTER;
         }
     }
 
     /// Rings have changed.
-    pub(super) fn need_whole(&mut self) {
+    fn need_whole(&mut self) {
         self.whole_needed = self.whole_needed.max(1);
     }
 
     /// Is there any connection that is active, that waits, or whose epoch is not over?
-    pub(super) fn may_be_busy(&self, epoch: Duration, now_ns: u64) -> bool {
+    fn may_be_active(&self, epoch: Duration, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.moved_ns) < recent_ns(epoch)
     }
 
-    pub(super) fn is_whole_due(&self, now_ns: u64) -> bool {
+    fn is_whole_due(&self, now_ns: u64) -> bool {
         self.whole_needed > 0 && now_ns >= self.whole_due_ns
     }
 
-    /// The whole table was looked at, from then until now.
-    pub(super) fn has_seen_whole(&mut self, begun_ns: u64, now_ns: u64) {
+    /// The whole table was scanned, from then until now.
+    fn has_scanned_whole(&mut self, begun_ns: u64, now_ns: u64) {
         self.whole_needed = self.whole_needed.saturating_sub(1);
         self.whole_due_ns = now_ns + u64::from(SHARE) * now_ns.saturating_sub(begun_ns);
     }
@@ -117,19 +121,78 @@ fn recent_ns(epoch: Duration) -> u64 {
     2 * epoch_ns.max(GIVEN_UP_NS / 2) + (2 << BALANCE_TIME_SHIFT)
 }
 
-impl Flows {
-    /// Looks at measured connections that had packets of late: ends the epochs of those that are silent, and finds those that wait.
-    pub(super) fn look_at_busy(&mut self, interval: Duration) {
-        let (now, offset) = (monotonic_ns(), wall_clock_offset());
-        self.busy = Busy::default();
-        if !self.pace.may_be_busy(self.epoch, now) {
+/// The table of connections, and what is known of it.
+pub(super) struct Connections {
+    buckets: Mapped<balance_bucket>,
+    measured: Mapped<balance_measured>,
+    /// The length of an epoch.
+    epoch: Duration,
+    census: Census,
+    activity: Activity,
+    time: TableTime,
+    pace: Pace,
+}
+
+impl Connections {
+    pub(super) fn open(program: &Program, epoch: Duration) -> Result<Self, Error> {
+        Ok(Self {
+            buckets: Mapped::new(program.map("balance_buckets")?)?,
+            measured: Mapped::new(program.map("balance_measured")?)?,
+            epoch,
+            census: Census::default(),
+            activity: Activity::default(),
+            time: TableTime::default(),
+            pace: Pace::default(),
+        })
+    }
+
+    pub(super) fn set_epoch(&mut self, epoch: Duration) {
+        self.epoch = epoch;
+    }
+
+    /// What the last scan of the whole table found.
+    pub(super) fn census(&self) -> &Census {
+        &self.census
+    }
+
+    /// Connections that sent a request of late, those that wait, and for how long together.
+    pub(super) fn activity(&self, key: Key) -> (u32, Option<(u32, u64)>) {
+        let active = self.activity.active.get(&key).copied();
+        (
+            active.unwrap_or(0),
+            self.activity.waiting.get(&key).copied(),
+        )
+    }
+
+    /// Rings have changed.
+    pub(super) fn need_whole(&mut self) {
+        self.pace.need_whole();
+    }
+
+    /// May the whole table be scanned, and must it?
+    pub(super) fn is_whole_due(&self) -> bool {
+        self.pace.is_whole_due(monotonic_ns())
+    }
+
+    /// Scans measured connections that had packets of late: ends the epochs of those that are silent, and finds those that wait. `counted` is what packets have
+    /// counted by now: where that is as before, the table is too.
+    pub(super) fn scan_active(
+        &mut self,
+        counted: Vec<u64>,
+        interval: Duration,
+        epochs: &mut Epochs,
+    ) {
+        let now = monotonic_ns();
+        self.pace.take(counted, now);
+        self.activity = Activity::default();
+        if !self.pace.may_be_active(self.epoch, now) {
             return;
         }
+        let offset = wall_clock_offset();
         let units = (recent_ns(self.epoch) >> BALANCE_TIME_SHIFT) as u32 + 1;
         let since = self.time.now(now).saturating_sub(units);
-        let places = BALANCE_BUCKET_PLACES as usize;
-        let mut silent = Vec::new();
-        for at in 0..(self.buckets.len() * places).min(self.measured.len()) {
+        let slots = BALANCE_BUCKET_PLACES as usize;
+        for at in 0..(self.buckets.len() * slots).min(self.measured.len()) {
             let Some(used) = self.used_at(at) else {
                 continue;
             };
@@ -137,49 +200,42 @@ impl Flows {
             if used < since {
                 continue;
             }
-            let connection = self.buckets.get(at / places).connections[at % places];
+            let connection = self.buckets.get(at / slots).connections[at % slots];
             let has = |flag: u32| u32::from(connection.flags) & flag != 0;
             if !has(BALANCE_WAS_MEASURED) || self.measured.word(at, 0) == 0 {
                 continue;
             }
             let measured = self.measured.get(at);
-            let Some(flow) = self.tabled.flow(bytes_of(&measured), connection.protocol) else {
+            let Some(flow) = epochs.flow(bytes_of(&measured), connection.protocol) else {
                 continue;
             };
-            let (server, key) = (
-                connection.server(),
-                (connection.service, connection.server()),
-            );
-            self.busy
-                .take(key, &flow, has(BALANCE_IS_CLOSING), now, interval);
-            if let Some(ended) = self.tabled.end(&flow, now, offset)
-                && self.told.add(at as u32, (server, ended.begin))
-            {
-                silent.push((key, ended.epoch));
-            }
-        }
-        for (key, epoch) in silent {
-            self.take_epoch(key, &epoch);
+            let key = Key {
+                service: connection.service,
+                server: connection.server(),
+            };
+            let is_closing = has(BALANCE_IS_CLOSING);
+            self.activity.take(key, &flow, is_closing, now, interval);
+            epochs.end(key, at as u32, &flow, now, offset);
         }
     }
 
-    /// When the connection at this place was last used, in units of the table; `None`: there is none, or it is not measured.
+    /// When the connection in this slot was last used, in units of the table; `None`: there is none, or it is not measured.
     fn used_at(&self, at: usize) -> Option<u32> {
-        let places = BALANCE_BUCKET_PLACES as usize;
-        let word = |word: usize| self.buckets.word(at / places, 2 * (at % places) + word);
+        let slots = BALANCE_BUCKET_PLACES as usize;
+        let word = |word: usize| self.buckets.word(at / slots, 2 * (at % slots) + word);
         let second = word(1);
         let is_measured = second >> 48 & u64::from(BALANCE_WAS_MEASURED) != 0;
         (is_measured && word(0) != 0).then_some(second as u32)
     }
 
-    /// Looks at the whole table: how many connections servers have, and which are not where `server_at` says: the place of a connection in the ring of its
+    /// Scans the whole table: how many connections servers have, and which are not where `server_at` says: the entry of a connection in the ring of its
     /// service, and the server there.
-    pub(super) fn look_at_all(
+    pub(super) fn scan_whole(
         &mut self,
         server_at: impl Fn(&balance_connection) -> Option<(u32, u16)>,
     ) {
         let begun = monotonic_ns();
-        let mut seen = Seen::default();
+        let mut census = Census::default();
         let table_now = self.time.now(begun);
         for bucket in 0..self.buckets.len() {
             for connection in self.buckets.get(bucket).connections {
@@ -187,15 +243,15 @@ impl Flows {
                     continue;
                 }
                 self.time.take(connection.used, begun);
-                seen.take(&connection, table_now, &server_at);
+                census.take(&connection, table_now, &server_at);
             }
         }
-        self.seen = seen;
-        self.pace.has_seen_whole(begun, monotonic_ns());
+        self.census = census;
+        self.pace.has_scanned_whole(begun, monotonic_ns());
     }
 }
 
-impl Seen {
+impl Census {
     fn take(
         &mut self,
         connection: &balance_connection,
@@ -207,24 +263,24 @@ impl Seen {
         let is_past = is_past(connection, now);
         // One that is not confirmed must be found by its next packet.
         let is_opening = !has(BALANCE_IS_CONFIRMED) && !is_past;
-        if let Some((place, _)) =
+        if let Some((entry, _)) =
             server_at(connection).filter(|(_, now)| *now != server || is_opening)
         {
             let strays = self.strays.entry(connection.service).or_default();
-            strays.insert(place);
+            strays.insert(entry);
         }
         if !is_past {
             self.services.insert(connection.service);
             *self.held.entry(server).or_insert(0) += 1;
-            *self.connections.entry(server).or_insert(0) += u32::from(!has(BALANCE_IS_CLOSING));
+            *self.open.entry(server).or_insert(0) += u32::from(!has(BALANCE_IS_CLOSING));
         }
     }
 }
 
-impl Busy {
+impl Activity {
     fn take(
         &mut self,
-        key: (u16, u16),
+        key: Key,
         flow: &TabledFlow,
         is_closing: bool,
         now: u64,
@@ -243,32 +299,7 @@ impl Busy {
     }
 }
 
-/// Epochs that were ended by a look, by server and begin: the program tells of them again at the next packet. One for each place of the table, at most:
-/// the program replaces connections without a word.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    epochs: HashSet<(u16, u64)>,
-    by_place: HashMap<u32, (u16, u64)>,
-}
-
-impl Told {
-    /// An epoch of the connection at this place is told. `false`: it had been.
-    fn add(&mut self, place: u32, epoch: (u16, u64)) -> bool {
-        if let Some(before) = self.by_place.insert(place, epoch)
-            && before != epoch
-        {
-            self.epochs.remove(&before);
-        }
-        self.epochs.insert(epoch)
-    }
-
-    /// The program tells of this epoch. Returns whether it had been told.
-    pub(super) fn remove(&mut self, epoch: (u16, u64)) -> bool {
-        self.epochs.remove(&epoch)
-    }
-}
-
-/// May its place be taken by another? A place is not emptied: what was is there until then.
+/// May its slot be taken by another? A slot is not emptied: what was is there until then.
 fn is_past(connection: &balance_connection, now: u32) -> bool {
     let [idle, closing, opening, datagram_idle] = idle_units();
     let flags = u32::from(connection.flags);
@@ -302,41 +333,28 @@ mod tests {
         let over = connection(BALANCE_IS_CONFIRMED | BALANCE_IS_CLOSING, 6);
         assert!(!is_past(&over, 1000 + closing) && is_past(&over, 1001 + closing));
         assert!(is_past(&connection(BALANCE_IS_CONFIRMED, 17), 1000 + idle));
-        // One that is newer than the last look knows.
+        // One that is newer than the last scan knows.
         assert!(!is_past(&open, 0));
     }
 
     #[test]
-    fn where_no_packets_pass_nothing_is_looked_at() {
+    fn where_no_packets_pass_nothing_is_scanned() {
         const MS: u64 = 1_000_000;
-        let (mut pace, mut whole, mut busy) = (Pace::default(), 0, 0);
-        // Packets pass for a second, and then none for a minute; a look at all takes 40 ms.
+        let (mut pace, mut whole, mut active) = (Pace::default(), 0, 0);
+        // Packets pass for a second, and then none for a minute; a scan of all takes 40 ms.
         for round in 0..305 {
             let now = (100 + round * 200) * MS;
             pace.take(vec![round.min(5)], now);
-            busy += u32::from(pace.may_be_busy(Duration::from_millis(200), now));
+            active += u32::from(pace.may_be_active(Duration::from_millis(200), now));
             if pace.is_whole_due(now) {
                 whole += 1;
-                pace.has_seen_whole(now - 40 * MS, now);
+                pace.has_scanned_whole(now - 40 * MS, now);
             }
         }
         // The first, and two after the last packet, two seconds apart.
         assert_eq!(whole, 3);
-        assert_eq!(busy, 5 + 36);
+        assert_eq!(active, 5 + 36);
         pace.need_whole();
         assert!(pace.is_whole_due(3_600_000 * MS));
-    }
-
-    #[test]
-    fn an_epoch_is_told_once_and_remembered_once_a_place() {
-        let mut told = Told::default();
-        assert!(told.add(7, (1, 100)));
-        assert!(!told.add(7, (1, 100)));
-        assert!(told.remove((1, 100)), "the program tells of it again");
-        assert!(!told.remove((1, 100)));
-        for begin in 0..1000 {
-            told.add(7, (1, begin));
-        }
-        assert_eq!((told.epochs.len(), told.by_place.len()), (1, 1));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::config::{Check, Config, Way};
+use crate::config::{Check, CheckRoute, Config};
 
 /// A check that is made again and again, and whose new flows hang on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Aim {
+pub struct Probe {
     /// Index into the servers of the configuration.
     pub server: usize,
     /// What is talked to.
@@ -19,22 +19,22 @@ pub struct Aim {
 
 /// All checks of a configuration. `can_leave`: do packets to the address of this service leave this machine, and get the headers for their server?
 /// A server whose checks must, and cannot, has none.
-pub fn aims(config: &Config, can_leave: impl Fn(usize) -> bool) -> Vec<Aim> {
-    let mut aims: Vec<Aim> = Vec::new();
+pub fn probes(config: &Config, can_leave: impl Fn(usize) -> bool) -> Vec<Probe> {
+    let mut probes: Vec<Probe> = Vec::new();
     for server in 0..config.servers.len() {
         for service in 0..config.services.len() {
             let Some((target, is_tunnelled)) = target(config, server, service, &can_leave) else {
                 continue;
             };
             // Services of TCP and UDP, and all services at the server's own address, may have one check in common.
-            let same = aims
+            let same = probes
                 .iter_mut()
                 .rev()
-                .take_while(|aim| aim.server == server)
-                .find(|aim| aim.target == target);
+                .take_while(|probe| probe.server == server)
+                .find(|probe| probe.target == target);
             match same {
-                Some(aim) => aim.services.push(service),
-                None => aims.push(Aim {
+                Some(probe) => probe.services.push(service),
+                None => probes.push(Probe {
                     server,
                     target,
                     is_tunnelled,
@@ -43,7 +43,7 @@ pub fn aims(config: &Config, can_leave: impl Fn(usize) -> bool) -> Vec<Aim> {
             }
         }
     }
-    aims
+    probes
 }
 
 fn target(
@@ -62,10 +62,10 @@ fn target(
         Some((SocketAddr::new(configured.address, port), false))
     };
     let through = || Some((of.check_target(health)?, true)).filter(|_| can_leave(service));
-    match health.way {
-        Way::Address => own(),
-        Way::Tunnel => through(),
-        Way::Auto => through().or_else(own),
+    match health.route {
+        CheckRoute::Address => own(),
+        CheckRoute::Tunnel => through(),
+        CheckRoute::Auto => through().or_else(own),
     }
 }
 
@@ -104,8 +104,8 @@ mod tests {
         .unwrap()
     }
 
-    fn aim(target: &str, is_tunnelled: bool, services: &[usize]) -> Aim {
-        Aim {
+    fn probe(target: &str, is_tunnelled: bool, services: &[usize]) -> Probe {
+        Probe {
             server: 0,
             target: target.parse().unwrap(),
             is_tunnelled,
@@ -116,28 +116,28 @@ mod tests {
     #[test]
     fn each_address_and_port_is_checked_once() {
         let through = [
-            aim("192.0.2.1:443", true, &[0, 1]),
-            aim("[2001:db8::53]:53", true, &[2]),
+            probe("192.0.2.1:443", true, &[0, 1]),
+            probe("[2001:db8::53]:53", true, &[2]),
         ];
-        assert_eq!(aims(&config("tunnel"), |_| true), through);
-        assert_eq!(aims(&config("auto"), |_| true), through);
-        let own = [aim("10.0.0.1:443", false, &[0, 1, 2])];
-        assert_eq!(aims(&config("address"), |_| true), own);
-        assert_eq!(aims(&config("auto"), |_| false), own);
+        assert_eq!(probes(&config("tunnel"), |_| true), through);
+        assert_eq!(probes(&config("auto"), |_| true), through);
+        let own = [probe("10.0.0.1:443", false, &[0, 1, 2])];
+        assert_eq!(probes(&config("address"), |_| true), own);
+        assert_eq!(probes(&config("auto"), |_| false), own);
     }
 
     #[test]
     fn what_cannot_leave_is_not_checked_through_the_tunnel() {
         let v4 = |service| service < 2;
         assert_eq!(
-            aims(&config("tunnel"), v4),
-            [aim("192.0.2.1:443", true, &[0, 1])]
+            probes(&config("tunnel"), v4),
+            [probe("192.0.2.1:443", true, &[0, 1])]
         );
         assert_eq!(
-            aims(&config("auto"), v4),
+            probes(&config("auto"), v4),
             [
-                aim("192.0.2.1:443", true, &[0, 1]),
-                aim("10.0.0.1:443", false, &[2])
+                probe("192.0.2.1:443", true, &[0, 1]),
+                probe("10.0.0.1:443", false, &[2])
             ]
         );
     }

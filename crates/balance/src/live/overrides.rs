@@ -5,21 +5,21 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use super::pins::Pins;
 use crate::Error;
-use crate::fleet::Order;
+use crate::fleet::Override;
 
 /// Its name.
-const ORDERS: &str = "balance_orders";
+const NAME: &str = "balance_orders";
 
 /// By the number of the server.
-pub(super) struct Orders(MapHandle);
+pub(super) struct Overrides(MapHandle);
 
-impl Orders {
-    /// Takes the one that is there, or makes it with so many places.
+impl Overrides {
+    /// Takes the one that is there, or makes it with so many entries.
     pub(super) fn open(pins: &Pins, servers: usize) -> Result<Self, Error> {
-        open_orders(pins, servers).map(Self)
+        open(pins, servers).map(Self)
     }
 
-    pub(super) fn get(&self, number: u16) -> Result<Order, Error> {
+    pub(super) fn get(&self, number: u16) -> Result<Override, Error> {
         let bytes = self
             .0
             .lookup(&u32::from(number).to_ne_bytes(), MapFlags::ANY);
@@ -27,25 +27,25 @@ impl Orders {
         let words = bytes.as_deref().and_then(read_prefix::<[u32; 2]>);
         let ([drained, weight], _) = words.unwrap_or_default();
         let weight = f32::from_bits(weight);
-        Ok(Order {
+        Ok(Override {
             is_drained: drained != 0,
             weight: (weight > 0.0).then_some(weight),
         })
     }
 
-    pub(super) fn set(&self, number: u16, order: Order) -> Result<(), Error> {
-        let value = [
-            u32::from(order.is_drained),
-            order.weight.unwrap_or(0.0).to_bits(),
+    pub(super) fn set(&self, number: u16, value: Override) -> Result<(), Error> {
+        let words = [
+            u32::from(value.is_drained),
+            value.weight.unwrap_or(0.0).to_bits(),
         ];
         let key = u32::from(number).to_ne_bytes();
-        let put = self.0.update(&key, bytes_of(&value), MapFlags::ANY);
+        let put = self.0.update(&key, bytes_of(&words), MapFlags::ANY);
         put.map_err(|error| Error::kernel("write what an operator said", error))
     }
 }
 
-fn open_orders(pins: &Pins, servers: usize) -> Result<MapHandle, Error> {
-    let path = pins.map(ORDERS);
+fn open(pins: &Pins, servers: usize) -> Result<MapHandle, Error> {
+    let path = pins.map(NAME);
     let failed = |error| Error::kernel(format!("use {}", path.display()), error);
     if path.exists() {
         return MapHandle::from_pinned_path(&path).map_err(failed);
@@ -56,7 +56,7 @@ fn open_orders(pins: &Pins, servers: usize) -> Result<MapHandle, Error> {
     };
     let entries = servers as u32;
     let mut map =
-        MapHandle::create(MapType::Array, Some(ORDERS), 4, 8, entries, &options).map_err(failed)?;
+        MapHandle::create(MapType::Array, Some(NAME), 4, 8, entries, &options).map_err(failed)?;
     map.pin(&path).map_err(failed)?;
     Ok(map)
 }

@@ -2,12 +2,12 @@
 
 use super::Balancer;
 use crate::Error;
-use crate::fleet::Order;
+use crate::fleet::{Decision, Override};
 use crate::record::BalanceServer;
 
-/// An order that was carried out.
+/// A command that was carried out.
 #[derive(Debug)]
-pub struct Obeyed {
+pub struct Done {
     /// What was done, for people.
     pub sentence: String,
     /// How the server stands now.
@@ -19,41 +19,37 @@ impl Balancer {
     ///
     /// # Errors
     /// [`Error::Kernel`] when it cannot be kept for the next process.
-    pub fn drain(&mut self, server: &str, is_drained: bool) -> Result<Option<Obeyed>, Error> {
-        self.give_order(server, |order| order.is_drained = is_drained)
+    pub fn drain(&mut self, server: &str, is_drained: bool) -> Result<Option<Done>, Error> {
+        self.set_override(server, |value| value.is_drained = is_drained)
     }
 
     /// Gives a server another weight, or with `None` that which is configured. `None`: there is no such server.
     ///
     /// # Errors
     /// As [`Balancer::drain`].
-    pub fn set_weight(
-        &mut self,
-        server: &str,
-        weight: Option<f32>,
-    ) -> Result<Option<Obeyed>, Error> {
-        self.give_order(server, |order| order.weight = weight)
+    pub fn set_weight(&mut self, server: &str, weight: Option<f32>) -> Result<Option<Done>, Error> {
+        self.set_override(server, |value| value.weight = weight)
     }
 
-    fn give_order(
+    fn set_override(
         &mut self,
         name: &str,
-        change: impl FnOnce(&mut Order),
-    ) -> Result<Option<Obeyed>, Error> {
+        change: impl FnOnce(&mut Override),
+    ) -> Result<Option<Done>, Error> {
         let Some(server) = self.fleet.config().server(name) else {
             return Ok(None);
         };
-        let before = self.fleet.order_of(server);
-        let mut order = before;
-        change(&mut order);
-        self.live.write_order(server, order)?;
-        self.fleet.order(server, order);
-        self.write_rings();
+        let before = self.fleet.override_of(server);
+        let mut value = before;
+        change(&mut value);
+        self.live.write_override(server, value)?;
+        self.fleet.set_override(server, value);
+        self.redistribute();
         let standing = self.server(server)?;
-        Ok(Some(Obeyed {
+        Ok(Some(Done {
             sentence: format!(
                 "server {name} {}: it gets {}",
-                said(&standing, before, order),
+                said(&standing, before, value),
                 self.parts(server)
             ),
             server: standing,
@@ -62,23 +58,21 @@ impl Balancer {
 
     /// What a server gets of the new connections of its services.
     fn parts(&self, server: usize) -> String {
-        let services = self.fleet.config().services.iter().enumerate();
-        let own = services.filter(|(_, service)| service.servers.contains(&server));
-        let part = |(index, service): (usize, &crate::config::Service)| {
-            let share = self.fleet.share(index, server);
-            let mut all = service.servers.iter();
-            let then = if all.all(|other| self.fleet.share(index, *other) <= 0.0) {
+        let part = |decision: &Decision| {
+            let mut members = decision.members.iter();
+            let own = members.clone().find(|member| member.server == server)?;
+            let then = if members.all(|member| member.share <= 0.0) {
                 ", which has no server left and drops them"
             } else {
                 ""
             };
-            let percent = 100.0 * share;
-            format!(
+            let percent = 100.0 * own.share;
+            Some(format!(
                 "{percent:.1} % of the new connections of {}{then}",
-                service.name
-            )
+                decision.name
+            ))
         };
-        let parts: Vec<_> = own.map(part).collect();
+        let parts: Vec<_> = self.fleet.decisions().filter_map(part).collect();
         if parts.is_empty() {
             return "nothing: it is of no service".to_owned();
         }
@@ -87,8 +81,8 @@ impl Balancer {
 }
 
 /// What is another than before, or what is as it was.
-fn said(standing: &BalanceServer, before: Order, now: Order) -> String {
-    let is_drained = |order: Order| match (order.is_drained, standing.connections) {
+fn said(standing: &BalanceServer, before: Override, now: Override) -> String {
+    let is_drained = |value: Override| match (value.is_drained, standing.connections) {
         (true, 1) => "drained, and keeps its connection".to_owned(),
         (true, open) => format!("drained, and keeps its {open} connections"),
         (false, _) => "not drained".to_owned(),

@@ -1,0 +1,148 @@
+//! Epochs of connections, as the program sends them, or a scan ends them.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use fathom_measure::bytes::read_prefix;
+use fathom_measure::kernel::{Ring, wall_clock_offset};
+use fathom_measure::response::{ResponseEpoch, Tabled, TabledFlow};
+use fathom_record::Histogram;
+
+use super::Key;
+use super::object::Program;
+use crate::Error;
+use crate::controller::Collected;
+use crate::native::balance_epoch;
+
+/// What came of connections since it was asked for last, and all that came.
+pub(super) struct Epochs {
+    // Dropped before the tables that it reads.
+    ring: Ring,
+    tabled: Tabled,
+    ended: Ended,
+    collected: HashMap<Key, Collected>,
+    /// Of all epochs since this process began, each as often as it has responses.
+    latencies: HashMap<Key, Histogram>,
+}
+
+impl Epochs {
+    pub(super) fn open(program: &Program, tabled: Tabled) -> Result<Self, Error> {
+        Ok(Self {
+            ring: open_ring(program)?,
+            tabled,
+            ended: Ended::default(),
+            collected: HashMap::new(),
+            latencies: HashMap::new(),
+        })
+    }
+
+    /// The program has been loaded anew over the same tables.
+    pub(super) fn reload(&mut self, program: &Program, tabled: Tabled) -> Result<(), Error> {
+        self.collect(Duration::ZERO)?;
+        self.ring = open_ring(program)?;
+        self.tabled = tabled;
+        Ok(())
+    }
+
+    /// Waits at most so long for epochs, and takes in what has come.
+    pub(super) fn collect(&mut self, timeout: Duration) -> Result<(), Error> {
+        self.ring.wait(timeout)?;
+        let offset = wall_clock_offset();
+        let mut sent = Vec::new();
+        self.ring.read(|mut rest| {
+            while let Some((raw, behind)) = read_prefix::<balance_epoch>(rest) {
+                let epoch = self.tabled.epoch(rest, offset);
+                rest = behind;
+                if let Some(epoch) = epoch
+                    && !self.ended.remove((raw.server, epoch.begin))
+                {
+                    let (service, server) = (raw.service, raw.server);
+                    sent.push((Key { service, server }, epoch.epoch));
+                }
+            }
+        })?;
+        for (key, epoch) in sent {
+            self.take(key, &epoch);
+        }
+        Ok(())
+    }
+
+    /// A connection, from what the table of measured ones holds.
+    pub(super) fn flow(&self, measured: &[u8], protocol: u8) -> Option<TabledFlow> {
+        self.tabled.flow(measured, protocol)
+    }
+
+    /// Ends the epoch of the connection in this slot, if it is over.
+    pub(super) fn end(&mut self, key: Key, slot: u32, flow: &TabledFlow, now: u64, offset: u64) {
+        if let Some(ended) = self.tabled.end(flow, now, offset)
+            && self.ended.add(slot, (key.server, ended.begin))
+        {
+            self.take(key, &ended.epoch);
+        }
+    }
+
+    fn take(&mut self, key: Key, epoch: &ResponseEpoch) {
+        self.collected.entry(key).or_default().take(epoch);
+        if let Some(latency) = epoch.latency_ns.filter(|_| Collected::admits(epoch)) {
+            let latencies = self.latencies.entry(key).or_default();
+            latencies.record_many(latency.0, epoch.causal_gaps.into());
+        }
+    }
+
+    /// What has come since the last call.
+    pub(super) fn take_collected(&mut self, key: Key) -> Collected {
+        self.collected.remove(&key).unwrap_or_default()
+    }
+
+    /// What clients waited since this process began.
+    pub(super) fn latencies(&self, key: Key) -> Option<&Histogram> {
+        self.latencies.get(&key)
+    }
+}
+
+fn open_ring(program: &Program) -> Result<Ring, Error> {
+    Ok(Ring::open(&program.map("balance_epochs")?)?)
+}
+
+/// Epochs that were ended by a scan, by server and begin: the program sends them again at the next packet. One for each slot of the table, at most:
+/// the program replaces connections without a word.
+#[derive(Debug, Default)]
+struct Ended {
+    epochs: HashSet<(u16, u64)>,
+    by_slot: HashMap<u32, (u16, u64)>,
+}
+
+impl Ended {
+    /// An epoch of the connection in this slot is over. `false`: that is known.
+    fn add(&mut self, slot: u32, epoch: (u16, u64)) -> bool {
+        if let Some(before) = self.by_slot.insert(slot, epoch)
+            && before != epoch
+        {
+            self.epochs.remove(&before);
+        }
+        self.epochs.insert(epoch)
+    }
+
+    /// The program sends this epoch. Returns whether it was known.
+    fn remove(&mut self, epoch: (u16, u64)) -> bool {
+        self.epochs.remove(&epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_counts_once_and_is_remembered_once_a_slot() {
+        let mut ended = Ended::default();
+        assert!(ended.add(7, (1, 100)));
+        assert!(!ended.add(7, (1, 100)));
+        assert!(ended.remove((1, 100)), "the program sends it again");
+        assert!(!ended.remove((1, 100)));
+        for begin in 0..1000 {
+            ended.add(7, (1, begin));
+        }
+        assert_eq!((ended.epochs.len(), ended.by_slot.len()), (1, 1));
+    }
+}
