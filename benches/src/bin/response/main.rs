@@ -157,7 +157,7 @@ fn measure(
             acknowledgement: passed.wrapping_mul(RESPONSE_BYTES),
             flags: flag::ACK,
             payload_bytes: REQUEST_BYTES as u16,
-            timestamps: has_timestamps.then(|| Timestamps {
+            timestamps: has_timestamps.then_some(Timestamps {
                 value: 1,
                 echo: 1, // the programs write the time here
             }),

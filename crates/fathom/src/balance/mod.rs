@@ -176,7 +176,7 @@ fn balance(
     let is_asked_for = arguments.format.is_some() || arguments.place.output.is_some();
     let output = Output::open(
         &arguments.place,
-        format.into(),
+        format,
         BalanceWeight::SCHEMA,
         Backlog::Long,
         &signals,

@@ -163,7 +163,7 @@ pub(crate) const REPORT: &str =
 /// When standard output cannot be written.
 pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let checks = examine();
-    let format = OutputFormat::from(arguments.format);
+    let format = arguments.format;
     let mut output = Output::open(
         &Place::default(),
         format,

@@ -176,7 +176,7 @@ fn open_output(arguments: &ProfileArguments, signals: &Signals) -> anyhow::Resul
     let is_asked_for = arguments.output.format.is_some() || place.output.is_some();
     let format = arguments.output.format.unwrap_or(OutputFormat::Text);
     let main = TcpProfile::SCHEMA;
-    Output::open(place, format.into(), main, Backlog::Long, signals)?.exporting(
+    Output::open(place, format, main, Backlog::Long, signals)?.exporting(
         &arguments.export,
         place,
         is_asked_for,

@@ -64,7 +64,7 @@ impl ResponseArguments {
         backlog: Backlog,
         signals: &Signals,
     ) -> anyhow::Result<Output> {
-        let format = self.output.format.unwrap_or(OutputFormat::Text).into();
+        let format = self.output.format.unwrap_or(OutputFormat::Text);
         let is_asked_for = self.output.format.is_some() || self.output.place.output.is_some();
         let main = match self.groups.by {
             ResponsesBy::Flow => ResponseEpoch::SCHEMA,
