@@ -11,8 +11,8 @@ const NEAR: f64 = 1.6;
 const FAR: f64 = 3.0;
 /// The same as `NEAR` of batches. Most clients echo the first answer to them, and think for less than that says: the estimate is the longest wait.
 const NEAR_BATCHES: f64 = 1.25;
-/// Of the likely wait for a batch, as a part. If the timestamps tell less, clients thought, whichever
-/// answer they echoed.
+/// Of the likely wait for a batch, as a part. If the timestamps tell less, clients may have thought,
+/// whichever answer they echoed.
 const THOUGHT: f64 = 0.6;
 /// The estimate is the longest wait, or so many times the shortest, but so much of the longest at least.
 const ABOVE: f64 = 1.15;
@@ -77,7 +77,8 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
     let together_ns = wait_ns - (window - 1.0) * evidence.thought_ns();
     let margin_ns = window * think.margin_ns();
     let shortest_ns = bounds.shortest_ns.max(together_ns - margin_ns);
-    let (longest_ns, likely_ns) = if evidence.has_batches() && !estimate.slides {
+    let is_batch = evidence.has_batches() && !estimate.slides;
+    let (longest_ns, likely_ns) = if is_batch {
         // Of the answers to a batch a client echoes the first, perhaps: it may have waited for others.
         let bounds = Bounds::of(shortest_ns, bounds.longest_ns);
         let likely_ns = bounds.likely_ns(near(evidence));
@@ -92,9 +93,11 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
         (bounds.longest_ns.min(wait_ns + margin_ns), likely_ns)
     };
     let bounds = Bounds::of(shortest_ns, longest_ns);
+    // Either the client thought for most of the time, or answers came long after each other.
+    let is_either = is_batch && likely_ns.is_none();
     let likely_ns = likely_ns.unwrap_or(wait_ns).min(longest_ns);
     let estimate = estimate.between(&bounds, likely_ns, near(evidence));
-    let estimate = if !think.is_known(evidence.causal) {
+    let estimate = if is_either || !think.is_known(evidence.causal) {
         estimate.at_most(Confidence::Low, Reason::Thinking)
     } else if !think.is_based(wait_ns) {
         estimate.at_most(Confidence::Medium, Reason::Thinking)
