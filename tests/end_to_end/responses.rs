@@ -45,6 +45,24 @@ fn run_together<const COUNT: usize>(duration: Duration, cases: [Case; COUNT]) ->
     })
 }
 
+/// Checks that what is sure is within a quarter of the truth, or of what stolen time made of it on the way: that may be so in one epoch
+/// of fifty.
+fn check_sure(name: &str, judged: &[Judged]) {
+    let is_wrong = |error: Option<f64>| error.is_some_and(|error| error.abs() > 0.25);
+    let sure = judged.iter().filter(|one| one.is_sure());
+    let far: Vec<_> = sure.filter(|one| is_wrong(one.error())).collect();
+    let (wrong, excused): (Vec<&Judged>, Vec<&Judged>) = far
+        .iter()
+        .partition(|one| is_wrong(one.unexplained_error()));
+    println!(
+        "{name}: {} of {} epochs are excused",
+        excused.len(),
+        judged.len()
+    );
+    assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+    assert!(excused.len() * 50 <= judged.len(), "{name}: {excused:#?}");
+}
+
 /// Both at once, so that packets of one flow come to several processors. Each workload that is recorded is judged where the recordings are replayed.
 #[fathom_lab::real_time]
 #[test]
@@ -69,11 +87,7 @@ fn live_and_replayed_epochs_are_the_same_for_a_minute() {
             agreement.labels * 10 <= agreement.epochs,
             "{name}: {agreement}"
         );
-        let wrong = judged
-            .iter()
-            .filter(|one| one.is_sure() && one.error().is_some_and(|error| error.abs() > 0.25));
-        let wrong: Vec<_> = wrong.collect();
-        assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+        check_sure(name, &judged);
         // Where requests keep step with the clock of the server, few are sure.
         let errors = Errors::of(&judged, false).unwrap();
         println!("{name}: {errors:?}");
@@ -99,10 +113,7 @@ fn clients_that_think_are_measured_live_as_from_a_capture() {
         let sure = Errors::of(&judged, true);
         println!("{name}: {all:?}, sure: {sure:?}");
         if name.starts_with("bare") {
-            assert!(
-                sure.is_none_or(|sure| sure.wrong == 0.0),
-                "{name}: {sure:?}"
-            );
+            check_sure(name, &judged);
         } else {
             // 2 to 3 % where nothing else runs.
             assert!(all.unwrap().median <= 0.08, "{name}: {all:?}");

@@ -1,11 +1,10 @@
 //! Response latencies that `fathom response` finds at a router, against what the clients waited: the workloads, and the comparison.
 
 mod cases;
-
-use std::collections::HashMap;
+mod judged;
 
 use anyhow::Result;
-use fathom_lab::traffic::loops::{Loop, Turn, Workload, start_server};
+use fathom_lab::traffic::loops::{Loop, Workload, start_server};
 use fathom_lab::{LinkConfig, Namespace, Passed, Tap, Topology};
 use serde::Deserialize;
 
@@ -13,9 +12,8 @@ use crate::record::time_ns;
 use crate::{Fathom, Finished, settle};
 
 pub use cases::{cases, thinking_cases};
+pub use judged::{Judged, judge};
 
-/// Longer waits are those of retransmission timeouts, which are counted and not estimated.
-const TIMEOUT_NS: u64 = 180_000_000;
 /// Of the servers of all workloads.
 pub const PORT: u16 = 8080;
 
@@ -67,28 +65,6 @@ pub struct Wait {
     pub source_port: u16,
     /// For how long.
     pub waiting_ns: u64,
-}
-
-/// An estimate and what it should be.
-#[derive(Debug, Clone)]
-pub struct Judged {
-    /// What was printed.
-    pub epoch: Epoch,
-    /// What the client of the flow waited in that time, on average, in ns.
-    pub truth_ns: f64,
-}
-
-impl Judged {
-    /// How far the estimate is from the truth, relative to it; `None` without one.
-    pub fn error(&self) -> Option<f64> {
-        let estimate = self.epoch.latency_ns? as f64;
-        Some((estimate - self.truth_ns) / self.truth_ns)
-    }
-
-    /// Does it say that it is sure?
-    pub fn is_sure(&self) -> bool {
-        self.epoch.confidence == "high"
-    }
 }
 
 impl Epoch {
@@ -246,39 +222,6 @@ impl Wires {
             server,
         })
     }
-}
-
-/// Each epoch beside what the client of its flow waited then; those that tell of no wait are left out.
-///
-/// # Errors
-/// When a time cannot be read.
-pub fn judge(epochs: &[Epoch], loops: &[Loop]) -> Result<Vec<Judged>> {
-    let turns: HashMap<u16, &[Turn]> = loops
-        .iter()
-        .map(|own| (own.client.port(), own.turns.as_slice()))
-        .collect();
-    let mut judged = Vec::new();
-    for epoch in epochs {
-        let end = epoch.end_ns()?;
-        let begin = end - epoch.duration_ns;
-        let own = turns.get(&epoch.source_port).copied().unwrap_or_default();
-        // A gap is part of the epoch in which the next request ends it.
-        let triggered = own.iter().skip(1).map(|next| next.began_ns);
-        let told = triggered.chain(own.last().map(|last| last.ended_ns));
-        let waits = own.iter().zip(told);
-        let waits: Vec<u64> = waits
-            .filter(|(turn, told)| (begin..end).contains(told.max(&turn.ended_ns)))
-            .map(|(turn, _)| turn.latency_ns())
-            .filter(|&wait| wait < TIMEOUT_NS)
-            .collect();
-        if !waits.is_empty() {
-            judged.push(Judged {
-                epoch: epoch.clone(),
-                truth_ns: waits.iter().sum::<u64>() as f64 / waits.len() as f64,
-            });
-        }
-    }
-    Ok(judged)
 }
 
 /// Errors of a workload's epochs, relative to the truth.

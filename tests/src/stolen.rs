@@ -59,6 +59,38 @@ fn explains(times_ns: [u64; 2], error_ns: u64, gaps: &[Range<u64>]) -> bool {
     })
 }
 
+/// When any processor was away, in ns since 1970, in order and apart.
+pub(crate) struct Away(Vec<Range<u64>>);
+
+impl Away {
+    /// Until now.
+    pub(crate) fn until_now() -> Self {
+        Self::of(stolen_time())
+    }
+
+    pub(crate) fn of(mut gaps: Vec<Range<u64>>) -> Self {
+        gaps.sort_unstable_by_key(|gap| gap.start);
+        let mut apart: Vec<Range<u64>> = Vec::new();
+        for gap in gaps {
+            match apart.last_mut() {
+                Some(last) if gap.start <= last.end => last.end = last.end.max(gap.end),
+                _ => apart.push(gap),
+            }
+        }
+        Self(apart)
+    }
+
+    /// For how long from one time to another; 0 where the other is earlier.
+    pub(crate) fn between_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
+        let first = self.0.partition_point(|gap| gap.end <= begin_ns);
+        let within = self.0[first..].iter();
+        let within = within.take_while(|gap| gap.start < end_ns);
+        within
+            .map(|gap| gap.end.min(end_ns).saturating_sub(gap.start.max(begin_ns)))
+            .sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +124,14 @@ mod tests {
         // Too far away, and too short.
         assert!(!is_excused_by(94_000_000..97_500_000));
         assert!(!is_excused_by(139_200_000..140_100_000));
+    }
+
+    #[test]
+    fn time_that_two_processors_were_away_counts_once() {
+        let away = Away::of(vec![40..50, 10..20, 15..30, 60..70]);
+        assert_eq!(away.between_ns(0, 100), 40);
+        assert_eq!(away.between_ns(18, 45), 12 + 5);
+        assert_eq!(away.between_ns(30, 40), 0);
+        assert_eq!(away.between_ns(65, 62), 0);
     }
 }
