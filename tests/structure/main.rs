@@ -1,7 +1,8 @@
-//! What ARCHITECTURE.md promises of the sources themselves.
+//! What ARCHITECTURE.md promises of the sources themselves, and that documents name what there is.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod crates;
+mod documents;
 mod measurements;
 mod words;
 
