@@ -6,7 +6,7 @@
 //!
 //! let shares = [("10.0.0.1", 3.0), ("10.0.0.2", 1.0)].map(|(name, weight)| Share { name, weight });
 //! let ring = ring(1021, &shares).expect("some weight");
-//! let first = ring.iter().filter(|place| **place == 0).count();
+//! let first = ring.iter().filter(|entry| **entry == 0).count();
 //! assert_eq!(first, 766);
 //! ```
 

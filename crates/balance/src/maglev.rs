@@ -1,23 +1,20 @@
 //! Weights to a ring: which server a flow's hash leads to. After Maglev (Eisenbud et al., NSDI 2016, section 3.4): each server has an order of preference
-//! over all places of the ring, and in turn each takes the first that is free. Weights decide how often a server has its turn.
+//! over all entries of the ring, and in turn each takes the first that is free. Weights decide how often a server has its turn.
 
 /// A server of a ring.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share<'a> {
-    /// What it is known by; its places follow from it, so it stays the same as long as the server does.
+    /// What it is known by; its entries follow from it, so it stays the same as long as the server does.
     pub name: &'a str,
-    /// Its part of the ring is to the whole as this is to the sum; not negative. 0: no place.
+    /// Its part of the ring is to the whole as this is to the sum; not negative. 0: no entry.
     pub weight: f64,
 }
 
-/// Ring sizes that are primes, near powers of two.
-pub const SIZES: [u32; 7] = [1021, 2039, 4093, 8191, 16_381, 32_749, 65_537];
-
-/// For each place of the ring the index of its server, or `None` when no server has weight. `size` is a prime; at most 65,535 servers.
+/// For each entry of the ring the index of its server, or `None` when no server has weight. `size` is a prime; at most 65,535 servers.
 ///
-/// Each server has as many places as its weight says, but for one or two. Turns are given out as seats of a parliament by Sainte-Laguë's method: the
+/// Each server has as many entries as its weight says, but for one or two. Turns are given out as seats of a parliament by Sainte-Laguë's method: the
 /// k-th turn of a server comes at the time (k + 1/2) / weight. So the order of all others' turns stays the same when one server goes or its weight
-/// changes, and with it most of their places.
+/// changes, and with it most of their entries.
 pub fn ring(size: u32, shares: &[Share<'_>]) -> Option<Vec<u16>> {
     let turns = turns(size, shares)?;
     let mut permutations: Vec<_> = shares
@@ -28,20 +25,20 @@ pub fn ring(size: u32, shares: &[Share<'_>]) -> Option<Vec<u16>> {
     let mut is_taken = vec![0_u64; (size as usize).div_ceil(64)];
     for server in turns {
         let permutation = &mut permutations[usize::from(server)];
-        let place = loop {
-            let place = permutation.next();
-            let (word, bit) = (place as usize / 64, 1 << (place % 64));
+        let entry = loop {
+            let entry = permutation.next();
+            let (word, bit) = (entry as usize / 64, 1 << (entry % 64));
             if is_taken[word] & bit == 0 {
                 is_taken[word] |= bit;
-                break place;
+                break entry;
             }
         };
-        ring[place as usize] = server;
+        ring[entry as usize] = server;
     }
     Some(ring)
 }
 
-/// Whose turn it is, for each place of the ring.
+/// Whose turn it is, for each entry of the ring.
 fn turns(size: u32, shares: &[Share<'_>]) -> Option<Vec<u16>> {
     let sum: f64 = shares.iter().map(|share| share.weight).sum();
     if sum <= 0.0 || !sum.is_finite() {
@@ -55,7 +52,7 @@ fn turns(size: u32, shares: &[Share<'_>]) -> Option<Vec<u16>> {
         let quota = share.weight / sum * f64::from(size);
         // Who is first among equals must not depend on the other servers: by name.
         let tie = hash(share.name, 2);
-        let own = (0..places(quota) + 2).map(|turn| {
+        let own = (0..entries(quota) + 2).map(|turn| {
             let when = (f64::from(turn) + 0.5) / share.weight;
             (when.to_bits(), tie, server)
         });
@@ -68,14 +65,14 @@ fn turns(size: u32, shares: &[Share<'_>]) -> Option<Vec<u16>> {
 }
 
 #[expect(clippy::cast_sign_loss, reason = "no quota is negative")]
-fn places(quota: f64) -> u32 {
+fn entries(quota: f64) -> u32 {
     quota as u32
 }
 
-/// A server's order of preference over the places of a ring: all of them, each once, since the size is a prime.
+/// A server's order of preference over the entries of a ring: all of them, each once, since the size is a prime.
 #[derive(Debug, Clone, Copy)]
 struct Permutation {
-    place: u32,
+    entry: u32,
     skip: u32,
     size: u32,
 }
@@ -84,21 +81,21 @@ impl Permutation {
     fn of(name: &str, size: u32) -> Self {
         let below = |number: u64, bound: u32| (number % u64::from(bound)) as u32;
         Self {
-            place: below(hash(name, 0), size),
+            entry: below(hash(name, 0), size),
             skip: below(hash(name, 1), size - 1) + 1,
             size,
         }
     }
 
     fn next(&mut self) -> u32 {
-        let place = self.place;
-        let next = place + self.skip;
-        self.place = if next >= self.size {
+        let entry = self.entry;
+        let next = entry + self.skip;
+        self.entry = if next >= self.size {
             next - self.size
         } else {
             next
         };
-        place
+        entry
     }
 }
 
@@ -116,7 +113,7 @@ fn hash(name: &str, purpose: u8) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Is it a prime? A ring of another size would leave places that some server never reaches.
+/// Is it a prime? A ring of another size would leave entries that some server never reaches.
 pub fn is_prime(number: u32) -> bool {
     let has_factor = || (2..=number.isqrt()).any(|factor| number.is_multiple_of(factor));
     number >= 2 && !has_factor()
@@ -152,7 +149,7 @@ mod tests {
         counts
     }
 
-    /// The part of the places that belonged to another server than `changed` and do so no more, in percent.
+    /// The part of the entries that belonged to another server than `changed` and do so no more, in percent.
     fn moved(before: &[u16], after: &[u16], changed: u16) -> f64 {
         let others = before.iter().zip(after);
         let others: Vec<_> = others.filter(|(server, _)| **server != changed).collect();
@@ -213,7 +210,7 @@ mod tests {
             assert!(ring(SIZE, &shares).is_some());
         }
         let each = begin.elapsed() / rings;
-        println!("a ring of {SIZE} places and 100 servers: {each:?}");
+        println!("a ring of {SIZE} entries and 100 servers: {each:?}");
         // Unoptimised builds on a busy machine too.
         assert!(each.as_millis() < 200, "{each:?}");
     }
@@ -229,7 +226,8 @@ mod tests {
 
     #[test]
     fn sizes_are_primes() {
-        assert!(SIZES.into_iter().all(is_prime));
+        let sizes = [1021, 2039, 4093, 8191, 16_381, 32_749, 65_537];
+        assert!(sizes.into_iter().all(is_prime));
         for composite in [0, 1, 4, 65_536, 65_535] {
             assert!(!is_prime(composite));
         }
@@ -244,7 +242,7 @@ mod tests {
             let ring = ring(8191, &shares(&names, |index| weights[index])).unwrap();
             for (index, count) in counts(&ring, weights.len()).into_iter().enumerate() {
                 let due = weights[index] / sum * 8191.0;
-                prop_assert!((f64::from(count) - due).abs() <= 2.0, "{count} places, {due} due");
+                prop_assert!((f64::from(count) - due).abs() <= 2.0, "{count} entries, {due} due");
             }
         }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::config::Config;
 
-/// Epochs of each server of each service that may be told between two decisions: by so many its latency is known to an eighth, if it varies as much as it
+/// Epochs of each server of each service that may come between two decisions: by so many its latency is known to an eighth, if it varies as much as it
 /// is long.
 const EPOCHS: f64 = 64.0;
-/// Epochs a second that may be told in any case, and at most: each takes 2 us of a processor.
+/// Epochs a second that may come in any case, and at most: each takes 2 us of a processor.
 const EPOCHS_LEAST: f64 = 4_000.0;
 const EPOCHS_MOST: f64 = 10_000.0;
 /// Epochs come in waves: they are counted for so long, at least.
@@ -44,7 +44,7 @@ pub fn sampled_buckets(buckets: u64, most: u64, rate: f64, limit: f64) -> u64 {
 pub struct Limits {
     /// Packets that are measured.
     pub packets: f64,
-    /// Epochs that are told.
+    /// Epochs that come.
     pub epochs: f64,
 }
 
@@ -52,11 +52,11 @@ impl Limits {
     /// What a configuration allows; `None`: anything.
     pub fn of(config: &Config) -> Option<Self> {
         let services = config.services.iter();
-        let told = services.map(|service| {
+        let epochs = services.map(|service| {
             let decisions = 1.0 / service.bounds.interval.as_secs_f64().max(1e-3);
             EPOCHS * service.servers.len() as f64 * decisions
         });
-        let epochs = told.sum::<f64>().clamp(EPOCHS_LEAST, EPOCHS_MOST);
+        let epochs = epochs.sum::<f64>().clamp(EPOCHS_LEAST, EPOCHS_MOST);
         let packets = config.measured_packets?.into();
         Some(Self { packets, epochs })
     }
@@ -69,7 +69,7 @@ pub struct Counted {
     pub at_ns: u64,
     /// Packets that were measured.
     pub packets: u64,
-    /// Epochs that were told.
+    /// Epochs that came.
     pub epochs: u64,
 }
 
@@ -146,18 +146,18 @@ mod tests {
     };
 
     impl Load {
-        /// For so long, with 20 looks a second. Returns the rates of packets and epochs in the last second, and the most epochs between two looks.
+        /// For so long, with 20 scans a second. Returns the rates of packets and epochs in the last second, and the most epochs between two scans.
         fn run(&self, seconds: u64) -> (f64, f64, f64) {
             let (mut sampler, mut buckets) = (Sampler::new(Duration::from_millis(200)), MOST);
             let mut counted = Counted::default();
-            // The part of the flows that is measured without a break since each of the last looks.
+            // The part of the flows that is measured without a break since each of the last scans.
             let mut since = Vec::new();
             let (mut before, mut peak) = (Counted::default(), 0.0_f64);
-            for look in 0..20 * seconds {
+            for scan in 0..20 * seconds {
                 let part = buckets as f64 / MOST as f64;
                 since.push(part);
                 let now = since.len() - 1;
-                // Who began 4, 8, 12 looks before ends an epoch: all that are new since then at once.
+                // Who began 4, 8, 12 scans before ends an epoch: all that are new since then at once.
                 let mut epochs = 0.0;
                 for begun in (0..now)
                     .rev()
@@ -173,7 +173,7 @@ mod tests {
                 counted.at_ns += 50_000_000;
                 counted.packets += (part * self.flows * self.packets / 20.0) as u64;
                 counted.epochs += epochs as u64;
-                if look == 20 * (seconds - 1) {
+                if scan == 20 * (seconds - 1) {
                     before = counted;
                 }
                 buckets = sampler.next(buckets, MOST, LIMITS, counted);

@@ -9,9 +9,6 @@ use super::{Check, CheckRoute, Config, Health, Server, Service};
 use crate::controller::Bounds;
 use crate::maglev::is_prime;
 
-/// Places of a ring where none are configured.
-pub(super) const DEFAULT_RING: u32 = 65_537;
-
 /// Servers, and services, at most: what the tables of the data plane have room for.
 pub(crate) const MOST: usize = 4096;
 
@@ -20,35 +17,35 @@ const MARK_NUMBERS: u32 = 0x3fff;
 
 /// A line of the file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place(usize);
+pub(super) struct Line(usize);
 
-impl Place {
+impl Line {
     pub(super) fn of(text: &str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or_default();
         Self(before.matches('\n').count() + 1)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Line {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "line {}", self.0)
     }
 }
 
 /// Says no unless something holds.
-fn require(holds: bool, place: Place, sentence: impl FnOnce() -> String) -> Result<(), String> {
+fn require(holds: bool, line: Line, sentence: impl FnOnce() -> String) -> Result<(), String> {
     if holds {
         Ok(())
     } else {
-        Err(format!("{place}: {}", sentence()))
+        Err(format!("{line}: {}", sentence()))
     }
 }
 
-fn check_name(what: &str, name: &str, place: Place) -> Result<(), String> {
+fn check_name(what: &str, name: &str, line: Line) -> Result<(), String> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
     require(
         !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain),
-        place,
+        line,
         || {
             format!(
                 "the name of the {what} is \"{name}\": write letters, digits, `.`, `_` and `-`, 64 at most"
@@ -57,16 +54,14 @@ fn check_name(what: &str, name: &str, place: Place) -> Result<(), String> {
     )
 }
 
-pub(super) fn check_server(server: &Server, before: &[Server], place: Place) -> Result<(), String> {
-    check_name("server", &server.name, place)?;
+pub(super) fn check_server(server: &Server, before: &[Server], line: Line) -> Result<(), String> {
+    check_name("server", &server.name, line)?;
     let name = &server.name;
-    require(
-        before.iter().all(|other| other.name != *name),
-        place,
-        || format!("there are two servers \"{name}\": give one of them another name"),
-    )?;
+    require(before.iter().all(|other| other.name != *name), line, || {
+        format!("there are two servers \"{name}\": give one of them another name")
+    })?;
     let same = before.iter().find(|other| other.address == server.address);
-    require(same.is_none(), place, || {
+    require(same.is_none(), line, || {
         let other = same.map(|other| other.name.as_str()).unwrap_or_default();
         format!(
             "servers \"{other}\" and \"{name}\" have the same address {}: a server is known by it, so list it once and name it in all its services",
@@ -75,7 +70,7 @@ pub(super) fn check_server(server: &Server, before: &[Server], place: Place) -> 
     })?;
     require(
         server.weight.is_finite() && (0.001..=1000.0).contains(&server.weight),
-        place,
+        line,
         || {
             format!(
                 "server \"{name}\" has the weight {}: it is from 0.001 to 1000; to have no new flows on it, use `fathom balance drain {name}`",
@@ -85,7 +80,7 @@ pub(super) fn check_server(server: &Server, before: &[Server], place: Place) -> 
     )?;
     require(
         !server.address.is_unspecified() && !server.address.is_multicast(),
-        place,
+        line,
         || {
             format!(
                 "server \"{name}\" has the address {}: it is the address of one machine",
@@ -94,7 +89,7 @@ pub(super) fn check_server(server: &Server, before: &[Server], place: Place) -> 
         },
     )?;
     let twin = |other: &&Server| server.quic_id.is_some() && other.quic_id == server.quic_id;
-    require(!before.iter().any(|other| twin(&other)), place, || {
+    require(!before.iter().any(|other| twin(&other)), line, || {
         format!("server \"{name}\" has the same quic-id as another: each is of one server")
     })?;
     let length = |server: &Server| {
@@ -107,32 +102,32 @@ pub(super) fn check_server(server: &Server, before: &[Server], place: Place) -> 
         (Some(other), Some(own)) => other.0 == own.0 && other.1 != own.1,
         _ => false,
     };
-    require(!before.iter().any(differs), place, || {
+    require(!before.iter().any(differs), line, || {
         format!(
             "server \"{name}\" has a quic-id of another length than others with the same quic-config"
         )
     })
 }
 
-pub(super) fn check_health(health: &Health, place: Place) -> Result<(), String> {
+pub(super) fn check_health(health: &Health, line: Line) -> Result<(), String> {
     let least = Duration::from_millis(10);
     require(
         health.interval >= least && health.timeout >= least,
-        place,
+        line,
         || "interval and timeout of health checks are 10ms at least".to_owned(),
     )?;
     require(
         (1..=100).contains(&health.rise) && (1..=100).contains(&health.fall),
-        place,
+        line,
         || "rise and fall of health checks are from 1 to 100".to_owned(),
     )?;
-    require(health.port != Some(0), place, || {
+    require(health.port != Some(0), line, || {
         "the port of health checks is from 1 to 65535".to_owned()
     })?;
     match &health.check {
         Check::Http(request) | Check::Https(request) => require(
             request.path.starts_with('/') && (100..600).contains(&request.status),
-            place,
+            line,
             || {
                 "the path of a health check begins with a slash, its status is from 100 to 599"
                     .to_owned()
@@ -145,33 +140,31 @@ pub(super) fn check_health(health: &Health, place: Place) -> Result<(), String> 
 pub(super) fn check_service(
     service: &Service,
     before: &[Service],
-    place: Place,
+    line: Line,
 ) -> Result<(), String> {
-    check_name("service", &service.name, place)?;
+    check_name("service", &service.name, line)?;
     let name = &service.name;
-    require(
-        before.iter().all(|other| other.name != *name),
-        place,
-        || format!("there are two services \"{name}\": give one of them another name"),
-    )?;
+    require(before.iter().all(|other| other.name != *name), line, || {
+        format!("there are two services \"{name}\": give one of them another name")
+    })?;
     let end = |service: &Service| (service.network, service.port, service.protocol);
     let same = before.iter().find(|other| end(other) == end(service));
-    require(same.is_none(), place, || {
+    require(same.is_none(), line, || {
         let other = same.map(|other| other.name.as_str()).unwrap_or_default();
         format!("services \"{other}\" and \"{name}\" have the same address, port and protocol")
     })?;
-    require(!service.servers.is_empty(), place, || {
+    require(!service.servers.is_empty(), line, || {
         format!(
             "service \"{name}\" has no server: add a [[server]] table, or name some in `servers`"
         )
     })?;
     let distinct: HashSet<_> = service.servers.iter().collect();
-    require(distinct.len() == service.servers.len(), place, || {
+    require(distinct.len() == service.servers.len(), line, || {
         format!("service \"{name}\" names a server twice")
     })?;
     require(
         is_prime(service.ring) && (61..=1_048_583).contains(&service.ring),
-        place,
+        line,
         || {
             format!(
                 "service \"{name}\" has a ring of {}: it is a prime from 61 to 1048583, as 4093, 16381 or 65537",
@@ -181,7 +174,7 @@ pub(super) fn check_service(
     )?;
     require(
         service.ring as usize >= 10 * service.servers.len(),
-        place,
+        line,
         || {
             format!(
                 "service \"{name}\" has {} servers on a ring of {}: make it 10 times as large as there are servers, better 100 times",
@@ -192,13 +185,13 @@ pub(super) fn check_service(
     )?;
     require(
         !service.is_quic || service.protocol == super::Transport::Udp,
-        place,
+        line,
         || format!("service \"{name}\" is QUIC, but its protocol is tcp: write protocol = \"udp\""),
     )?;
-    check_bounds(&service.bounds, place)
+    check_bounds(&service.bounds, line)
 }
 
-fn check_bounds(bounds: &Bounds, place: Place) -> Result<(), String> {
+fn check_bounds(bounds: &Bounds, line: Line) -> Result<(), String> {
     let within = |number: f64, least: f64, most: f64| (least..=most).contains(&number);
     for (holds, sentence) in [
         (
@@ -235,7 +228,7 @@ fn check_bounds(bounds: &Bounds, place: Place) -> Result<(), String> {
             "gain and cap are from 0.01 to 1",
         ),
     ] {
-        require(holds, place, || format!("in `control`: {sentence}"))?;
+        require(holds, line, || format!("in `control`: {sentence}"))?;
     }
     Ok(())
 }

@@ -51,10 +51,13 @@ impl HealthWords {
 
     pub(super) fn health(self) -> Health {
         let default = Health::default();
-        let request = || Request {
-            path: self.path.clone().unwrap_or_else(|| "/".to_owned()),
-            host: self.host.clone(),
-            status: self.status.unwrap_or(200),
+        let request = || {
+            let default = Request::default();
+            Request {
+                path: self.path.clone().unwrap_or(default.path),
+                host: self.host.clone(),
+                status: self.status.unwrap_or(default.status),
+            }
         };
         let check = match self.check {
             None => default.check,

@@ -48,7 +48,8 @@ pub struct Config {
 }
 
 /// Where XDP runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// In the driver if it can, else in the kernel's stack.
     Auto,
@@ -73,7 +74,7 @@ pub struct Service {
     pub is_quic: bool,
     /// Indexes into the servers of the configuration.
     pub servers: Vec<usize>,
-    /// Places of the ring, a prime.
+    /// Entries of the ring, a prime.
     pub ring: u32,
     /// How weights follow from measurements.
     pub policy: Policy,
@@ -82,9 +83,11 @@ pub struct Service {
 }
 
 /// The transport protocol of a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// TCP.
+    #[default]
     Tcp,
     /// UDP.
     Udp,
@@ -146,6 +149,9 @@ pub enum Encapsulation {
 }
 
 impl Encapsulation {
+    /// The port of GUE where none is configured.
+    pub(crate) const GUE_PORT: u16 = 6080;
+
     /// The name in configuration and records.
     pub fn name(self) -> &'static str {
         match self {
@@ -213,6 +219,16 @@ pub struct Request {
     pub status: u16,
 }
 
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            path: "/".to_owned(),
+            host: None,
+            status: 200,
+        }
+    }
+}
+
 impl Default for Health {
     fn default() -> Self {
         Self {
@@ -247,7 +263,15 @@ impl Default for Config {
     }
 }
 
+impl Server {
+    /// The weight where none is configured.
+    pub(crate) const WEIGHT: f64 = 1.0;
+}
+
 impl Service {
+    /// The entries of a ring where none are configured.
+    pub(crate) const RING: u32 = 65_537;
+
     /// Where it is checked: at its address, or the first of its network behind that which stands for the network; at its port, unless the server has
     /// another one for checks. `None`: no port is known.
     pub fn check_target(&self, health: &Health) -> Option<SocketAddr> {

@@ -10,7 +10,7 @@ use fathom_record::Network;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
-use super::check::{Place, check_health, check_server, check_service, check_whole};
+use super::check::{Line, check_health, check_server, check_service, check_whole};
 use super::health::HealthWords;
 use super::{Config, Encapsulation, Mode, QuicId, Server, Service, Transport};
 use crate::controller::{Bounds, Policy};
@@ -20,7 +20,7 @@ use crate::controller::{Bounds, Policy};
 struct File {
     #[serde(default)]
     interfaces: Vec<String>,
-    xdp: Option<ModeWord>,
+    xdp: Option<Mode>,
     pins: Option<PathBuf>,
     socket: Option<PathBuf>,
     connections: Option<u32>,
@@ -49,7 +49,7 @@ struct ServiceWords {
     address: Parsed<Network>,
     port: Option<PortWord>,
     #[serde(default)]
-    protocol: ProtocolWord,
+    protocol: Transport,
     #[serde(default)]
     quic: bool,
     servers: Option<Vec<Spanned<String>>>,
@@ -76,7 +76,7 @@ struct ServerWords {
 #[derive(Deserialize, Default, Clone)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ControlWords {
-    policy: Option<PolicyWord>,
+    policy: Option<Policy>,
     interval: Option<Time>,
     floor: Option<f64>,
     step: Option<f64>,
@@ -90,22 +90,6 @@ struct ControlWords {
     cap: Option<f64>,
 }
 
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum ModeWord {
-    Auto,
-    Native,
-    Generic,
-}
-
-#[derive(Deserialize, Default, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum ProtocolWord {
-    #[default]
-    Tcp,
-    Udp,
-}
-
 #[derive(Deserialize, Default, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum EncapsulationWord {
@@ -113,14 +97,6 @@ enum EncapsulationWord {
     Layer2,
     Ipip,
     Gue,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum PolicyWord {
-    Static,
-    Latency,
-    Watermark,
 }
 
 #[derive(Deserialize)]
@@ -162,15 +138,9 @@ impl<'de, T: std::str::FromStr<Err: std::fmt::Display>> Deserialize<'de> for Par
 
 pub(super) fn parse(text: &str) -> Result<Config, String> {
     let file: File = toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
-    let place = |span: Range<usize>| Place::of(text, &span);
+    let line = |span: Range<usize>| Line::of(text, &span);
     let mut config = Config::default();
-    if let Some(xdp) = file.xdp {
-        config.mode = match xdp {
-            ModeWord::Auto => Mode::Auto,
-            ModeWord::Native => Mode::Native,
-            ModeWord::Generic => Mode::Generic,
-        };
-    }
+    config.mode = file.xdp.unwrap_or(config.mode);
     let File {
         interfaces,
         pins,
@@ -199,17 +169,17 @@ pub(super) fn parse(text: &str) -> Result<Config, String> {
     }
     let mut names = HashMap::new();
     for words in file.server {
-        let place = place(words.span());
+        let line = line(words.span());
         let server = words.into_inner().server(&file.health);
-        let server = server.map_err(|problem| format!("{place}: {problem}"))?;
-        check_server(&server, &config.servers, place)?;
-        check_health(&server.health, place)?;
+        let server = server.map_err(|problem| format!("{line}: {problem}"))?;
+        check_server(&server, &config.servers, line)?;
+        check_health(&server.health, line)?;
         names.insert(server.name.clone(), config.servers.len());
         config.servers.push(server);
     }
     for words in file.service {
-        let whole = place(words.span());
-        let service = words.into_inner().service(&file.control, &names, &place)?;
+        let whole = line(words.span());
+        let service = words.into_inner().service(&file.control, &names, &line)?;
         check_service(&service, &config.services, whole)?;
         config.services.push(service);
     }
@@ -222,7 +192,9 @@ impl ServerWords {
         let encapsulation = match self.encapsulation {
             EncapsulationWord::Layer2 => Encapsulation::Layer2,
             EncapsulationWord::Ipip => Encapsulation::Ipip,
-            EncapsulationWord::Gue => Encapsulation::Gue(self.gue_port.unwrap_or(6080)),
+            EncapsulationWord::Gue => {
+                Encapsulation::Gue(self.gue_port.unwrap_or(Encapsulation::GUE_PORT))
+            }
         };
         if self.gue_port.is_some() && self.encapsulation != EncapsulationWord::Gue {
             return Err(format!(
@@ -243,7 +215,7 @@ impl ServerWords {
         Ok(Server {
             name: self.name,
             address: self.address.to_canonical(),
-            weight: self.weight.unwrap_or(1.0),
+            weight: self.weight.unwrap_or(Server::WEIGHT),
             encapsulation,
             quic_id,
             health: self.health.over(health).health(),
@@ -256,7 +228,7 @@ impl ServiceWords {
         self,
         control: &ControlWords,
         names: &HashMap<String, usize>,
-        place: &impl Fn(Range<usize>) -> Place,
+        line: &impl Fn(Range<usize>) -> Line,
     ) -> Result<Service, String> {
         let servers = match self.servers {
             None => (0..names.len()).collect(),
@@ -266,7 +238,7 @@ impl ServiceWords {
                     known.ok_or_else(|| {
                         format!(
                             "{}: service \"{}\" names a server \"{}\", which is none of the [[server]] tables",
-                            place(name.span()),
+                            line(name.span()),
                             self.name,
                             name.get_ref()
                         )
@@ -282,18 +254,11 @@ impl ServiceWords {
                 None | Some(PortWord::All(AllWord::All)) => None,
                 Some(PortWord::One(port)) => Some(port.get()),
             },
-            protocol: match self.protocol {
-                ProtocolWord::Tcp => Transport::Tcp,
-                ProtocolWord::Udp => Transport::Udp,
-            },
+            protocol: self.protocol,
             is_quic: self.quic,
             servers,
-            ring: self.ring.unwrap_or(super::check::DEFAULT_RING),
-            policy: match self.control.policy.or(control.policy) {
-                Some(PolicyWord::Static) => Policy::Static,
-                None | Some(PolicyWord::Latency) => Policy::Latency,
-                Some(PolicyWord::Watermark) => Policy::Watermark,
-            },
+            ring: self.ring.unwrap_or(Service::RING),
+            policy: self.control.policy.or(control.policy).unwrap_or_default(),
             bounds: self.control.bounds(control.bounds(Bounds::default())),
         })
     }

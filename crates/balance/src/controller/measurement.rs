@@ -48,7 +48,6 @@ pub struct Collected {
     /// Of the squares of responses, and of these times latency and its square.
     squares: [f64; 3],
     epochs: u32,
-    left_out: u32,
 }
 
 impl Collected {
@@ -58,13 +57,10 @@ impl Collected {
             || matches!(epoch.reason, Some(Reason::Few | Reason::Thinking))
     }
 
-    /// Takes an epoch in.
+    /// Takes an epoch in, if it is sure enough.
     pub fn take(&mut self, epoch: &ResponseEpoch) {
-        match epoch.latency_ns {
-            Some(latency) if Self::admits(epoch) => {
-                self.add(latency.0 as f64, epoch.causal_gaps);
-            }
-            _ => self.left_out += 1,
+        if let Some(latency) = epoch.latency_ns.filter(|_| Self::admits(epoch)) {
+            self.add(latency.0 as f64, epoch.causal_gaps);
         }
     }
 
@@ -88,12 +84,6 @@ impl Collected {
             *sum += own;
         }
         self.epochs += other.epochs;
-        self.left_out += other.left_out;
-    }
-
-    /// Epochs without an estimate, or without a sure one.
-    pub fn left_out(&self) -> u32 {
-        self.left_out
     }
 
     /// What they say together; the flows are taken as independent of each other.

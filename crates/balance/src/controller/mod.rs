@@ -7,14 +7,18 @@ mod watermark;
 
 use std::time::Duration;
 
+use serde::Deserialize;
+
 pub use measurement::{Collected, Latency, Measurement, Waiting};
 
 /// How weights follow from measurements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Policy {
     /// They are as configured.
     Static,
-    /// Each server's is multiplied by how much faster or slower than the others it is. The default.
+    /// Each server's is multiplied by how much faster or slower than the others it is.
+    #[default]
     Latency,
     /// Weight goes from servers above a high watermark to servers below a low one: section 4 of the paper.
     Watermark,

@@ -1,4 +1,4 @@
-//! Where servers are checked: at the addresses of their services, the way of clients' packets, or at their own.
+//! Where servers are checked: at the addresses of their services, by the route of clients' packets, or at their own.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ pub struct Probe {
     pub server: usize,
     /// What is talked to.
     pub target: SocketAddr,
-    /// Does it take the way of clients' packets?
+    /// Does it take the route of clients' packets?
     pub is_tunnelled: bool,
     /// Indexes of the services whose new flows the server gets no more when it fails.
     pub services: Vec<usize>,

@@ -71,13 +71,13 @@ impl<T: Copy> Mapped<T> {
     #[expect(unsafe_code, reason = "shares structs with the kernel")]
     pub(super) fn get(&self, index: usize) -> T {
         let mut value = std::mem::MaybeUninit::<T>::uninit();
-        for (place, word) in self.words(index).iter().enumerate() {
+        for (at, word) in self.words(index).iter().enumerate() {
             // SAFETY: the struct has so many words, but need not be aligned to them.
             unsafe {
                 value
                     .as_mut_ptr()
                     .cast::<u64>()
-                    .add(place)
+                    .add(at)
                     .write_unaligned(word.load(Ordering::Relaxed));
             }
         }
@@ -86,24 +86,24 @@ impl<T: Copy> Mapped<T> {
     }
 
     /// A word of an element.
-    pub(super) fn word(&self, index: usize, place: usize) -> u64 {
-        self.words(index)[place].load(Ordering::Relaxed)
+    pub(super) fn word(&self, index: usize, at: usize) -> u64 {
+        self.words(index)[at].load(Ordering::Relaxed)
     }
 
     /// Writes an element word by word, in this order of words; those that stay as they are, are left alone.
     #[expect(unsafe_code, reason = "shares structs with the kernel")]
     pub(super) fn set(&self, index: usize, value: &T, order: impl IntoIterator<Item = usize>) {
         let words = self.words(index);
-        for place in order {
+        for at in order {
             // SAFETY: within the struct, which need not be aligned to words.
             let word = unsafe {
                 std::ptr::from_ref(value)
                     .cast::<u64>()
-                    .add(place)
+                    .add(at)
                     .read_unaligned()
             };
-            if words[place].load(Ordering::Relaxed) != word {
-                words[place].store(word, Ordering::Release);
+            if words[at].load(Ordering::Relaxed) != word {
+                words[at].store(word, Ordering::Release);
             }
         }
     }

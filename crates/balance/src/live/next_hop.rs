@@ -23,7 +23,7 @@ use crate::config::Mode;
 /// Room for a datagram of the kernel: it never sends longer ones.
 const LONGEST: usize = 64 << 10;
 
-/// The way to a server.
+/// The route to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NextHop {
     /// Number of the interface.
@@ -55,7 +55,7 @@ impl Resolver {
         Ok(Self { socket })
     }
 
-    /// The way to this address, or why there is none.
+    /// The route to this address, or why there is none.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn loopback_is_this_machine() {
         let mut resolver = Resolver::open().unwrap();
-        let way = resolver.resolve(IpAddr::from([127, 0, 0, 1])).unwrap();
-        assert_eq!(way, Err(Obstacle::Local));
+        let hop = resolver.resolve(IpAddr::from([127, 0, 0, 1])).unwrap();
+        assert_eq!(hop, Err(Obstacle::Local));
     }
 }

@@ -176,7 +176,7 @@ fn extent(slot: Slot) -> (u32, u32) {
     (slot.ring_begin, slot.ring_begin + length)
 }
 
-/// The first place for so many elements that nothing uses.
+/// The first room for so many elements that nothing uses.
 fn gap(used: &mut [(u32, u32)], length: u32, elements: u32) -> Option<u32> {
     used.sort_unstable();
     let mut begin = 0;

@@ -18,7 +18,7 @@ use crate::native::{
 
 /// A gap between datagrams that is longer may be the client's silence.
 const DATAGRAM_TIMEOUT: Duration = Duration::from_millis(180);
-/// Connections that were silent for so long may lose their place to new ones; after FIN or RST, not confirmed, and of datagrams.
+/// Connections that were silent for so long may lose their slot to new ones; after FIN or RST, not confirmed, and of datagrams.
 const IDLE: [Duration; 4] = [
     Duration::from_secs(300),
     Duration::from_secs(10),
@@ -110,8 +110,8 @@ fn constants(config: &Config, buckets: u32, seed: u64) -> balance_config {
         .filter_map(|server| server.quic_id.as_ref())
     {
         let length = id.bytes.len().min(BALANCE_QUIC_ID_MAX as usize) as u8;
-        if let Some(place) = constants.quic_id_lengths.get_mut(usize::from(id.config)) {
-            *place = length;
+        if let Some(own) = constants.quic_id_lengths.get_mut(usize::from(id.config)) {
+            *own = length;
         }
     }
     constants

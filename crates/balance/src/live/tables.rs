@@ -97,10 +97,10 @@ impl Services {
     /// Has what was changed be seen at once.
     fn tell(&self) -> Result<(), Error> {
         let failed = |error| Error::kernel("count the changes of services", error);
-        let place = 0_u32.to_ne_bytes();
+        let key = 0_u32.to_ne_bytes();
         let count = self
             .generation
-            .lookup(&place, MapFlags::ANY)
+            .lookup(&key, MapFlags::ANY)
             .map_err(failed)?;
         let count = count.as_deref().and_then(read_prefix::<u64>);
         let next = count
@@ -108,7 +108,7 @@ impl Services {
             .wrapping_add(1)
             .to_ne_bytes();
         self.generation
-            .update(&place, &next, MapFlags::ANY)
+            .update(&key, &next, MapFlags::ANY)
             .map_err(failed)
     }
 
@@ -120,7 +120,7 @@ impl Services {
             .collect();
         for (entry, _) in self.entries()? {
             if !wanted.contains(&entry) {
-                let (map, key) = self.place(&entry);
+                let (map, key) = self.map_and_key(&entry);
                 map.delete(&key)
                     .map_err(|error| Error::kernel("remove a service", error))?;
             }
@@ -129,7 +129,7 @@ impl Services {
     }
 
     fn put(&self, entry: &Entry, value: &balance_service) -> Result<(), Error> {
-        let (map, key) = self.place(entry);
+        let (map, key) = self.map_and_key(entry);
         let put = map.update(&key, bytes_of(value), MapFlags::ANY);
         put.map_err(|error| match error.kind() {
             libbpf_rs::ErrorKind::OutOfMemory => Error::NoRoom {
@@ -139,7 +139,7 @@ impl Services {
         })
     }
 
-    fn place(&self, entry: &Entry) -> (&MapHandle, Vec<u8>) {
+    fn map_and_key(&self, entry: &Entry) -> (&MapHandle, Vec<u8>) {
         let address = entry.network.address().into();
         if entry.is_single() {
             let key = balance_service_key {

@@ -47,7 +47,7 @@ impl From<IpAddr> for flow_address {
     }
 }
 
-/// Where the flow of a connection in the table stands in a ring of so many places.
+/// Where the flow of a connection in the table stands in a ring of so many entries.
 #[expect(unsafe_code, reason = "calls shared C without side effects")]
 pub fn ring_place(connection: &balance_connection, ring_size: u32) -> u32 {
     // SAFETY: a function of numbers.

@@ -38,20 +38,20 @@ impl Table {
         }
     }
 
-    fn places(&self) -> usize {
+    fn slots(&self) -> usize {
         self.buckets.len() * 4
     }
 
     fn look_up(&self, hash: u64) -> Option<u32> {
         // SAFETY: the mask keeps the index within the buckets, and nothing is kept.
-        let place =
+        let slot =
             unsafe { fathom_balance_look_up(self.buckets.as_ptr(), hash, &raw const self.config) };
-        (place != u32::MAX).then_some(place)
+        (slot != u32::MAX).then_some(slot)
     }
 
     fn server_of(&self, hash: u64) -> Option<u16> {
-        let place = self.look_up(hash)?;
-        Some(self.buckets[place as usize / 4].connections[place as usize % 4].server())
+        let slot = self.look_up(hash)?;
+        Some(self.buckets[slot as usize / 4].connections[slot as usize % 4].server())
     }
 
     /// The room that a new flow took; `BALANCE_ROOM_NONE`: none.
@@ -73,22 +73,22 @@ impl Table {
     }
 
     fn touch(&mut self, hash: u64, is_over: bool) {
-        if let Some(place) = self.look_up(hash) {
-            // SAFETY: the place is one of the table's.
+        if let Some(slot) = self.look_up(hash) {
+            // SAFETY: the slot is one of the table's.
             unsafe {
-                fathom_balance_touch(self.buckets.as_mut_ptr(), place, self.now, is_over.into());
+                fathom_balance_touch(self.buckets.as_mut_ptr(), slot, self.now, is_over.into());
             }
         }
     }
 
     fn begins_anew(&self, hash: u64, is_syn: bool) -> bool {
-        let place = self.look_up(hash).unwrap();
-        // SAFETY: the place is one of the table's.
+        let slot = self.look_up(hash).unwrap();
+        // SAFETY: the slot is one of the table's.
         unsafe {
             let buckets = self.buckets.as_ptr();
             fathom_balance_begins_anew(
                 buckets,
-                place,
+                slot,
                 is_syn.into(),
                 self.now,
                 &raw const self.config,
@@ -96,7 +96,7 @@ impl Table {
         }
     }
 
-    /// Opens and confirms a flow. Returns whether it has a place.
+    /// Opens and confirms a flow. Returns whether it has a slot.
     fn establish(&mut self, hash: u64, server: u16) -> bool {
         let room = self.open(hash, server);
         self.touch(hash, false);
@@ -117,7 +117,7 @@ fn hashes(seed: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn a_flood_drives_no_established_connection_out() {
     let mut table = Table::new(4096);
-    let established: Vec<u64> = hashes(1).take(table.places() * 7 / 10).collect();
+    let established: Vec<u64> = hashes(1).take(table.slots() * 7 / 10).collect();
     let kept: Vec<u64> = established
         .into_iter()
         .filter(|hash| table.establish(*hash, (hash % 100 + 1) as u16))
@@ -138,7 +138,7 @@ fn a_flood_drives_no_established_connection_out() {
     });
     let most = flooded.max().unwrap();
     println!(
-        "{} connections stay through a million SYNs, which have {most} place of each bucket; rooms: {rooms:?}",
+        "{} connections stay through a million SYNs, which have {most} slot of each bucket; rooms: {rooms:?}",
         kept.len()
     );
     assert_eq!(most, 1);
@@ -147,19 +147,19 @@ fn a_flood_drives_no_established_connection_out() {
 #[test]
 fn how_full_it_gets_before_a_connection_has_no_place() {
     let mut table = Table::new(65_536);
-    let places = table.places();
+    let slots = table.slots();
     let (mut first, mut refused, mut in_second) = (None, 0, 0);
     let mut at: Vec<(usize, f64, f64)> = Vec::new();
-    for (number, hash) in hashes(7).take(places).enumerate() {
+    for (number, hash) in hashes(7).take(slots).enumerate() {
         if table.establish(hash, 1) {
-            let place = table.look_up(hash).unwrap();
+            let slot = table.look_up(hash).unwrap();
             in_second +=
-                usize::from(u64::from(place / 4) != hash & u64::from(table.config.bucket_mask));
+                usize::from(u64::from(slot / 4) != hash & u64::from(table.config.bucket_mask));
         } else {
             first = first.or(Some(number));
             refused += 1;
         }
-        let percent = (number + 1) * 100 / places;
+        let percent = (number + 1) * 100 / slots;
         if [50, 70, 80, 90, 95].contains(&percent)
             && at.last().is_none_or(|(last, ..)| *last != percent)
         {
@@ -170,14 +170,14 @@ fn how_full_it_gets_before_a_connection_has_no_place() {
             ));
         }
     }
-    let first = first.unwrap() as f64 / places as f64;
+    let first = first.unwrap() as f64 / slots as f64;
     println!(
-        "the first connection without a place comes at {:.1} % of {places}",
+        "the first connection without a slot comes at {:.1} % of {slots}",
         first * 100.0
     );
     for (percent, refused, second) in &at {
         println!(
-            "{percent} % offered: {:.3} % have no place, {:.1} % are in their second bucket",
+            "{percent} % offered: {:.3} % have no slot, {:.1} % are in their second bucket",
             refused * 100.0,
             second * 100.0
         );
@@ -247,8 +247,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// In a table with too little room: a flow that is found has the server it was given, no two are at one place, and who sends within the limits
-    /// keeps its place whatever others do.
+    /// In a table with too little room: a flow that is found has the server it was given, no two are at one slot, and who sends within the limits
+    /// keeps its slot whatever others do.
     #[test]
     fn no_flow_takes_what_another_uses(events in events(), seed in 0..u64::MAX / 2) {
         let mut table = Table::new(4);
@@ -276,17 +276,17 @@ proptest! {
                     }
                 }
             }
-            let mut places = Vec::new();
+            let mut slots = Vec::new();
             for hash in &flows {
-                if let Some(place) = table.look_up(*hash) {
-                    prop_assert!(!places.contains(&place));
-                    places.push(place);
+                if let Some(slot) = table.look_up(*hash) {
+                    prop_assert!(!slots.contains(&slot));
+                    slots.push(slot);
                     prop_assert_eq!(table.server_of(*hash), servers.get(hash).copied());
                 }
             }
             let after: Vec<u64> = words(&table).collect();
             for word in before {
-                prop_assert!(after.contains(&word), "an established connection lost its place");
+                prop_assert!(after.contains(&word), "an established connection lost its slot");
             }
         }
     }
@@ -300,18 +300,18 @@ fn words(table: &Table) -> impl Iterator<Item = u64> {
 }
 
 fn word_of(table: &Table, hash: u64) -> u64 {
-    let place = table.look_up(hash).unwrap() as usize;
-    table.buckets[place / 4].connections[place % 4].word
+    let slot = table.look_up(hash).unwrap() as usize;
+    table.buckets[slot / 4].connections[slot % 4].word
 }
 
-/// It ended, or was silent for as long as one that ended keeps its place.
+/// It ended, or was silent for as long as one that ended keeps its slot.
 fn may_begin_anew(table: &Table, hash: u64) -> bool {
-    let place = table.look_up(hash).unwrap() as usize;
-    let own = &table.buckets[place / 4].connections[place % 4];
+    let slot = table.look_up(hash).unwrap() as usize;
+    let own = &table.buckets[slot / 4].connections[slot % 4];
     u32::from(own.flags) & BALANCE_IS_CLOSING != 0 || table.now - own.used > CLOSING
 }
 
-/// The words of connections that must keep their places now.
+/// The words of connections that must keep their slots now.
 fn established(table: &Table) -> Vec<u64> {
     let all = table.buckets.iter().flat_map(|bucket| &bucket.connections);
     let established = all.filter(|own| {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use nix::sys::stat::{Mode, umask};
 
 use crate::ipfix::DumpFormat;
@@ -20,73 +21,52 @@ const LONGEST: u64 = 512;
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Question {
-    Status(Rendering),
+    Status(DumpFormat),
     Drain {
         server: String,
         undo: bool,
-        rendering: Rendering,
+        format: DumpFormat,
     },
     /// `None`: as configured.
     Weight {
         server: String,
         weight: Option<f32>,
-        rendering: Rendering,
+        format: DumpFormat,
     },
     Stop,
 }
 
-/// How an answer is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rendering {
-    Text,
-    Json,
-}
-
-impl From<DumpFormat> for Rendering {
-    fn from(format: DumpFormat) -> Self {
-        match format {
-            DumpFormat::Text => Self::Text,
-            DumpFormat::Json => Self::Json,
-        }
+/// The name of a format on the socket.
+fn name(format: DumpFormat) -> &'static str {
+    match format {
+        DumpFormat::Text => "text",
+        DumpFormat::Json => "json",
     }
 }
 
-impl Rendering {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        }
-    }
-
-    fn read(name: &str) -> Result<Self, String> {
-        match name {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err(format!("it knows no format \"{name}\"")),
-        }
-    }
+fn read_format(name: &str) -> Result<DumpFormat, String> {
+    DumpFormat::from_str(name, false).map_err(|_| format!("it knows no format \"{name}\""))
 }
 
 impl Question {
     fn line(&self) -> String {
         match self {
-            Self::Status(rendering) => format!("status {}", rendering.name()),
+            Self::Status(format) => format!("status {}", name(*format)),
             Self::Drain {
                 server,
                 undo,
-                rendering,
+                format,
             } => {
                 let verb = if *undo { "undrain" } else { "drain" };
-                format!("{verb} {server} {}", rendering.name())
+                format!("{verb} {server} {}", name(*format))
             }
             Self::Weight {
                 server,
                 weight,
-                rendering,
+                format,
             } => {
                 let weight = weight.map_or_else(|| "default".to_owned(), |it| it.to_string());
-                format!("weight {server} {weight} {}", rendering.name())
+                format!("weight {server} {weight} {}", name(*format))
             }
             Self::Stop => "stop".to_owned(),
         }
@@ -96,16 +76,16 @@ impl Question {
     fn parse(line: &str) -> Result<Self, String> {
         let words: Vec<_> = line.split_whitespace().collect();
         match words.as_slice() {
-            ["status", format] => Ok(Self::Status(Rendering::read(format)?)),
+            ["status", format] => Ok(Self::Status(read_format(format)?)),
             [verb @ ("drain" | "undrain"), server, format] => Ok(Self::Drain {
                 server: (*server).to_owned(),
                 undo: *verb == "undrain",
-                rendering: Rendering::read(format)?,
+                format: read_format(format)?,
             }),
             ["weight", server, weight, format] => Ok(Self::Weight {
                 server: (*server).to_owned(),
                 weight: read_weight(weight)?,
-                rendering: Rendering::read(format)?,
+                format: read_format(format)?,
             }),
             ["stop"] => Ok(Self::Stop),
             _ => Err(format!("it does not understand \"{line}\"")),
@@ -238,27 +218,27 @@ mod tests {
     fn questions_read_as_they_are_written() {
         let server = || "web-1".to_owned();
         for question in [
-            Question::Status(Rendering::Text),
-            Question::Status(Rendering::Json),
+            Question::Status(DumpFormat::Text),
+            Question::Status(DumpFormat::Json),
             Question::Drain {
                 server: server(),
                 undo: false,
-                rendering: Rendering::Text,
+                format: DumpFormat::Text,
             },
             Question::Drain {
                 server: server(),
                 undo: true,
-                rendering: Rendering::Json,
+                format: DumpFormat::Json,
             },
             Question::Weight {
                 server: server(),
                 weight: Some(0.25),
-                rendering: Rendering::Json,
+                format: DumpFormat::Json,
             },
             Question::Weight {
                 server: server(),
                 weight: None,
-                rendering: Rendering::Text,
+                format: DumpFormat::Text,
             },
             Question::Stop,
         ] {
@@ -293,13 +273,13 @@ mod tests {
         let asked = thread::spawn({
             let path = path.clone();
             move || {
-                let known = ask(&path, &Question::Status(Rendering::Json));
+                let known = ask(&path, &Question::Status(DumpFormat::Json));
                 let unknown = ask(
                     &path,
                     &Question::Drain {
                         server: "x".to_owned(),
                         undo: false,
-                        rendering: Rendering::Text,
+                        format: DumpFormat::Text,
                     },
                 );
                 (known, unknown)
@@ -310,7 +290,7 @@ mod tests {
             control.answer(|question| {
                 answered += 1;
                 match question {
-                    Question::Status(Rendering::Json) => Ok(b"{}\n".to_vec()),
+                    Question::Status(DumpFormat::Json) => Ok(b"{}\n".to_vec()),
                     _ => Err("there is no server \"x\"".to_owned()),
                 }
             });

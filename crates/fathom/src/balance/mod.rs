@@ -18,14 +18,14 @@ use fathom_record::{Count, Record, Time};
 
 use crate::configuration;
 use crate::failure::{WrongUsage, say};
-use crate::output::OutputFormat;
-use crate::output::{Backlog, Output};
+use crate::ipfix::DumpFormat;
+use crate::output::{Backlog, Output, OutputFormat};
 use crate::signals::Signals;
 use crate::summary;
 use crate::zone;
 use arguments::BalanceAction;
 pub(crate) use arguments::BalanceArguments;
-use control::{Control, Question, Rendering, ask, read_weight};
+use control::{Control, Question, ask, read_weight};
 use metrics::{Metrics, page};
 
 /// The longest wait for epochs: as long may a question or a signal wait.
@@ -57,9 +57,7 @@ pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::
         }
         None => balance(arguments, file, &config),
         Some(BalanceAction::Stop) => stop(&config),
-        Some(BalanceAction::Status { format }) => {
-            print(&put(&config, &Question::Status((*format).into()))?)
-        }
+        Some(BalanceAction::Status { format }) => print(&put(&config, &Question::Status(*format))?),
         Some(BalanceAction::Drain {
             server,
             undo,
@@ -68,7 +66,7 @@ pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::
             let question = Question::Drain {
                 server: server.clone(),
                 undo: *undo,
-                rendering: (*format).into(),
+                format: *format,
             };
             print(&put(&config, &question)?)
         }
@@ -81,7 +79,7 @@ pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::
             let question = Question::Weight {
                 server: server.clone(),
                 weight,
-                rendering: (*format).into(),
+                format: *format,
             };
             print(&put(&config, &question)?)
         }
@@ -268,11 +266,11 @@ impl Run {
         let mut asked = None;
         let (balancer, host) = (&mut self.balancer, &self.host);
         self.control.answer(|question| {
-            let (done, server, rendering) = match question {
-                Question::Status(rendering) => {
+            let (done, server, format) = match question {
+                Question::Status(format) => {
                     return balancer
                         .status()
-                        .map(|records| render(&records, rendering, host))
+                        .map(|records| render(&records, format, host))
                         .map_err(|error| error.to_string());
                 }
                 Question::Stop => {
@@ -282,16 +280,16 @@ impl Run {
                 Question::Drain {
                     server,
                     undo,
-                    rendering,
-                } => (balancer.drain(&server, !undo), server, rendering),
+                    format,
+                } => (balancer.drain(&server, !undo), server, format),
                 Question::Weight {
                     server,
                     weight,
-                    rendering,
-                } => (balancer.set_weight(&server, weight), server, rendering),
+                    format,
+                } => (balancer.set_weight(&server, weight), server, format),
             };
             match done {
-                Ok(Some(done)) => Ok(confirm(done, rendering, host)),
+                Ok(Some(done)) => Ok(confirm(done, format, host)),
                 Ok(None) => Err(format!("there is no server \"{server}\"")),
                 Err(error) => Err(error.to_string()),
             }
@@ -347,17 +345,17 @@ impl Run {
 }
 
 /// What was done: for people a sentence, for programs how the server stands.
-fn confirm(done: Done, rendering: Rendering, host: &str) -> Vec<u8> {
-    match rendering {
-        Rendering::Text => format!("{}\n", done.sentence).into_bytes(),
-        Rendering::Json => render(&[Box::new(done.server)], rendering, host),
+fn confirm(done: Done, format: DumpFormat, host: &str) -> Vec<u8> {
+    match format {
+        DumpFormat::Text => format!("{}\n", done.sentence).into_bytes(),
+        DumpFormat::Json => render(&[Box::new(done.server)], format, host),
     }
 }
 
-fn render(records: &[Box<dyn Record>], rendering: Rendering, host: &str) -> Vec<u8> {
-    let mut sink = match rendering {
-        Rendering::Text => Format::Text.sink_of(host, zone::offset_at),
-        Rendering::Json => Format::Json.sink_of(host, zone::offset_at),
+fn render(records: &[Box<dyn Record>], format: DumpFormat, host: &str) -> Vec<u8> {
+    let mut sink = match format {
+        DumpFormat::Text => Format::Text.sink_of(host, zone::offset_at),
+        DumpFormat::Json => Format::Json.sink_of(host, zone::offset_at),
     };
     let mut text = Vec::new();
     for record in records {
