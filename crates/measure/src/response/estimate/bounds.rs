@@ -63,7 +63,7 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
     } else {
         bounds.longest_ns
     };
-    if think.margin_ns() > told_ns {
+    if think.margin_ns > told_ns {
         return None;
     }
     let estimate = by_gaps(evidence);
@@ -75,7 +75,7 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
         1.0
     };
     let together_ns = wait_ns - (window - 1.0) * evidence.thought_ns();
-    let margin_ns = window * think.margin_ns();
+    let margin_ns = window * think.margin_ns;
     let shortest_ns = bounds.shortest_ns.max(together_ns - margin_ns);
     let is_batch = evidence.has_batches() && !estimate.slides;
     let (longest_ns, likely_ns) = if is_batch {

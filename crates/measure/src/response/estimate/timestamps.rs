@@ -35,8 +35,8 @@ pub(in crate::response) struct Think {
     /// What of it may be lateness of the path, and in how many gaps there is more.
     late_ns: f64,
     thought: f64,
-    /// How far that may be off: the standard deviation of the average, and how far the least lag may be off.
-    precision_ns: f64,
+    /// How far that may be off, at most: by deviations of the average and of the least lag, and by drift.
+    pub(super) margin_ns: f64,
     /// By how much the least lag of the epoch is above that of the connection: the client thought at least so long each time, or the way has become longer.
     least_ns: f64,
     /// Gaps of which it is known, and those of which it is not although the clock was known.
@@ -71,21 +71,17 @@ impl Think {
         let least_ns = units(f64::from(least.unwrap_or_default()));
         let age = ((end >> RESPONSE_ECHO_SHIFT) as u32).wrapping_sub(echoes.base_time);
         let drift_ns = least_ns.min(units(f64::from(age >> RESPONSE_ECHO_DRIFT_SHIFT)));
-        let imprecision_ns =
-            step_ns.max(tick_ns / (12.0 * gaps).sqrt()) + above_least_deviation + drift_ns / MARGIN;
-        let is_thought = mean_ns > SIGNIFICANT * imprecision_ns;
+        let average_ns = step_ns.max(tick_ns / (12.0 * gaps).sqrt());
+        let is_thought = mean_ns > SIGNIFICANT * (average_ns + above_least + drift_ns);
         let is_seen = is_thought && mean_ns > DISORDER_NS;
-        let precision_ns = if is_thought && !is_seen {
-            imprecision_ns + mean_ns
-        } else {
-            imprecision_ns
-        };
+        let unseen_ns = if is_thought && !is_seen { mean_ns } else { 0.0 };
+        let margin_ns = MARGIN * (average_ns + above_least_deviation + unseen_ns) + drift_ns;
         Some(Self {
             lags_ns,
             mean_ns: if is_seen { mean_ns } else { 0.0 },
             late_ns: late_ns.clamp(0.0, mean_ns.max(0.0)),
             thought: echoes.thought.into(),
-            precision_ns,
+            margin_ns,
             least_ns,
             gaps,
             untold: echoes.untold.into(),
@@ -104,7 +100,7 @@ impl Think {
         }
         Self {
             mean_ns: self.mean_ns - self.late_ns,
-            precision_ns: self.precision_ns + self.late_ns / MARGIN,
+            margin_ns: self.margin_ns + self.late_ns,
             ..self
         }
     }
@@ -112,11 +108,6 @@ impl Think {
     /// Is it known of most of the epoch's causal gaps?
     pub(super) fn is_known(&self, causal: u32) -> bool {
         self.untold <= UNTOLD * (self.gaps + self.untold) && self.gaps >= KNOWN * f64::from(causal)
-    }
-
-    /// How far the average of what clients waited may be off, in nanoseconds.
-    pub(super) fn margin_ns(&self) -> f64 {
-        MARGIN * self.precision_ns
     }
 
     /// Can it be excluded that the client thought longer each time than its least lag tells, or that the way became longer, if waits take so long?
