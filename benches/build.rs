@@ -1,4 +1,5 @@
-//! Compiles the BPF programs of the benchmarks: the production programs, and what they are measured against.
+//! Compiles the BPF programs of the benchmarks: the production programs, and what they are measured
+//! against.
 
 use std::env;
 use std::path::PathBuf;

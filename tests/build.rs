@@ -1,4 +1,5 @@
-//! Compiles the functions that users may give to `fathom hops`: the documented examples, and some that must be refused.
+//! Compiles the functions that users may give to `fathom hops`: the documented examples, and some
+//! that must be refused.
 
 use std::env;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What `scripts/test` makes of test binaries that fail, crash, skip, or end too early; scripts stand in for them.
+//! What `scripts/test` makes of test binaries that fail, crash, skip, or end too early; scripts
+//! stand in for them.
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
@@ -23,7 +24,8 @@ fn run(command: &mut Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Whether all is well with binaries, each of which prints something and then does something; and the summary.
+/// Whether all is well with binaries, each of which prints something and then does something; and
+/// the summary.
 fn summary(binaries: &[(&str, &str, &str)]) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut list = String::new();
@@ -104,7 +106,8 @@ fn what_is_skipped_is_told_with_its_reason() {
     assert_eq!(told, format!("{expected}0 passed, 0 failed, 1 skipped\n"));
 }
 
-/// None of the heads that stand over the binaries' output may be lost, however long that is and whoever ends first.
+/// None of the heads that stand over the binaries' output may be lost, however long that is and
+/// whoever ends first.
 #[test]
 fn outputs_do_not_mix() {
     let long = "a line of output\n".repeat(5_000) + PASSES;

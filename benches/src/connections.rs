@@ -1,4 +1,5 @@
-//! Many short connections of nine packets, with the same known round-trip time on either side of the capture point.
+//! Many short connections of nine packets, with the same known round-trip time on either side of
+//! the capture point.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -20,7 +21,8 @@ pub const SERVER_HALF_NS: u64 = 20_000_000;
 const CONNECTIONS_PER_SECOND: u64 = 5_000;
 /// Longest time a client waits before its request, in nanoseconds.
 const REQUEST_WAIT_NS: u64 = 5_000_000;
-/// Longest time a client keeps a connection open after the response: with the rate above, some 5,000 connections are open at a time.
+/// Longest time a client keeps a connection open after the response: with the rate above, some
+/// 5,000 connections are open at a time.
 const CLOSE_WAIT_NS: u64 = 2_000_000_000;
 
 /// What [`write_connections`] makes.
@@ -34,8 +36,8 @@ pub struct ConnectionsOptions {
     pub has_timestamps: bool,
 }
 
-/// Makes `options.connections` connections, half of them over IPv6, and records what passes a capture point 3 ms (there and back) from
-/// the client and 20 ms from the server.
+/// Makes `options.connections` connections, half of them over IPv6, and records what passes a
+/// capture point 3 ms (there and back) from the client and 20 ms from the server.
 ///
 /// ```text
 /// client          capture point          server
@@ -79,7 +81,8 @@ pub fn write_connections<C: Write, T: Write>(
     Ok(())
 }
 
-/// Addresses for documentation and benchmarks only: 10.0.0.0/8 and 198.18.0.0/15 (RFC 2544), `2001:db8::/32` (RFC 3849).
+/// Addresses for documentation and benchmarks only: 10.0.0.0/8 and 198.18.0.0/15 (RFC 2544),
+/// `2001:db8::/32` (RFC 3849).
 fn random_tuple(random: &mut Sequence, is_ipv4: bool) -> (SocketAddr, SocketAddr) {
     let (client, server): (IpAddr, IpAddr) = if is_ipv4 {
         let client = Ipv4Addr::from_bits(0x0a00_0001 + random.below(0x00ff_fffe) as u32);
@@ -111,7 +114,8 @@ struct Host {
     distance_ns: u64,
 }
 
-/// A connection whose hosts speak in turn: each packet is answered as soon as it arrives, or starts when its host decides.
+/// A connection whose hosts speak in turn: each packet is answered as soon as it arrives, or starts
+/// when its host decides.
 struct Conversation {
     flow: usize,
     has_timestamps: bool,
@@ -220,7 +224,8 @@ impl Conversation {
         }
     }
 
-    /// After an acknowledgement that arrived at the server at the present instant: goes back to when the client sent it, and waits there.
+    /// After an acknowledgement that arrived at the server at the present instant: goes back to
+    /// when the client sent it, and waits there.
     fn client_waits(&mut self, wait_ns: u64) {
         self.now_ns = self.now_ns - self.client.distance_ns - self.server.distance_ns + wait_ns;
     }

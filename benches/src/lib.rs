@@ -1,8 +1,10 @@
 //! Captures of simulated TCP traffic, each with the file of round-trip times that are true for it.
 //!
-//! The traffic is a discrete-event simulation in virtual time: nothing is sent, no clock is read, and the same seed gives the same
-//! bytes on every machine. It is what the benchmarks and the agreement checks measure on; it is not a network simulator for anything
-//! else. [`write_bulk`] makes few long flows through one bottleneck, [`write_connections`] many short ones with known halves.
+//! The traffic is a discrete-event simulation in virtual time: nothing is sent, no clock is read,
+//! and the same seed gives the same bytes on every machine. It is what the benchmarks and the
+//! agreement checks measure on; it is not a network simulator for anything else. [`write_bulk`]
+//! makes few long flows through one bottleneck, [`write_connections`] many short ones with known
+//! halves.
 //!
 //! ```
 //! use fathom_benches::{ConnectionsOptions, Recorder, write_connections};

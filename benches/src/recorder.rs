@@ -9,7 +9,8 @@ use crate::pcap;
 use crate::timestamps::PendingValues;
 use crate::wire::{Frame, Segment, flag};
 
-/// The instant of simulated time zero, in seconds since 1970 (2023-11-14): any round number that tools print as a date.
+/// The instant of simulated time zero, in seconds since 1970 (2023-11-14): any round number that
+/// tools print as a date.
 const EPOCH_SECONDS: u64 = 1_700_000_000;
 
 /// Which end of the connection a segment travels to; the client is the one that sent the first SYN.
@@ -64,8 +65,9 @@ pub(crate) struct Passing {
     pub(crate) sent_at_ns: u64,
     /// From the capture point to the receiving host; none if it is lost on that way.
     pub(crate) transit_ns: Option<u64>,
-    /// The packet whose own arrival made the acknowledgement number what it is, on the first segment that says so. None where the number
-    /// jumped because a hole was filled: such an acknowledgement tells nothing about the round trip of the packet it ends with.
+    /// The packet whose own arrival made the acknowledgement number what it is, on the first
+    /// segment that says so. None where the number jumped because a hole was filled: such an
+    /// acknowledgement tells nothing about the round trip of the packet it ends with.
     pub(crate) answers: Option<Measured>,
 }
 
@@ -100,7 +102,8 @@ struct Flow {
     pending_values: [PendingValues; 2],
     /// Where retransmitted ranges end, by direction.
     retransmitted_ends: [HashSet<u32>; 2],
-    /// The IPv4 identification of the next packet, by direction: tcptrace takes equal ones for duplicates made by the network.
+    /// The IPv4 identification of the next packet, by direction: tcptrace takes equal ones for
+    /// duplicates made by the network.
     identifications: [u16; 2],
 }
 
@@ -114,13 +117,16 @@ pub struct Recorder<C: Write, T: Write> {
 }
 
 impl<C: Write, T: Write> Recorder<C, T> {
-    /// Starts a capture (pcap, Ethernet, microseconds, 128 bytes of each packet) and a truth file (CSV with a header line).
+    /// Starts a capture (pcap, Ethernet, microseconds, 128 bytes of each packet) and a truth file
+    /// (CSV with a header line).
     ///
-    /// A row of the truth file is one sample. `time` is that of the packet that ended it, in seconds since 1970; the measured packet went
-    /// from source to destination, past the capture point; `rtt_ns` is the difference of the two times in the capture, hence a multiple
-    /// of 1000; `path_ns` is the part of it spent on the way to the destination and back, queues included, the rest being how long the
-    /// destination held the acknowledgement. `path_ns` is empty where the measured packet was lost and another with the same TCP
-    /// timestamp was answered in its place.
+    /// A row of the truth file is one sample. `time` is that of the packet that ended it, in
+    /// seconds since 1970; the measured packet went from source to destination, past the capture
+    /// point; `rtt_ns` is the difference of the two times in the capture, hence a multiple of 1000;
+    /// `path_ns` is the part of it spent on the way to the destination and back, queues included,
+    /// the rest being how long the destination held the acknowledgement. `path_ns` is empty where
+    /// the measured packet was lost and another with the same TCP timestamp was answered in its
+    /// place.
     ///
     /// # Errors
     /// When one of the outputs refuses its header.

@@ -1,6 +1,7 @@
 //! What can be said of a few values.
 
-/// The middle one of the values, or the mean of the two in the middle; not a number if there are none.
+/// The middle one of the values, or the mean of the two in the middle; not a number if there are
+/// none.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -11,8 +12,9 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// Between which of the values the median of all that could have been measured lies, with a probability of at least 95 %: by the order of the
-/// values alone, whatever their distribution. With fewer than six values, the least and the greatest of them, which is less sure.
+/// Between which of the values the median of all that could have been measured lies, with a
+/// probability of at least 95 %: by the order of the values alone, whatever their distribution.
+/// With fewer than six values, the least and the greatest of them, which is less sure.
 pub fn interval(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -20,7 +22,8 @@ pub fn interval(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
         return (f64::NAN, f64::NAN);
     };
     let count = values.len();
-    // How likely it is that so many values, of which each lies below the median as often as not, are below it.
+    // How likely it is that so many values, of which each lies below the median as often as not,
+    // are below it.
     let (mut likelihood, mut below) = (0.5_f64.powf(count as f64), 0.0);
     let mut bounds = (least, greatest);
     for position in 0..count / 2 {
@@ -45,7 +48,8 @@ mod tests {
         assert!((median([4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
     }
 
-    /// Of nine values the second and the eighth, of twenty the sixth and the fifteenth, as tables of the sign test have it.
+    /// Of nine values the second and the eighth, of twenty the sixth and the fifteenth, as tables
+    /// of the sign test have it.
     #[test]
     fn the_median_is_within_its_interval() {
         let values = |count: u32| (1..=count).rev().map(f64::from);

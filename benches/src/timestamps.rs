@@ -1,4 +1,5 @@
-//! TCP timestamps (RFC 7323): the clock and echo of a host, and the samples that are there to be found at a capture point.
+//! TCP timestamps (RFC 7323): the clock and echo of a host, and the samples that are there to be
+//! found at a capture point.
 
 use std::collections::VecDeque;
 
@@ -26,8 +27,9 @@ impl HostTimestamps {
         }
     }
 
-    /// Takes the value of an arriving segment if it is the one to echo (RFC 7323, 4.3): the segment holds the byte expected since the
-    /// last acknowledgement sent, so that a delayed acknowledgement echoes the earliest segment it covers.
+    /// Takes the value of an arriving segment if it is the one to echo (RFC 7323, 4.3): the segment
+    /// holds the byte expected since the last acknowledgement sent, so that a delayed
+    /// acknowledgement echoes the earliest segment it covers.
     pub(crate) fn receive(&mut self, segment: &Segment) {
         let Some(Timestamps { value, .. }) = segment.timestamps else {
             return;
@@ -55,8 +57,9 @@ pub(crate) fn is_before_or_at(first: u32, second: u32) -> bool {
 
 /// The values seen in one direction at the capture point that no echo has answered yet.
 ///
-/// This is the definition of the `timestamp` samples in the truth file, without any bound: the first segment with a value newer than all
-/// before it is measured if it carries data, SYN or FIN, and the first acknowledgement that echoes exactly this value ends the sample.
+/// This is the definition of the `timestamp` samples in the truth file, without any bound: the
+/// first segment with a value newer than all before it is measured if it carries data, SYN or FIN,
+/// and the first acknowledgement that echoes exactly this value ends the sample.
 #[derive(Debug, Default)]
 pub(crate) struct PendingValues {
     newest: Option<u32>,

@@ -104,7 +104,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame that carries `segment`; `identification` is used for IPv4 only. All checksums are right for the whole packet.
+    /// The frame that carries `segment`; `identification` is used for IPv4 only. All checksums are
+    /// right for the whole packet.
     pub fn new(
         source: SocketAddr,
         destination: SocketAddr,
@@ -195,7 +196,8 @@ fn write_ip(
     }
 }
 
-/// Writes the header around the options that are already in place; `tcp_bytes` counts the payload too.
+/// Writes the header around the options that are already in place; `tcp_bytes` counts the payload
+/// too.
 fn write_tcp(
     header: &mut [u8],
     source: SocketAddr,
@@ -212,7 +214,8 @@ fn write_tcp(
     header[12] = (header.len() as u8 / 4) << 4;
     header[13] = segment.flags;
     header[14..16].copy_from_slice(&WINDOW.to_be_bytes());
-    // The payload is zeros: it adds nothing to the sum but its length, which the pseudo header holds.
+    // The payload is zeros: it adds nothing to the sum but its length, which the pseudo header
+    // holds.
     let pseudo_header =
         sum_address(source.ip()) + sum_address(destination.ip()) + 6 + tcp_bytes as u32;
     let checksum = !fold(pseudo_header + sum_words(header));
@@ -289,7 +292,8 @@ mod tests {
 
     use super::*;
 
-    /// The one's complement sum over a whole TCP segment and its pseudo header: 0xffff where the checksum is right (RFC 9293, 3.1).
+    /// The one's complement sum over a whole TCP segment and its pseudo header: 0xffff where the
+    /// checksum is right (RFC 9293, 3.1).
     fn tcp_sum(frame: &Frame, source: SocketAddr, destination: SocketAddr) -> u16 {
         let tcp = &frame.captured()[ETHERNET_BYTES + ip_header_bytes(source.ip())..];
         let tcp_bytes = frame.original_bytes() - ETHERNET_BYTES - ip_header_bytes(source.ip());

@@ -1,4 +1,5 @@
-//! One Ethernet frame through what the balancer reads of it, and what it puts in front: another parser must find both well-formed.
+//! One Ethernet frame through what the balancer reads of it, and what it puts in front: another
+//! parser must find both well-formed.
 //!
 //! The first byte picks the server: how packets get there, and by which family.
 #![no_main]
@@ -23,13 +24,15 @@ unsafe extern "C" {
     ) -> i32;
 }
 
-/// What goes in front of the packet in this frame, and where that begins; the frame lies in memory that is exactly as long.
+/// What goes in front of the packet in this frame, and where that begins; the frame lies in memory
+/// that is exactly as long.
 fn wrap(frame: &[u8], server: &balance_server) -> Option<(Vec<u8>, usize)> {
     let frame = Box::<[u8]>::from(frame);
     let mut outer = Box::new([0; OUTER]);
     let mut network = 0;
     #[expect(unsafe_code, reason = "the C of fathom-balance")]
-    // SAFETY: it reads only within the length, writes no more than the longest headers, and keeps nothing.
+    // SAFETY: it reads only within the length, writes no more than the longest headers, and keeps
+    // nothing.
     let bytes = unsafe {
         fathom_balance_wrap(
             frame.as_ptr(),

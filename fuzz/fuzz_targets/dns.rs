@@ -36,12 +36,14 @@ fn read(bytes: &[u8]) -> Option<Message> {
 fuzz_target!(|input: &[u8]| {
     let message = read(input);
     assert!(message.is_none() || input.len() <= LONGEST_BYTES);
-    // What is behind the question, or cut off there, changes nothing: the programs read a slice of the packet.
+    // What is behind the question, or cut off there, changes nothing: the programs read a slice of
+    // the packet.
     if message.is_some() && input.len() < LONGEST_BYTES {
         let longer = [input, &[0xc0]].concat();
         assert_eq!(read(&longer), message);
     }
-    // Names are alike whatever the case of their letters (RFC 1035, section 2.3.3). A length is never a letter: it is 63 at most.
+    // Names are alike whatever the case of their letters (RFC 1035, section 2.3.3). A length is
+    // never a letter: it is 63 at most.
     let end = input
         .len()
         .saturating_sub(QUESTION_END_BYTES)

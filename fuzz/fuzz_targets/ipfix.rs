@@ -22,7 +22,8 @@ fuzz_target!(|input: &[u8]| {
         connection,
     };
     let mut collector = Collector::new(limits);
-    // The length in each message says where the next datagram begins; what is no message is one all the same.
+    // The length in each message says where the next datagram begins; what is no message is one all
+    // the same.
     let _ = collector.messages(session(0), input, &mut read);
 
     let mut frames = Frames::default();

@@ -1,4 +1,5 @@
-//! An ICMP error, with what it quotes and what is appended. The first byte says whether it is of IPv6, and whether its checksum is made right.
+//! An ICMP error, with what it quotes and what is appended. The first byte says whether it is of
+//! IPv6, and whether its checksum is made right.
 #![no_main]
 
 use fathom_measure::hops::{Extensions, Marks, Quoted};

@@ -30,7 +30,8 @@ fn lab() -> Option<Topology> {
     Some(lab)
 }
 
-/// Runs `traffic` to each server at once under the eyes of a `fathom` on `wan0`; what it printed, and what really passed.
+/// Runs `traffic` to each server at once under the eyes of a `fathom` on `wan0`; what it printed,
+/// and what really passed.
 fn measure(lab: &Topology, traffic: impl Fn(IpAddr) + Sync) -> (Finished, Vec<Passing>) {
     let tap = Tap::start(&lab.router, Topology::WAN_INTERFACE).unwrap();
     let fathom = Fathom::start(&lab.router, &[Topology::WAN_INTERFACE], &EVERYTHING).unwrap();
@@ -45,7 +46,8 @@ fn measure(lab: &Topology, traffic: impl Fn(IpAddr) + Sync) -> (Finished, Vec<Pa
     (finished, passed_by_tap(tap).unwrap())
 }
 
-/// Checks the samples of `method` and that there is one for nearly each pair of both families and towards both ends.
+/// Checks the samples of `method` and that there is one for nearly each pair of both families and
+/// towards both ends.
 fn check(lab: &Topology, finished: &Finished, method: Method, truth: &[Pair]) {
     let mut samples = finished.samples();
     samples.retain(|sample| sample.method == method);
@@ -215,7 +217,8 @@ fn quic_handshake() {
                 ..quic::Options::default()
             };
             let address = SocketAddr::from((server, 443));
-            // Three times what it needs: an end before the handshake would be one without truth, too.
+            // Three times what it needs: an end before the handshake would be one without truth,
+            // too.
             let client = quic::Client::start(&lab.client, address, 150 * MILLISECOND, options);
             client.unwrap().join();
         }

@@ -1,4 +1,5 @@
-//! A flood of SYNs, of segments and QUIC packets with random tuples, and of DNS queries, beside traffic that must still be measured.
+//! A flood of SYNs, of segments and QUIC packets with random tuples, and of DNS queries, beside
+//! traffic that must still be measured.
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
@@ -37,7 +38,8 @@ fn lab() -> Topology {
         .unwrap()
 }
 
-/// One packet of the flood; all that it asks for is answered by a reset or not at all, to addresses that nobody has.
+/// One packet of the flood; all that it asks for is answered by a reset or not at all, to addresses
+/// that nobody has.
 fn flood_packet(number: u32) -> Vec<u8> {
     let mixed = scattered(number);
     let source = [10, 77, 1, 2 + (mixed % 250) as u8];
@@ -111,13 +113,15 @@ fn drive(lab: &Topology, lasts: Duration) {
 /// Flows that were reset leave the table after this time, and are not evicted then.
 const CLOSED: Duration = Duration::from_secs(10);
 
-/// Measures the traffic and gives for each method the share of pairs that have a sample, and how long it took.
+/// Measures the traffic and gives for each method the share of pairs that have a sample, and how
+/// long it took.
 fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished, Duration) {
     let lab = lab();
     let _tcp = tcp::Server::start(&lab.server, (Topology::SERVER_V4, 8080).into()).unwrap();
     let address = (Topology::SERVER_V4, 53).into();
     let _dns = dns::Server::start(&lab.server, address, dns::Think::default()).unwrap();
-    // The flood comes in here; where it leaves, it fills the queue that lies between the hook and the tap.
+    // The flood comes in here; where it leaves, it fills the queue that lies between the hook and
+    // the tap.
     let interface = Topology::LAN_INTERFACE;
     let tap = Tap::start(&lab.router, interface).unwrap();
     let options = [&EVERY_PACKET[..], &["--flows", "65536"]].concat();
@@ -183,8 +187,8 @@ fn legitimate_flows_keep_their_samples() {
     let [opened, evicted, displaced] = counts.map(|name| finished.count(name));
     println!("{opened} flows opened, {evicted} evicted, {displaced} requests displaced");
     assert!(displaced > 10_000, "{displaced}");
-    // Each is counted once, and those that the table holds not at all; the kernel evicts a little before it is full. On a slow machine some have
-    // left before.
+    // Each is counted once, and those that the table holds not at all; the kernel evicts a little
+    // before it is full. On a slow machine some have left before.
     let most_held = 65_536 + 1_000;
     assert!(
         evicted > opened - most_held || took > CLOSED,

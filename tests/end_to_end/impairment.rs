@@ -1,6 +1,7 @@
 //! Loss, reordering and a bufferbloat ramp: how many round trips that could be measured are.
 //!
-//! One run of traffic is seen by a live `fathom` that takes every packet, by one with the default sampling, and by a capture at the same place.
+//! One run of traffic is seen by a live `fathom` that takes every packet, by one with the default
+//! sampling, and by a capture at the same place.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 use std::collections::HashMap;
@@ -85,7 +86,8 @@ fn drive() -> Run {
     )
 }
 
-/// What is left over is judged only some time before the first measurement ended: what passed while it was ending may have been seen or not.
+/// What is left over is judged only some time before the first measurement ended: what passed while
+/// it was ending may have been seen or not.
 fn conclude(
     lab: Topology,
     passed: &[Passing],
@@ -187,7 +189,8 @@ fn capture_and_kernel_give_every_sample_and_sampling_covers_the_run() {
     check_coverage(&run);
 }
 
-/// A round trip is lost only where its answer was overtaken by the answer to a later packet, and those are few.
+/// A round trip is lost only where its answer was overtaken by the answer to a later packet, and
+/// those are few.
 fn check_every(samples: &[Sample], truth: &[Pair], settled_ns: u64) -> Comparison {
     let comparison = Comparison::new(samples, truth).settled(settled_ns);
     for method in [Method::Timestamp, Method::Echo] {
@@ -235,8 +238,9 @@ fn check_coverage(run: &Run) {
     for times in by_flow.values_mut() {
         times.1.sort_unstable();
     }
-    // While data is missing the receiver echoes no newer TSval (RFC 7323, section 4.3): nobody can sample then, and what was asked for just before
-    // has no answer. That leaves a few windows bare.
+    // While data is missing the receiver echoes no newer TSval (RFC 7323, section 4.3): nobody can
+    // sample then, and what was asked for just before has no answer. That leaves a few windows
+    // bare.
     for (per_rtt, allowed_percent) in [(1, 2), (4, 4)] {
         let (mut bare, mut windows) = (0, 0);
         for (pairs, times) in by_flow.values() {
@@ -255,8 +259,9 @@ fn check_coverage(run: &Run) {
     }
 }
 
-/// Windows of the sampling interval, or of a part of the round trip, that have an answered packet but no sample; and all that have one.
-/// A window starts with an answered packet that no window before has.
+/// Windows of the sampling interval, or of a part of the round trip, that have an answered packet
+/// but no sample; and all that have one. A window starts with an answered packet that no window
+/// before has.
 fn bare_windows(pairs: &[&Pair], sampled_ns: &[u64], per_rtt: u64) -> (usize, usize) {
     let (mut bare, mut windows) = (0, 0);
     let mut end_ns = 0;

@@ -1,4 +1,5 @@
-//! Interfaces that go, signals, and several measurements at a time: nothing crashes, nothing stays behind.
+//! Interfaces that go, signals, and several measurements at a time: nothing crashes, nothing stays
+//! behind.
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 

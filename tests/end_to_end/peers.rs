@@ -71,7 +71,8 @@ fn ping_prints_what_echo_samples_say() {
         );
         let median_us = median(more) / 1_000;
         println!("ping {server}: prints {median_us} us more than fathom ({least} to {most} us)");
-        // It reads the clock before the request enters the kernel, and prints whole us, or 10 us above 10 ms.
+        // It reads the clock before the request enters the kernel, and prints whole us, or 10 us
+        // above 10 ms.
         assert!((-20..=200).contains(&median_us), "{median_us}");
     }
 }
@@ -143,12 +144,14 @@ fn kernel_estimates_what_timestamps_say() {
         println!(
             "ss {server}: minrtt {kernel_least_ms:.3} ms, rtt {kernel_ms:.3} ms; fathom: min {least_ms:.3} ms, median {median_ms:.3} ms"
         );
-        // The kernel's clock of segments starts before the queue of the device, and its smoothed time follows delayed acknowledgements.
+        // The kernel's clock of segments starts before the queue of the device, and its smoothed
+        // time follows delayed acknowledgements.
         assert!(
             (kernel_least_ms - least_ms).abs() < 0.5,
             "{kernel_least_ms} {least_ms}"
         );
-        // It is a mean of the last round trips, whose queue may have been longer than at the median.
+        // It is a mean of the last round trips, whose queue may have been longer than at the
+        // median.
         let most_ms = times[times.len() - 1] as f64 / 1e6;
         assert!(
             kernel_ms > 0.7 * median_ms && kernel_ms < 1.3 * most_ms,
@@ -281,7 +284,8 @@ fn explain(ours: &HashSet<Acknowledged>, theirs: &HashSet<Acknowledged>, trouble
         strange.is_empty(),
         "only fathom, not explained: {strange:#?}"
     );
-    // The range was touched by a segment sent again or overtaken, or acknowledged selectively before: ambiguous (Karn), or measured already.
+    // The range was touched by a segment sent again or overtaken, or acknowledged selectively
+    // before: ambiguous (Karn), or measured already.
     let (ambiguous, missed): (Vec<&Acknowledged>, Vec<&Acknowledged>) = theirs
         .difference(ours)
         .partition(|(time_ns, flow, rtt_ns)| {

@@ -1,4 +1,5 @@
-//! `fathom profile --dns` and DNS exchanges whose ends are known: over UDP and TCP, IPv4 and IPv6, answered, refused, repeated and never answered.
+//! `fathom profile --dns` and DNS exchanges whose ends are known: over UDP and TCP, IPv4 and IPv6,
+//! answered, refused, repeated and never answered.
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
@@ -60,7 +61,8 @@ fn answer(query: &[u8], times: &mut HashMap<u16, u32>) -> Option<Vec<u8>> {
     let mut answer = query.to_vec();
     answer[2] |= 0x80;
     answer[3] = code;
-    // Servers may answer in the letters that they know the name by, and need not repeat a question that they could not read.
+    // Servers may answer in the letters that they know the name by, and need not repeat a question
+    // that they could not read.
     answer[13..].make_ascii_uppercase();
     if label == "formerr" {
         answer[5] = 0;
@@ -194,7 +196,7 @@ struct Expected {
 impl Expected {
     fn check(&self, profile: &Profile) {
         assert_eq!(profile.text("protocol"), self.protocol, "{profile:?}");
-        assert_eq!(profile.text("name"), self.name, "{profile:?}");
+        assert_eq!(profile.text("query_name"), self.name, "{profile:?}");
         assert_eq!(profile.text("query_type"), self.query_type, "{profile:?}");
         let end = (profile.text("end_state"), profile.text("reason"));
         // The application is woken first, and may be faster in taking the error off its socket.
@@ -255,7 +257,8 @@ fn exchange_over_udp(lab: &Topology, server: IpAddr, script: &mut Script) {
     for (id, name, number, query_type, end, code) in cases {
         let elapsed = ask(lab, server, &query(id, name, number), 2);
         let retries = u64::from(name.starts_with("second") || name.starts_with("never"));
-        // The client waits a little longer than the kernel's timer says, never less; and it sees the answer after its socket.
+        // The client waits a little longer than the kernel's timer says, never less; and it sees
+        // the answer after its socket.
         let least = ROUND_TRIP + PAUSE * u32::try_from(retries).unwrap();
         let expected = Expected {
             protocol: "udp",
@@ -276,7 +279,8 @@ fn exchange_over_tcp(lab: &Topology, server: IpAddr, script: &mut Script) {
     let framed = |id, query_type| with_length(&message(id, query_type));
     let start = Instant::now();
     ask_tcp(lab, server, &[&framed(201, A)], 1);
-    // Both families in one segment, as resolver libraries ask; then length and message in segments of their own.
+    // Both families in one segment, as resolver libraries ask; then length and message in segments
+    // of their own.
     let both = [framed(202, A), framed(203, AAAA)].concat();
     ask_tcp(lab, server, &[&both], 2);
     let (length, rest) = (&framed(204, A)[..2], &message(204, A));

@@ -1,4 +1,5 @@
-//! `fathom profile --dns` and applications that wait for `getaddrinfo`: `getent` with a resolver of its own, in namespaces.
+//! `fathom profile --dns` and applications that wait for `getaddrinfo`: `getent` with a resolver of
+//! its own, in namespaces.
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
@@ -17,7 +18,8 @@ const THINK: Duration = Duration::from_millis(50);
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs `getent` so that it finds these files in /etc; in a mount namespace of its own, so that nobody else does. How long it ran.
+/// Runs `getent` so that it finds these files in /etc; in a mount namespace of its own, so that
+/// nobody else does. How long it ran.
 fn getent(lab: &Topology, folder: &Path, name: &str) -> Duration {
     let script = "mount --bind $0/resolv.conf /etc/resolv.conf && mount --bind $0/nsswitch.conf /etc/nsswitch.conf && exec getent ahosts $1";
     let mut command = lab.client.command("unshare");
@@ -45,7 +47,7 @@ fn lookups(fathom: &Fathom, name: &str) -> Vec<Profile> {
         .records_after(0)
         .into_iter()
         .filter_map(|record| match record {
-            Record::LookupProfile(profile) if profile.text("name") == name => Some(profile),
+            Record::LookupProfile(profile) if profile.text("query_name") == name => Some(profile),
             _ => None,
         });
     profiles.collect()

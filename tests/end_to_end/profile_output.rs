@@ -1,4 +1,5 @@
-//! `fathom profile` and those who read what it prints: late, not at all, no more; and disks that are full.
+//! `fathom profile` and those who read what it prints: late, not at all, no more; and disks that
+//! are full.
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
@@ -73,7 +74,8 @@ impl Host {
         (process, reader)
     }
 
-    /// Connections that are opened and closed one after the other, until there are so many or enough.
+    /// Connections that are opened and closed one after the other, until there are so many or
+    /// enough.
     fn connect(&self, count: usize, mut is_enough: impl FnMut() -> bool + Send) {
         let connect = || {
             for _ in 0..count {

@@ -22,7 +22,8 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Measures the workload for so long, live and from a capture of the same packets at the same place.
+/// Measures the workload for so long, live and from a capture of the same packets at the same
+/// place.
 fn run_for(duration: Duration, mut case: Case) -> (Agreement, Vec<Judged>) {
     case.workload.duration = duration;
     let (loops, live, passed) = case.record(&[]).unwrap();
@@ -45,8 +46,8 @@ fn run_together<const COUNT: usize>(duration: Duration, cases: [Case; COUNT]) ->
     })
 }
 
-/// Checks that what is sure is within a quarter of the truth, or of what stolen time made of it on the way: that may be so in one epoch
-/// of fifty.
+/// Checks that what is sure is within a quarter of the truth, or of what stolen time made of it on
+/// the way: that may be so in one epoch of fifty.
 fn check_sure(name: &str, judged: &[Judged]) {
     let is_wrong = |error: Option<f64>| error.is_some_and(|error| error.abs() > 0.25);
     let sure = judged.iter().filter(|one| one.is_sure());
@@ -63,7 +64,8 @@ fn check_sure(name: &str, judged: &[Judged]) {
     assert!(excused.len() * 50 <= judged.len(), "{name}: {excused:#?}");
 }
 
-/// Both at once, so that packets of one flow come to several processors. Each workload that is recorded is judged where the recordings are replayed.
+/// Both at once, so that packets of one flow come to several processors. Each workload that is
+/// recorded is judged where the recordings are replayed.
 #[fathom_lab::real_time]
 #[test]
 fn live_and_replayed_epochs_are_the_same_for_a_minute() {
@@ -96,7 +98,8 @@ fn live_and_replayed_epochs_are_the_same_for_a_minute() {
     }
 }
 
-/// Where the clients' segments have timestamps, thinking is no part of what is told; where they have none, nothing that is wrong is sure.
+/// Where the clients' segments have timestamps, thinking is no part of what is told; where they
+/// have none, nothing that is wrong is sure.
 #[fathom_lab::real_time]
 #[test]
 fn clients_that_think_are_measured_live_as_from_a_capture() {
@@ -122,8 +125,9 @@ fn clients_that_think_are_measured_live_as_from_a_capture() {
     }
 }
 
-/// Each of ten requests takes 300 ms, and epochs ten seconds: it is told of when it has waited for 50 ms, 100 and 200, the look being 12.5 ms late
-/// at most on a machine that has nothing else to do; and after its answer, never.
+/// Each of ten requests takes 300 ms, and epochs ten seconds: it is told of when it has waited for
+/// 50 ms, 100 and 200, the look being 12.5 ms late at most on a machine that has nothing else to
+/// do; and after its answer, never.
 #[fathom_lab::real_time]
 #[test]
 fn requests_that_wait_are_told_of_before_the_epoch_ends() {

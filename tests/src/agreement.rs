@@ -10,7 +10,8 @@ use fathom_lab::traffic::loops::Loop;
 
 use crate::responses::Epoch;
 
-/// Between the time that a capture has of a packet and the clock of the program, which reads it next, when nothing interrupts.
+/// Between the time that a capture has of a packet and the clock of the program, which reads it
+/// next, when nothing interrupts.
 const STAMPS_NS: f64 = 50_000.0;
 
 /// Epochs that begin so near each other are one: they are at least 100 ms long, unless a flow ends.
@@ -23,7 +24,8 @@ pub struct Agreement {
     pub epochs: usize,
     /// The largest difference of two latencies, relative to them.
     pub worst: f64,
-    /// Epochs that are the same, but not as sure: how near two bounds are is on either side of what is asked.
+    /// Epochs that are the same, but not as sure: how near two bounds are is on either side of what
+    /// is asked.
     pub labels: usize,
     /// What is not the same.
     pub apart: Vec<String>,
@@ -32,8 +34,9 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Compares them. Both begin epochs with the first request of a flow. A request at the border of two epochs may be counted in the one or in the
-    /// other, so that they share one wait more or less among their gaps.
+    /// Compares them. Both begin epochs with the first request of a flow. A request at the border
+    /// of two epochs may be counted in the one or in the other, so that they share one wait more or
+    /// less among their gaps.
     ///
     /// # Errors
     /// When a time cannot be read.

@@ -27,7 +27,8 @@ struct Query {
     revision: u64,
 }
 
-/// Counts the traffic programs on `interface`: those of tcx links, and filters of a clsact qdisc on kernels before 6.6, which have no tcx.
+/// Counts the traffic programs on `interface`: those of tcx links, and filters of a clsact qdisc on
+/// kernels before 6.6, which have no tcx.
 ///
 /// # Errors
 /// When the interface is missing or the kernel refuses the query.
@@ -69,7 +70,8 @@ fn tcx_programs(interface: u32, hook: u32) -> Result<usize, Errno> {
         hook,
         ..Query::default()
     };
-    // SAFETY: the kernel reads and writes as many bytes as it is told, of a structure that outlives the call.
+    // SAFETY: the kernel reads and writes as many bytes as it is told, of a structure that outlives
+    // the call.
     let status = unsafe {
         libc::syscall(
             libc::SYS_bpf,

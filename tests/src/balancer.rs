@@ -1,5 +1,6 @@
-//! `fathom balance`, as a process of the balancer's namespace, with a configuration and pins of its own. What it pins lies on a BPF file system that nothing
-//! but its own mount namespace has: with the last process in there all of it is gone, whatever ends the test.
+//! `fathom balance`, as a process of the balancer's namespace, with a configuration and pins of its
+//! own. What it pins lies on a BPF file system that nothing but its own mount namespace has: with
+//! the last process in there all of it is gone, whatever ends the test.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -179,7 +180,8 @@ impl Balancer {
         Ok(record[field].clone())
     }
 
-    /// Waits until a server has a share of new connections within these bounds. Returns how long that took.
+    /// Waits until a server has a share of new connections within these bounds. Returns how long
+    /// that took.
     ///
     /// # Errors
     /// When it has not.

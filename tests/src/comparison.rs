@@ -5,8 +5,9 @@ use std::fmt;
 
 use crate::{Flow, Method, Pair, Sample};
 
-/// How far apart the tool and the lab may see the same packet: much more than they do, much less than the gap that would confuse pairs,
-/// as a candidate must also fit the time of the measured packet best.
+/// How far apart the tool and the lab may see the same packet: much more than they do, much less
+/// than the gap that would confuse pairs, as a candidate must also fit the time of the measured
+/// packet best.
 const TOLERANCE_NS: u64 = 20_000_000;
 
 /// A sample and the pair of packets it was made from.
@@ -71,7 +72,8 @@ impl Comparison {
         comparison
     }
 
-    /// Without what is left over since `time_ns`: near the end of a measurement, one side may have seen a packet that the other has not.
+    /// Without what is left over since `time_ns`: near the end of a measurement, one side may have
+    /// seen a packet that the other has not.
     #[must_use]
     pub fn settled(mut self, time_ns: u64) -> Self {
         self.unexplained.retain(|sample| sample.time_ns < time_ns);

@@ -20,7 +20,8 @@ pub const EVERY_PACKET: [&str; 4] = ["--sample-interval", "0", "--per-rtt", "0"]
 /// How long the binary may take to load its programs, or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The binary under test: `FATHOM_BINARY` if set, else the one that was built with the running test or demonstration.
+/// The binary under test: `FATHOM_BINARY` if set, else the one that was built with the running test
+/// or demonstration.
 ///
 /// # Errors
 /// When there is none.
@@ -101,7 +102,8 @@ impl Finished {
 }
 
 impl Fathom {
-    /// Starts `fathom rtt` in `namespace` and waits until the programs are attached to all `interfaces`.
+    /// Starts `fathom rtt` in `namespace` and waits until the programs are attached to all
+    /// `interfaces`.
     ///
     /// Start it from a thread that outlives it, as every process of the lab.
     ///
@@ -310,9 +312,9 @@ fn read_records(pipe: PipeReader, output: &Mutex<Output>) {
     let mut reader = BufReader::new(pipe);
     let mut line = String::new();
     while matches!(reader.read_line(&mut line), Ok(1..)) {
-        // A line without its end is one that a killed process did not finish.
-        // By way of a value: where some crate asks serde_json for arbitrary precision, numbers that are not whole can else not
-        // be read into an enum by its tag.
+        // A line without its end is one that a killed process did not finish. By way of a value:
+        // where some crate asks serde_json for arbitrary precision, numbers that are not whole can
+        // else not be read into an enum by its tag.
         let record = serde_json::from_str(&line)
             .ok()
             .filter(|_| line.ends_with('\n'))

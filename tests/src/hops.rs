@@ -138,7 +138,8 @@ pub struct Way {
 }
 
 impl Fathom {
-    /// Starts `fathom hops` at `interface` of `namespace`, every probe told, and waits until its programs are attached.
+    /// Starts `fathom hops` at `interface` of `namespace`, every probe told, and waits until its
+    /// programs are attached.
     ///
     /// Start it from a thread that outlives it, as every process of the lab.
     ///

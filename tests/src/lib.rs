@@ -1,8 +1,10 @@
-//! The `fathom` binary against the truth of the lab: what the end-to-end tests and the demonstration share.
+//! The `fathom` binary against the truth of the lab: what the end-to-end tests and the
+//! demonstration share.
 //!
-//! It runs the binary as a user would, reads its JSON by the documented names, and finds in the lab's record, with code of its own, which packet
-//! was answered by which and how long that took ([`pairs`]), to compare each printed sample with its own two packets ([`Comparison`]).
-//! It links nothing of the measurement.
+//! It runs the binary as a user would, reads its JSON by the documented names, and finds in the
+//! lab's record, with code of its own, which packet was answered by which and how long that took
+//! ([`pairs`]), to compare each printed sample with its own two packets ([`Comparison`]). It links
+//! nothing of the measurement.
 //!
 //! # Examples
 //! ```no_run

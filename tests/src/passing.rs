@@ -31,8 +31,8 @@ impl Passing {
     }
 }
 
-/// What passed `wan0` by the record of the link there: forward packets when its thread read them, backward ones when it wrote them, which are
-/// also the times of its capture file.
+/// What passed `wan0` by the record of the link there: forward packets when its thread read them,
+/// backward ones when it wrote them, which are also the times of its capture file.
 pub fn passed_by_link(truth: &[PacketFate]) -> Vec<Passing> {
     let mut passings: Vec<Passing> = truth
         .iter()

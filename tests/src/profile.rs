@@ -15,7 +15,8 @@ use serde_json::{Map, Value};
 use crate::fathom::{Fathom, Finished};
 use crate::record::Record;
 
-/// What a connection that does nothing and meets nothing has none of; a prediction says what differs.
+/// What a connection that does nothing and meets nothing has none of; a prediction says what
+/// differs.
 const EVENTS: [&str; 22] = [
     "bytes_sent",
     "packets_sent",
@@ -168,7 +169,8 @@ fn profiles_of(records: Vec<Record>) -> Vec<Profile> {
     profiles.collect()
 }
 
-/// What a profile should be: where it starts and ends, and everything that happened in it. What is not said to have happened did not.
+/// What a profile should be: where it starts and ends, and everything that happened in it. What is
+/// not said to have happened did not.
 #[derive(Debug, Clone)]
 pub struct Prediction {
     start_state: &'static str,
@@ -244,7 +246,8 @@ impl Prediction {
     }
 }
 
-/// Holds the profiles of a connection against what was predicted: so many, in this order, with these values.
+/// Holds the profiles of a connection against what was predicted: so many, in this order, with
+/// these values.
 ///
 /// # Panics
 /// When anything differs; then with all that does.

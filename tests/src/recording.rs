@@ -1,7 +1,9 @@
 //! Closed loops as files: what a capture at a router has of their clients, and what these waited.
 //!
-//! A recording is two files: `NAME.pcap.zst`, headers alone, without checksums and options but timestamps, and `NAME.waits`, a line for each turn: the client's port, when the turn
-//! ended, in microseconds after the line before it (the first: since 1970), and how long it took, in microseconds.
+//! A recording is two files: `NAME.pcap.zst`, headers alone, without checksums and options but
+//! timestamps, and `NAME.waits`, a line for each turn: the client's port, when the turn ended, in
+//! microseconds after the line before it (the first: since 1970), and how long it took, in
+//! microseconds.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -78,7 +80,8 @@ fn frame(header: &PacketHeader) -> Option<Vec<u8>> {
     }
     let mut frame = Vec::new();
     builder.write(&mut frame, &[]).ok()?;
-    // A capture that was cut: the length is that of the whole packet; checksums would only make the file larger.
+    // A capture that was cut: the length is that of the whole packet; checksums would only make the
+    // file larger.
     let length = u16::try_from(frame.len() as u32 + header.payload_length).unwrap_or(u16::MAX);
     frame[2..4].copy_from_slice(&length.to_be_bytes());
     frame[10..12].fill(0);

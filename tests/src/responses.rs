@@ -1,4 +1,5 @@
-//! Response latencies that `fathom response` finds at a router, against what the clients waited: the workloads, and the comparison.
+//! Response latencies that `fathom response` finds at a router, against what the clients waited:
+//! the workloads, and the comparison.
 
 mod cases;
 mod judged;
@@ -89,7 +90,8 @@ impl Epoch {
 }
 
 impl Case {
-    /// Runs it in a lab of its own, with a `fathom response` at the router for each set of options. What the clients did, and what each `fathom` printed.
+    /// Runs it in a lab of its own, with a `fathom response` at the router for each set of options.
+    /// What the clients did, and what each `fathom` printed.
     ///
     /// # Errors
     /// When the lab, the traffic or the measurement fails.
@@ -122,7 +124,8 @@ impl Case {
         Ok((loops, fathom.finish()?, passed))
     }
 
-    /// The same beside other traffic, which is started in the client's namespace, and ends when what was returned is dropped.
+    /// The same beside other traffic, which is started in the client's namespace, and ends when
+    /// what was returned is dropped.
     ///
     /// # Errors
     /// As [`Case::run`], and when the other traffic cannot be started.

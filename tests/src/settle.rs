@@ -9,8 +9,8 @@ use fathom_lab::{Topology, Totals, Way, wait_until};
 const QUIET: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits until no packet is in the links and none has entered them for a while: late acknowledgements and closes have passed, and whatever
-/// measures has seen them.
+/// Waits until no packet is in the links and none has entered them for a while: late
+/// acknowledgements and closes have passed, and whatever measures has seen them.
 ///
 /// # Errors
 /// When it does not become quiet.

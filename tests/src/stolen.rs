@@ -1,4 +1,5 @@
-//! Samples that are off because the hypervisor took a processor away between the hook and the truth.
+//! Samples that are off because the hypervisor took a processor away between the hook and the
+//! truth.
 
 use std::ops::Range;
 
@@ -6,15 +7,16 @@ use fathom_lab::stolen_time;
 
 use crate::Match;
 
-/// A packet is seen by the hook and by the truth within this time, unless its processor is taken away
-/// in between.
+/// A packet is seen by the hook and by the truth within this time, unless its processor is taken
+/// away in between.
 const WINDOW_NS: u64 = 2_000_000;
 /// What share of samples a stolen processor may excuse.
 const EXCUSED_PERCENT: usize = 1;
 
-/// Checks that no sample is far off. Between the hook and the place where the truth was taken a packet can wait for a processor that was
-/// taken away, and then both are right: a sample is excused that is off by no more than such a time, next to one of its packets. One
-/// sample in a hundred may be.
+/// Checks that no sample is far off. Between the hook and the place where the truth was taken a
+/// packet can wait for a processor that was taken away, and then both are right: a sample is
+/// excused that is off by no more than such a time, next to one of its packets. One sample in a
+/// hundred may be.
 ///
 /// # Panics
 /// When others are off by more than 1 ms and 2 %, or more are excused.
@@ -38,7 +40,8 @@ pub fn check_close<'a>(matches: impl IntoIterator<Item = &'a Match>) {
     );
 }
 
-/// Whether a processor was away next to one of these times, in ns since 1970, for long enough to explain an error of `error_ns`.
+/// Whether a processor was away next to one of these times, in ns since 1970, for long enough to
+/// explain an error of `error_ns`.
 pub fn was_away(times_ns: [u64; 2], error_ns: u64) -> bool {
     explains(times_ns, error_ns, &stolen_time())
 }

@@ -55,7 +55,8 @@ fn spans(text: &str) -> impl Iterator<Item = &str> {
     lines.flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
-/// A file or folder of this repository, by what it looks like. Words in capitals stand for something else.
+/// A file or folder of this repository, by what it looks like. Words in capitals stand for
+/// something else.
 fn is_path(span: &str) -> bool {
     const SOURCES: [&str; 5] = [".rs", ".h", ".c", ".md", ".vector"];
     const FOLDERS: [&str; 9] = [

@@ -1,6 +1,7 @@
 //! What ARCHITECTURE.md promises of the sources themselves, and that documents name what there is.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+mod columns;
 mod crates;
 mod documents;
 mod measurements;

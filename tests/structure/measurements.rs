@@ -1,11 +1,13 @@
-//! All about a measurement is in two folders of its name: `crates/measure/src/NAME` and `crates/fathom/src/NAME`.
+//! All about a measurement is in two folders of its name: `crates/measure/src/NAME` and
+//! `crates/fathom/src/NAME`.
 
 use std::collections::BTreeMap;
 
 use crate::words::{Word, words};
 use crate::{extension, files, read};
 
-/// Files outside its folders that may name a measurement: the library's list of modules, that of the binary, and the commands.
+/// Files outside its folders that may name a measurement: the library's list of modules, that of
+/// the binary, and the commands.
 const MOST: usize = 3;
 
 const LIBRARY: &str = "crates/measure/";

@@ -10,7 +10,8 @@ use fathom_benches::{
     BulkOptions, ConnectionsOptions, Recorder, Totals, write_bulk, write_connections,
 };
 
-/// Write captures of simulated TCP traffic (NAME.pcap) and the round-trip times that are true for them (NAME.truth.csv).
+/// Write captures of simulated TCP traffic (NAME.pcap) and the round-trip times that are true for
+/// them (NAME.truth.csv).
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Which captures to write [default: all].

@@ -9,13 +9,14 @@ use fathom_lab::summary::{Row, conclude};
 
 /// The most that the target allows, as a share of one core.
 const MOST_SHARE: f64 = 0.15;
-/// The least part of the asked rate that must have been offered: a sender that fell further behind has not tried what is asked.
+/// The least part of the asked rate that must have been offered: a sender that fell further behind
+/// has not tried what is asked.
 const LEAST_OFFERED: f64 = 0.98;
 
 /// Offer samples to `fathom rtt` on a live interface, and count what it prints (needs root).
 ///
-/// Requests and the acknowledgements that echo their timestamps cross a veth pair between two namespaces; every request is
-/// measured (--sample-interval 0) and printed as JSON to a file.
+/// Requests and the acknowledgements that echo their timestamps cross a veth pair between two
+/// namespaces; every request is measured (--sample-interval 0) and printed as JSON to a file.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The fathom binary, built for release.

@@ -11,8 +11,9 @@ const MEGABYTE: f64 = 1e6;
 
 /// Measure the memory of `fathom rtt` while many flows are active (needs root).
 ///
-/// All flows exchange data both ways, each a few times, so that every direction of every flow has samples. The kernel's part is what
-/// it says of each map and program, the process's its largest resident set, in which the pages of the ring count once more.
+/// All flows exchange data both ways, each a few times, so that every direction of every flow has
+/// samples. The kernel's part is what it says of each map and program, the process's its largest
+/// resident set, in which the pages of the ring count once more.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The fathom binary, built for release.
@@ -48,7 +49,8 @@ const CASES: [Case; 3] = [
         most_megabytes: 40.0,
         counts_process: false,
     },
-    // Long enough for the end of an interval, whose records leave while the next is measured: for half of it there are two.
+    // Long enough for the end of an interval, whose records leave while the next is measured: for
+    // half of it there are two.
     Case {
         options: &["--interval", "5s", "--by", "flow"],
         name: "`--interval 5s --by flow`, kernel and process",

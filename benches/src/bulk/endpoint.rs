@@ -1,4 +1,5 @@
-//! What both ends of a transfer have in common: numbers, clocks, and the repetition of what was not answered.
+//! What both ends of a transfer have in common: numbers, clocks, and the repetition of what was not
+//! answered.
 
 use crate::recorder::Measured;
 use crate::timestamps::HostTimestamps;
@@ -72,7 +73,8 @@ impl Endpoint {
         }
     }
 
-    /// A segment that starts `offset` after the initial sequence number and acknowledges all that is expected.
+    /// A segment that starts `offset` after the initial sequence number and acknowledges all that
+    /// is expected.
     pub(super) fn segment(
         &mut self,
         now_ns: u64,

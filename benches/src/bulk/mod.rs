@@ -1,4 +1,5 @@
-//! Few long connections through one bottleneck, with the queue, the losses and the recoveries that real bulk transfers have.
+//! Few long connections through one bottleneck, with the queue, the losses and the recoveries that
+//! real bulk transfers have.
 
 mod endpoint;
 mod simulation;
@@ -29,7 +30,8 @@ const START_GAP_NS: u64 = 100_000_000;
 /// What [`write_bulk`] makes.
 #[derive(Debug, Clone)]
 pub struct BulkOptions {
-    /// About how many packets all the connections have together, acknowledgements included; they share the data equally.
+    /// About how many packets all the connections have together, acknowledgements included; they
+    /// share the data equally.
     pub packets: u64,
     /// Decides every number and gap.
     pub seed: u64,
@@ -46,16 +48,19 @@ pub struct BulkTotals {
     pub duration_ns: u64,
 }
 
-/// Makes 18 bulk transfers, all from left to right through one queue, and records what passes in front of that queue.
+/// Makes 18 bulk transfers, all from left to right through one queue, and records what passes in
+/// front of that queue.
 ///
 /// ```text
 /// sending host --- near half --- capture point --- 300 Mbit/s, 2 MB drop-tail --- far half --- receiving host
 /// ```
 ///
-/// Nine transfers are uploads (the left host connects) and nine downloads (the right one does); eight uploads and one download are over
-/// IPv4, the others over IPv6. The round trip without a queue goes from 5 ms for the first flow to 40 ms for the last, a fifth of it on
-/// the near side; a full queue adds 53 ms on the far side. Senders are `NewReno` with SACK, receivers acknowledge every second segment or
-/// after 40 ms. In the first flow the sequence numbers and the timestamps wrap around.
+/// Nine transfers are uploads (the left host connects) and nine downloads (the right one does);
+/// eight uploads and one download are over IPv4, the others over IPv6. The round trip without a
+/// queue goes from 5 ms for the first flow to 40 ms for the last, a fifth of it on the near side; a
+/// full queue adds 53 ms on the far side. Senders are `NewReno` with SACK, receivers acknowledge
+/// every second segment or after 40 ms. In the first flow the sequence numbers and the timestamps
+/// wrap around.
 ///
 /// # Errors
 /// When the recorder cannot write.
@@ -156,7 +161,8 @@ mod tests {
         assert!(bulk_totals.dropped_packets > 0);
         assert!(totals.retransmissions >= bulk_totals.dropped_packets / 2);
         assert!((90_000..120_000).contains(&totals.packets), "{totals:?}");
-        // Every connection closes: the last acknowledgement of the FIN in either direction is a sample, if none of it was lost.
+        // Every connection closes: the last acknowledgement of the FIN in either direction is a
+        // sample, if none of it was lost.
         assert_eq!(totals.handshake_samples, 2 * FLOWS);
         for row in truth.lines().skip(1) {
             let columns: Vec<&str> = row.split(',').collect();

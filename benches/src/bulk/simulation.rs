@@ -19,7 +19,8 @@ const BOTTLENECK_BITS_PER_SECOND: u64 = 300_000_000;
 const QUEUE_BYTES: u64 = 2_000_000;
 /// The sending hosts' own links: 1 Gbit/s.
 const HOST_NS_PER_BYTE: u64 = 8;
-/// The longest pause of a sending host before a segment, which keeps the flows from marching in step.
+/// The longest pause of a sending host before a segment, which keeps the flows from marching in
+/// step.
 const HOST_PAUSE_NS: u64 = 3_000;
 
 /// The delays of one transfer, one way, without serialisation and queue.

@@ -12,7 +12,8 @@ const DELAYED_ACKNOWLEDGEMENT_NS: u64 = 40_000_000;
 #[derive(Debug)]
 pub(super) struct Sink {
     endpoint: Endpoint,
-    /// Ranges beyond a hole, first byte to the one after the last; the most recent first, as SACK wants them.
+    /// Ranges beyond a hole, first byte to the one after the last; the most recent first, as SACK
+    /// wants them.
     out_of_order: Vec<(u32, u32)>,
     /// The peer's FIN, as the sequence number after it.
     end: Option<u32>,

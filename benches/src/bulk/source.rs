@@ -32,7 +32,8 @@ impl Source {
         self.endpoint.is_client
     }
 
-    /// The number of the segment that starts at a sequence number, which is the count of those that end before it.
+    /// The number of the segment that starts at a sequence number, which is the count of those that
+    /// end before it.
     fn index(&self, sequence: u32) -> u32 {
         let offset = sequence.wrapping_sub(self.endpoint.initial_sequence);
         let data_bytes = self.segments * u32::from(self.mss);

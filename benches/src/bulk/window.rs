@@ -1,4 +1,5 @@
-//! How much a sender may have in flight: congestion window, SACK scoreboard and retransmission timeout, in whole segments.
+//! How much a sender may have in flight: congestion window, SACK scoreboard and retransmission
+//! timeout, in whole segments.
 
 use std::collections::VecDeque;
 
@@ -182,7 +183,8 @@ impl Window {
         }
     }
 
-    /// Finds what is lost, counts what is in flight, and halves the window once for each round of losses.
+    /// Finds what is lost, counts what is in flight, and halves the window once for each round of
+    /// losses.
     fn mark_lost(&mut self) {
         if !self.has_holes {
             self.in_flight = self.outstanding.len() as u32;

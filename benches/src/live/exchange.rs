@@ -1,4 +1,5 @@
-//! Connections that exist as packets only: every exchange is a request with a new timestamp and the answer that echoes it.
+//! Connections that exist as packets only: every exchange is a request with a new timestamp and the
+//! answer that echoes it.
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +16,8 @@ use nix::sys::socket::{
 use crate::wire::{Frame, Segment, Timestamps, flag};
 
 const PAYLOAD_BYTES: u16 = 40;
-/// Requests are sent in bunches, at the start of each of these; the answers follow one later, which makes the round trip.
+/// Requests are sent in bunches, at the start of each of these; the answers follow one later, which
+/// makes the round trip.
 const TICK: Duration = Duration::from_millis(1);
 
 const TCP_OFFSET: usize = 14 + 20;
@@ -30,11 +32,13 @@ const ECHO_OFFSET: usize = TCP_OFFSET + 28;
 pub enum Answers {
     /// A pure acknowledgement: an exchange gives one sample, towards the server.
     Acknowledgements,
-    /// Data with a timestamp of its own, which the next request echoes: an exchange gives a sample towards each side.
+    /// Data with a timestamp of its own, which the next request echoes: an exchange gives a sample
+    /// towards each side.
     Data,
 }
 
-/// The frames of all flows in one direction, each of the same length, changed in place from one exchange to the next.
+/// The frames of all flows in one direction, each of the same length, changed in place from one
+/// exchange to the next.
 #[derive(Debug)]
 struct Side {
     frames: Vec<u8>,
@@ -114,8 +118,9 @@ impl Exchanges {
         })
     }
 
-    /// Sends `rounds` exchanges of every flow in turn, `exchanges_per_second` of them together, or later if the machine is too slow; says
-    /// how long it took. Every exchange gives its samples, the first too.
+    /// Sends `rounds` exchanges of every flow in turn, `exchanges_per_second` of them together, or
+    /// later if the machine is too slow; says how long it took. Every exchange gives its samples,
+    /// the first too.
     ///
     /// # Errors
     /// When the interface refuses packets.

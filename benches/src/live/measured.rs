@@ -101,7 +101,8 @@ impl Measured {
     pub fn cpu_time(&self) -> anyhow::Result<Duration> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))
             .context("fathom has ended")?;
-        // Behind the name in parentheses: the state is field 3, user and system ticks are fields 14 and 15 (proc(5)).
+        // Behind the name in parentheses: the state is field 3, user and system ticks are fields 14
+        // and 15 (proc(5)).
         let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let ticks: f64 = fields
             .split(' ')

@@ -18,7 +18,8 @@ pub struct KernelObject {
 /// Memory of a process at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident now, in bytes, the pages of the ring of samples included, which the kernel counts too.
+    /// Resident now, in bytes, the pages of the ring of samples included, which the kernel counts
+    /// too.
     pub resident_bytes: u64,
     /// Of these, those of no file and no map: what it has allocated.
     pub anonymous_bytes: u64,

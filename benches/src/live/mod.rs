@@ -1,4 +1,5 @@
-//! The `fathom` binary on a live interface, fed with connections that a benchmark makes up: what it takes, and what it gives.
+//! The `fathom` binary on a live interface, fed with connections that a benchmark makes up: what it
+//! takes, and what it gives.
 
 mod exchange;
 mod measured;
@@ -17,7 +18,8 @@ use fathom_lab::Namespace;
 pub const INTERFACE: &str = "eth0";
 const SENDING_INTERFACE: &str = "gen0";
 
-/// Two namespaces joined by a veth pair: packets sent in one arrive in the other, whose hosts they are not meant for.
+/// Two namespaces joined by a veth pair: packets sent in one arrive in the other, whose hosts they
+/// are not meant for.
 #[derive(Debug)]
 pub struct Bench {
     sender: Namespace,
@@ -38,7 +40,8 @@ impl Bench {
         Ok(Self { sender, observer })
     }
 
-    /// Starts `fathom rtt -i eth0 --format json` with more options; what it prints goes to the file `output`.
+    /// Starts `fathom rtt -i eth0 --format json` with more options; what it prints goes to the file
+    /// `output`.
     ///
     /// # Errors
     /// When it does not come so far as to measure; then with what it said.

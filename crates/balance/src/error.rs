@@ -24,7 +24,8 @@ pub enum Error {
         /// What the user can do.
         remedy: String,
     },
-    /// What another process left behind, and still forwards, is not what this program can go on with.
+    /// What another process left behind, and still forwards, is not what this program can go on
+    /// with.
     #[error("{} holds {what}: run `fathom balance stop` and start anew, which ends the connections", pins.display())]
     Incompatible {
         /// Where.

@@ -1,5 +1,6 @@
-//! Which server has how much of each service: what is configured, what operators and health checks say, and what the controller makes of measurements.
-//! Pure: times and measurements are arguments, a [`Decision`] is what comes out.
+//! Which server has how much of each service: what is configured, what operators and health checks
+//! say, and what the controller makes of measurements. Pure: times and measurements are arguments,
+//! a [`Decision`] is what comes out.
 
 mod checked;
 mod decision;
@@ -118,7 +119,8 @@ impl Fleet {
         }
     }
 
-    /// The result of a check, by its index. Returns what the server is from now on, if that changes.
+    /// The result of a check, by its index. Returns what the server is from now on, if that
+    /// changes.
     pub fn checked(&mut self, probe: usize, has_succeeded: bool, now: Duration) -> Option<State> {
         self.checked.take(&self.config, probe, has_succeeded, now)
     }
@@ -127,7 +129,8 @@ impl Fleet {
         self.checked.standing(&self.config, service, server)
     }
 
-    /// The state of a server, for people and records: that of the service for which it stands worst.
+    /// The state of a server, for people and records: that of the service for which it stands
+    /// worst.
     pub fn state(&self, server: usize, now: Duration) -> State {
         let services = self.config.services.iter().enumerate();
         let states = services
@@ -151,7 +154,8 @@ impl Fleet {
         }
     }
 
-    /// What a ring that is there says of the weights that were: its entries by server of the configuration.
+    /// What a ring that is there says of the weights that were: its entries by server of the
+    /// configuration.
     pub fn recall(&mut self, service: usize, entries: &HashMap<usize, u32>, now: Duration) {
         let total: u32 = entries.values().sum();
         let bases = self.bases(service, now);
@@ -162,7 +166,8 @@ impl Fleet {
         for (member, base) in steered.decision.members.iter_mut().zip(bases) {
             let share = f64::from(entries.get(&member.server).copied().unwrap_or(0))
                 / f64::from(total.max(1));
-            // One that had no entry may have been drained or ill: that says nothing of how fast it is.
+            // One that had no entry may have been drained or ill: that says nothing of how fast it
+            // is.
             if share > 0.0 && base > 0.0 {
                 member.verdict.factor = share * whole / base;
             }
@@ -170,7 +175,8 @@ impl Fleet {
         }
     }
 
-    /// The end of an interval of a service: what was measured of its servers, in their order in the configuration of the service.
+    /// The end of an interval of a service: what was measured of its servers, in their order in the
+    /// configuration of the service.
     pub fn decide(
         &mut self,
         service: usize,
@@ -207,7 +213,8 @@ impl Fleet {
         self.redistribute(service, now)
     }
 
-    /// Decides anew with what the controller said last: something else has changed. `None`: there is no such service.
+    /// Decides anew with what the controller said last: something else has changed. `None`: there
+    /// is no such service.
     pub fn redistribute(&mut self, service: usize, now: Duration) -> Option<Decision> {
         let bases = self.bases(service, now);
         let members = &self.services.get(service)?.decision.members;
@@ -239,8 +246,9 @@ impl Fleet {
         self.services.iter().map(|steered| &steered.decision)
     }
 
-    /// The weight of each member but for the controller: 0 for those that get no new flows. Where none would get any because all are ill, all do: a
-    /// check that is wrong must not take a service away.
+    /// The weight of each member but for the controller: 0 for those that get no new flows. Where
+    /// none would get any because all are ill, all do: a check that is wrong must not take a
+    /// service away.
     fn bases(&self, service: usize, now: Duration) -> Vec<f64> {
         let Some(configured) = self.config.services.get(service) else {
             return Vec::new();

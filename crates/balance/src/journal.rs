@@ -1,5 +1,6 @@
-//! When a server's line is told: when something has changed that an operator acts on, and once an interval besides. What was measured of the server since its line
-//! before is kept until then. Pure.
+//! When a server's line is told: when something has changed that an operator acts on, and once an
+//! interval besides. What was measured of the server since its line before is kept until then.
+//! Pure.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +14,8 @@ use crate::fleet::{Decision, Member};
 use crate::health::State;
 use crate::record::BalanceWeight;
 
-/// A share that is more than so many times what was told last, or less than its reciprocal, has changed: `latency` moves weights a little all the time.
+/// A share that is more than so many times what was told last, or less than its reciprocal, has
+/// changed: `latency` moves weights a little all the time.
 const SHARE_CHANGE: f64 = 2.0;
 /// Changes of shares of a server are told so far apart, at least.
 const SHARE_APART: Duration = Duration::from_secs(1);
@@ -153,7 +155,8 @@ mod tests {
         decision
     }
 
-    /// The tenths of a second, of a minute, at which a server is told of whose share and state are these.
+    /// The tenths of a second, of a minute, at which a server is told of whose share and state are
+    /// these.
     fn told(share: impl Fn(u64) -> f64, state: impl Fn(u64) -> State) -> Vec<u64> {
         let mut journal = Journal::new(Duration::from_secs(20), Duration::ZERO);
         let mut decision = decision(0.0, State::Healthy);

@@ -1,5 +1,6 @@
-//! A layer-4 balancer: packets of clients go to servers that answer by themselves, and weights follow the latency that clients feel. What it
-//! forwards, and how, is in the README beside; it prints nothing and knows no command line.
+//! A layer-4 balancer: packets of clients go to servers that answer by themselves, and weights
+//! follow the latency that clients feel. What it forwards, and how, is in the README beside; it
+//! prints nothing and knows no command line.
 //!
 //! ```
 //! use fathom_balance::maglev::{Share, ring};

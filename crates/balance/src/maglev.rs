@@ -1,20 +1,24 @@
-//! Weights to a ring: which server a flow's hash leads to. After Maglev (Eisenbud et al., NSDI 2016, section 3.4): each server has an order of preference
-//! over all entries of the ring, and in turn each takes the first that is free. Weights decide how often a server has its turn.
+//! Weights to a ring: which server a flow's hash leads to. After Maglev (Eisenbud et al., NSDI
+//! 2016, section 3.4): each server has an order of preference over all entries of the ring, and in
+//! turn each takes the first that is free. Weights decide how often a server has its turn.
 
 /// A server of a ring.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share<'a> {
-    /// What it is known by; its entries follow from it, so it stays the same as long as the server does.
+    /// What it is known by; its entries follow from it, so it stays the same as long as the server
+    /// does.
     pub name: &'a str,
     /// Its part of the ring is to the whole as this is to the sum; not negative. 0: no entry.
     pub weight: f64,
 }
 
-/// For each entry of the ring the index of its server, or `None` when no server has weight. `size` is a prime; at most 65,535 servers.
+/// For each entry of the ring the index of its server, or `None` when no server has weight. `size`
+/// is a prime; at most 65,535 servers.
 ///
-/// Each server has as many entries as its weight says, but for one or two. Turns are given out as seats of a parliament by Sainte-Laguë's method: the
-/// k-th turn of a server comes at the time (k + 1/2) / weight. So the order of all others' turns stays the same when one server goes or its weight
-/// changes, and with it most of their entries.
+/// Each server has as many entries as its weight says, but for one or two. Turns are given out as
+/// seats of a parliament by Sainte-Laguë's method: the k-th turn of a server comes at the time (k +
+/// 1/2) / weight. So the order of all others' turns stays the same when one server goes or its
+/// weight changes, and with it most of their entries.
 pub fn ring(size: u32, shares: &[Share<'_>]) -> Option<Vec<u16>> {
     let turns = turns(size, shares)?;
     let mut permutations: Vec<_> = shares
@@ -69,7 +73,8 @@ fn entries(quota: f64) -> u32 {
     quota as u32
 }
 
-/// A server's order of preference over the entries of a ring: all of them, each once, since the size is a prime.
+/// A server's order of preference over the entries of a ring: all of them, each once, since the
+/// size is a prime.
 #[derive(Debug, Clone, Copy)]
 struct Permutation {
     entry: u32,
@@ -99,8 +104,8 @@ impl Permutation {
     }
 }
 
-/// FNV-1a, and a finish that lets each bit of the name change each bit of the hash. The same everywhere and always: balancers beside each other have
-/// the same ring.
+/// FNV-1a, and a finish that lets each bit of the name change each bit of the hash. The same
+/// everywhere and always: balancers beside each other have the same ring.
 fn hash(name: &str, purpose: u8) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     let bytes = name.bytes().chain([purpose]);
@@ -149,7 +154,8 @@ mod tests {
         counts
     }
 
-    /// The part of the entries that belonged to another server than `changed` and do so no more, in percent.
+    /// The part of the entries that belonged to another server than `changed` and do so no more, in
+    /// percent.
     fn moved(before: &[u16], after: &[u16], changed: u16) -> f64 {
         let others = before.iter().zip(after);
         let others: Vec<_> = others.filter(|(server, _)| **server != changed).collect();

@@ -27,7 +27,8 @@ impl AsValue for State {
 }
 
 record! {
-    /// How a server of a service stands, and what was measured of it since its record before (in `status`: in the last interval of the controller).
+    /// How a server of a service stands, and what was measured of it since its record before (in
+    /// `status`: in the last interval of the controller).
     #[record = "balance"]
     #[derive(Debug, Clone, PartialEq)]
     pub struct BalanceWeight {
@@ -90,7 +91,8 @@ record! {
         /// Its address.
         #[field(bare, own_ipfix = 302)]
         pub address: IpAddr,
-        /// The address and port that were checked: the service's, if it was checked through the tunnel, else its own.
+        /// The address and port that were checked: the service's, if it was checked through the
+        /// tunnel, else its own.
         #[field(own_ipfix = 310)]
         pub target: String,
         /// healthy or unhealthy.
@@ -163,7 +165,8 @@ record! {
         /// healthy, unhealthy, slow start, drained, unreachable, or unknown.
         #[field(bare, own_ipfix = 308)]
         pub state: State,
-        /// How it is checked: whether at the address of a service, through the tunnel, or at its own; or why it is not.
+        /// How it is checked: whether at the address of a service, through the tunnel, or at its
+        /// own; or why it is not.
         #[field(own_ipfix = 318)]
         pub check: Option<String>,
         /// Its weight: what an operator said, else what is configured.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::config::Config;
 
-/// Epochs of each server of each service that may come between two decisions: by so many its latency is known to an eighth, if it varies as much as it
-/// is long.
+/// Epochs of each server of each service that may come between two decisions: by so many its
+/// latency is known to an eighth, if it varies as much as it is long.
 const EPOCHS: f64 = 64.0;
 /// Epochs a second that may come in any case, and at most: each takes 2 us of a processor.
 const EPOCHS_LEAST: f64 = 4_000.0;
@@ -13,11 +13,11 @@ const EPOCHS_MOST: f64 = 10_000.0;
 /// Epochs come in waves: they are counted for so long, at least.
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// Of how many buckets of the table the connections are to be measured, a power of two of `most` or less, if those of `buckets` take `rate` packets a
-/// second and `limit` may be measured.
+/// Of how many buckets of the table the connections are to be measured, a power of two of `most` or
+/// less, if those of `buckets` take `rate` packets a second and `limit` may be measured.
 ///
-/// More than the limit are cut at once. It grows by two, and only if that takes half of the limit at most: who changes often measures nothing, since a
-/// connection is measured anew each time.
+/// More than the limit are cut at once. It grows by two, and only if that takes half of the limit
+/// at most: who changes often measures nothing, since a connection is measured anew each time.
 ///
 /// ```
 /// use fathom_balance::sampling::sampled_buckets;
@@ -107,8 +107,9 @@ impl Sampler {
         }
     }
 
-    /// Of how many buckets of `most` the connections are measured from now on, if those of `buckets` were. To be asked more often than an epoch is long:
-    /// that too many packets come is seen before their epochs end.
+    /// Of how many buckets of `most` the connections are measured from now on, if those of
+    /// `buckets` were. To be asked more often than an epoch is long: that too many packets come is
+    /// seen before their epochs end.
     pub fn next(&mut self, buckets: u64, most: u64, limits: Limits, counted: Counted) -> u64 {
         let Some(last) = self.last.replace(counted) else {
             self.since = counted;
@@ -133,7 +134,8 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    /// So many flows in a table of 65,536 buckets, each of which sends so many packets a second, and has epochs of 200 ms from when it is first measured.
+    /// So many flows in a table of 65,536 buckets, each of which sends so many packets a second,
+    /// and has epochs of 200 ms from when it is first measured.
     struct Load {
         flows: f64,
         packets: f64,
@@ -146,7 +148,8 @@ mod tests {
     };
 
     impl Load {
-        /// For so long, with 20 scans a second. Returns the rates of packets and epochs in the last second, and the most epochs between two scans.
+        /// For so long, with 20 scans a second. Returns the rates of packets and epochs in the last
+        /// second, and the most epochs between two scans.
         fn run(&self, seconds: u64) -> (f64, f64, f64) {
             let (mut sampler, mut buckets) = (Sampler::new(Duration::from_millis(200)), MOST);
             let mut counted = Counted::default();
@@ -157,7 +160,8 @@ mod tests {
                 let part = buckets as f64 / MOST as f64;
                 since.push(part);
                 let now = since.len() - 1;
-                // Who began 4, 8, 12 scans before ends an epoch: all that are new since then at once.
+                // Who began 4, 8, 12 scans before ends an epoch: all that are new since then at
+                // once.
                 let mut epochs = 0.0;
                 for begun in (0..now)
                     .rev()

@@ -1,6 +1,6 @@
-//! What walking a capture costs beside reading its bytes: 1.1 million packets in the page cache, one thread, the
-//! fastest of several passes. The last column is the ratio to the bare read of the same file in the same run; the
-//! target is a pcap walk below 2 times the bare read.
+//! What walking a capture costs beside reading its bytes: 1.1 million packets in the page cache,
+//! one thread, the fastest of several passes. The last column is the ratio to the bare read of the
+//! same file in the same run; the target is a pcap walk below 2 times the bare read.
 
 use std::error::Error;
 use std::fs::File;

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a capture could not be opened, read or written. Offsets count the bytes of the uncompressed file.
+/// Why a capture could not be opened, read or written. Offsets count the bytes of the uncompressed
+/// file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file could not be opened.
@@ -24,8 +25,8 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The capture ends in the middle of a record, as it does when its writer was killed. Every packet before it has
-    /// been given; a caller warns and carries on.
+    /// The capture ends in the middle of a record, as it does when its writer was killed. Every
+    /// packet before it has been given; a caller warns and carries on.
     #[error("the capture is cut off: it ends at byte {end}, inside what began at byte {offset}")]
     Truncated {
         /// Where the incomplete header, record or block begins: the length of the intact part.
@@ -59,7 +60,8 @@ pub enum Error {
         time_ns: u64,
     },
 
-    /// A packet was written to an interface that [`add_interface`](crate::SectionWriter::add_interface) did not give.
+    /// A packet was written to an interface that
+    /// [`add_interface`](crate::SectionWriter::add_interface) did not give.
     #[error("cannot write a packet of interface {interface}: only {described} were added")]
     UnknownInterface {
         /// The index asked for.

@@ -1,11 +1,13 @@
 //! Capture files as packets: pcap and pcapng in, (time, link type, interface, bytes) out.
 //!
-//! [`Reader`] recognises the format, its byte order, its time resolution and a gzip or zstd wrapping by magic number,
-//! never by name, and lends every packet straight out of its read buffer: nothing is copied or allocated per packet, and
-//! a file of any size takes the same memory. [`Writer`] and [`SectionWriter`] write pcap and pcapng. The crate knows
-//! nothing of what is inside a packet. The record walks are its own because a general parser costs more per packet than
-//! reading the file does: of 1.1 million packets of 124 bytes in the page cache, a bare read takes 8 ns each, this
-//! reader 9 (pcapng: 14), pcap-parser 0.17 without any conversion of times 18 (36): `cargo bench -p fathom-capture`.
+//! [`Reader`] recognises the format, its byte order, its time resolution and a gzip or zstd
+//! wrapping by magic number, never by name, and lends every packet straight out of its read buffer:
+//! nothing is copied or allocated per packet, and a file of any size takes the same memory.
+//! [`Writer`] and [`SectionWriter`] write pcap and pcapng. The crate knows nothing of what is
+//! inside a packet. The record walks are its own because a general parser costs more per packet
+//! than reading the file does: of 1.1 million packets of 124 bytes in the page cache, a bare read
+//! takes 8 ns each, this reader 9 (pcapng: 14), pcap-parser 0.17 without any conversion of times 18
+//! (36): `cargo bench -p fathom-capture`.
 //!
 //! ```
 //! use fathom_capture::{LinkType, Reader, Writer};

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// The link layer that a packet begins with, numbered as in the
-/// [registry of tcpdump.org](https://www.tcpdump.org/linktypes.html). Any number is representable; the constants are
-/// those that this tool meets.
+/// The link layer that a packet begins with, numbered as in the [registry of
+/// tcpdump.org](https://www.tcpdump.org/linktypes.html). Any number is representable; the constants
+/// are those that this tool meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 

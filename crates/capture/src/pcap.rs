@@ -1,4 +1,5 @@
-//! The classic format: one header, then records ([draft-ietf-opsawg-pcap](https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/)).
+//! The classic format: one header, then records
+//! ([draft-ietf-opsawg-pcap](https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/)).
 
 use crate::byte_order::ByteOrder;
 use crate::reader::Located;
@@ -14,8 +15,8 @@ const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 
-/// What libpcap captures at most unless told otherwise, in bytes: a record up to this length is read whatever the
-/// header's snapshot length says, because writers are careless about it.
+/// What libpcap captures at most unless told otherwise, in bytes: a record up to this length is
+/// read whatever the header's snapshot length says, because writers are careless about it.
 const USUAL_MAX_CAPTURED_BYTES: u32 = 262_144;
 
 /// What the file header says.
@@ -27,7 +28,8 @@ pub(crate) struct Pcap {
     max_captured_bytes: u32,
 }
 
-/// The magic number's four bytes as (byte order, fraction, length of a record header), if it is one of pcap's.
+/// The magic number's four bytes as (byte order, fraction, length of a record header), if it is one
+/// of pcap's.
 fn recognise(magic: [u8; 4]) -> Option<(ByteOrder, u64, usize)> {
     let variant = |magic| match magic {
         MAGIC_MICROSECONDS => Some((1_000, RECORD_HEADER_BYTES)),

@@ -1,5 +1,6 @@
-//! The block format ([draft-ietf-opsawg-pcapng](https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/)): sections
-//! of interfaces and packets.
+//! The block format
+//! ([draft-ietf-opsawg-pcapng](https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/)):
+//! sections of interfaces and packets.
 
 use std::collections::HashMap;
 
@@ -40,7 +41,8 @@ struct Interface {
     resolution: Resolution,
 }
 
-/// What makes an interface of a later section the same as one of an earlier: its place in the section, link type and name.
+/// What makes an interface of a later section the same as one of an earlier: its place in the
+/// section, link type and name.
 #[derive(PartialEq, Eq, Hash)]
 struct Identity {
     place_in_section: usize,
@@ -52,8 +54,8 @@ struct Identity {
 pub(crate) struct Pcapng {
     byte_order: ByteOrder,
     section: Vec<Interface>,
-    /// Every interface of the file with its index. Sections share them, so that captures that were rotated and then
-    /// concatenated go on where they stopped.
+    /// Every interface of the file with its index. Sections share them, so that captures that were
+    /// rotated and then concatenated go on where they stopped.
     known: HashMap<Identity, u32>,
     names: Vec<Option<String>>,
 }
@@ -65,7 +67,8 @@ struct Block {
 }
 
 impl Pcapng {
-    /// `None` when the file does not begin with a section; its header is read with the first packet.
+    /// `None` when the file does not begin with a section; its header is read with the first
+    /// packet.
     pub(crate) fn open(window: &mut Window, magic: [u8; 4]) -> Result<Option<Self>, Error> {
         if u32::from_le_bytes(magic) != SECTION_HEADER {
             return Ok(None);
@@ -217,15 +220,17 @@ impl Pcapng {
                 }
                 _ => {}
             }
-            // The block's length is a multiple of four, and so is that of every option with its padding.
+            // The block's length is a multiple of four, and so is that of every option with its
+            // padding.
             rest = &rest[4 + length.next_multiple_of(4)..];
         }
         Ok((name, resolution))
     }
-    /// An Enhanced Packet Block, or the obsolete Packet Block: the same layout, but for an interface of 16 bits and a
-    /// count of drops beside it. Consumes the block.
+    /// An Enhanced Packet Block, or the obsolete Packet Block: the same layout, but for an
+    /// interface of 16 bits and a count of drops beside it. Consumes the block.
     ///
-    /// Gives what [`Pcapng::next`] gives: converting it there copies a struct just written, a stall of 7 ns a packet.
+    /// Gives what [`Pcapng::next`] gives: converting it there copies a struct just written, a stall
+    /// of 7 ns a packet.
     #[inline]
     fn timed_packet(&self, window: &mut Window, block: &Block) -> Result<Option<Located>, Error> {
         const FIELDS_BYTES: usize = 20;
@@ -257,7 +262,8 @@ impl Pcapng {
         }))
     }
 
-    /// Has neither a time nor a captured length; belongs to the section's first interface. Consumes the block.
+    /// Has neither a time nor a captured length; belongs to the section's first interface. Consumes
+    /// the block.
     #[cold]
     fn simple_packet(&self, window: &mut Window, block: &Block) -> Result<Option<Located>, Error> {
         const FIELDS_BYTES: usize = 4;
@@ -327,7 +333,8 @@ fn body<'a>(window: &'a Window, block: &Block, fields_bytes: usize) -> Result<&'
     Ok(body)
 }
 
-/// A name as text: whatever is not UTF-8 replaced, cut to what is kept of a name, without a trailing zero byte.
+/// A name as text: whatever is not UTF-8 replaced, cut to what is kept of a name, without a
+/// trailing zero byte.
 fn printable_name(name: &[u8]) -> String {
     let name = &name[..name.len().min(MAX_NAME_BYTES)];
     String::from_utf8_lossy(name)

@@ -16,14 +16,16 @@ use crate::{Error, LinkType};
 /// One captured packet, lent out of the reader's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Nanoseconds since 1970-01-01 UTC; a time that does not fit is moved to the nearer end of the range. Zero in a
-    /// pcapng Simple Packet Block, which carries no time.
+    /// Nanoseconds since 1970-01-01 UTC; a time that does not fit is moved to the nearer end of the
+    /// range. Zero in a pcapng Simple Packet Block, which carries no time.
     pub time_ns: u64,
     /// What `data` begins with.
     pub link_type: LinkType,
-    /// Which interface of the file captured it, from 0: see [`Reader::interface_name`]. Always 0 in a pcap file.
+    /// Which interface of the file captured it, from 0: see [`Reader::interface_name`]. Always 0 in
+    /// a pcap file.
     pub interface: u32,
-    /// Length on the wire in bytes, as recorded: usually at least `data.len()`, but nothing enforces it.
+    /// Length on the wire in bytes, as recorded: usually at least `data.len()`, but nothing
+    /// enforces it.
     pub length: u32,
     /// The bytes captured.
     pub data: &'a [u8],
@@ -50,8 +52,8 @@ enum Format {
 
 /// Reads the packets of one capture in file order.
 ///
-/// Memory stays at a 256 KiB buffer (up to twice the largest block, at most 32 MiB) and, when compressed, the
-/// decompressor's window (zstd: at most 128 MiB, what `zstd --long=27` asks for).
+/// Memory stays at a 256 KiB buffer (up to twice the largest block, at most 32 MiB) and, when
+/// compressed, the decompressor's window (zstd: at most 128 MiB, what `zstd --long=27` asks for).
 pub struct Reader {
     window: Window,
     format: Format,
@@ -75,11 +77,12 @@ impl Reader {
         Self::new(file)
     }
 
-    /// Reads the header of a capture from any stream. The reader has its own buffer; `source` needs none.
+    /// Reads the header of a capture from any stream. The reader has its own buffer; `source` needs
+    /// none.
     ///
     /// # Errors
-    /// [`Error::Malformed`] when it is neither pcap nor pcapng, [`Error::Truncated`] when it ends inside the header,
-    /// [`Error::Read`] when the source or its decompression fails.
+    /// [`Error::Malformed`] when it is neither pcap nor pcapng, [`Error::Truncated`] when it ends
+    /// inside the header, [`Error::Read`] when the source or its decompression fails.
     pub fn new(source: impl Read + Send + 'static) -> Result<Self, Error> {
         let (plain, stored_bytes) = decompressed(source)?;
         let mut window = Window::new(plain);
@@ -108,8 +111,9 @@ impl Reader {
     /// Gives the next packet; `None` at the end of the file, and ever after the end or an error.
     ///
     /// # Errors
-    /// [`Error::Truncated`] after the last whole packet of a capture that is cut off, [`Error::Malformed`] where the
-    /// bytes are not what the format allows, [`Error::Read`] when the source or its decompression fails.
+    /// [`Error::Truncated`] after the last whole packet of a capture that is cut off,
+    /// [`Error::Malformed`] where the bytes are not what the format allows, [`Error::Read`] when
+    /// the source or its decompression fails.
     #[inline]
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, Error> {
         let located = match &mut self.format {
@@ -146,9 +150,10 @@ impl Reader {
         self.format = Format::Finished { interface_names };
     }
 
-    /// The name of the interface that a packet's [`interface`](Packet::interface) stands for, as far as the file has
-    /// been read; a pcap file has none. In a pcapng file of several sections an interface with the same position in its
-    /// section, name and link type counts as the same: what concatenated pieces of one capture are.
+    /// The name of the interface that a packet's [`interface`](Packet::interface) stands for, as
+    /// far as the file has been read; a pcap file has none. In a pcapng file of several sections an
+    /// interface with the same position in its section, name and link type counts as the same: what
+    /// concatenated pieces of one capture are.
     pub fn interface_name(&self, interface: u32) -> Option<&str> {
         let names = match &self.format {
             Format::Pcap(_) => return None,
@@ -158,13 +163,14 @@ impl Reader {
         names.get(interface as usize)?.as_deref()
     }
 
-    /// Offset of the next record in the uncompressed file, in bytes; after an error, of the record that caused it.
+    /// Offset of the next record in the uncompressed file, in bytes; after an error, of the record
+    /// that caused it.
     pub fn position(&self) -> u64 {
         self.window.offset()
     }
 
-    /// How many bytes have been taken from the source, compressed as they are: set against the size of the file, the
-    /// progress. Runs ahead of [`Reader::position`] by at most a buffer.
+    /// How many bytes have been taken from the source, compressed as they are: set against the size
+    /// of the file, the progress. Runs ahead of [`Reader::position`] by at most a buffer.
     pub fn stored_position(&self) -> u64 {
         self.stored_bytes.load(Ordering::Relaxed)
     }

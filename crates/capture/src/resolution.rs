@@ -36,7 +36,8 @@ impl Resolution {
         } else if exponent <= 9 {
             Unit::Nanoseconds(10_u64.pow(9 - exponent))
         } else {
-            // Beyond 10^-28 s a 64-bit count does not reach a nanosecond: the largest divisor will do.
+            // Beyond 10^-28 s a 64-bit count does not reach a nanosecond: the largest divisor will
+            // do.
             Unit::TicksPerNanosecond(10_u64.checked_pow(exponent - 9).unwrap_or(u64::MAX))
         };
     }

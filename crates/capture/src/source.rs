@@ -25,7 +25,8 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Undoes a gzip or zstd compression, if there is one. Also gives the count of bytes taken from `source` so far.
+/// Undoes a gzip or zstd compression, if there is one. Also gives the count of bytes taken from
+/// `source` so far.
 pub(crate) fn decompressed(
     source: impl Read + Send + 'static,
 ) -> Result<(Box<dyn Read + Send>, Arc<AtomicU64>), Error> {

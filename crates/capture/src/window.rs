@@ -5,18 +5,21 @@ use std::io::{self, Read};
 
 use crate::Error;
 
-/// The longest record or block that is read whole, in bytes; longer ones are refused. Wireshark's limit, too.
+/// The longest record or block that is read whole, in bytes; longer ones are refused. Wireshark's
+/// limit, too.
 pub(crate) const MAX_BLOCK_BYTES: u32 = 16 << 20;
 
-/// The size of the buffer until a block needs more, in bytes. 256 KiB stays in a core's second-level cache, so that
-/// walking the records after the read finds them there.
+/// The size of the buffer until a block needs more, in bytes. 256 KiB stays in a core's
+/// second-level cache, so that walking the records after the read finds them there.
 const INITIAL_BYTES: usize = 256 << 10;
 
-/// A sliding window over a stream. The bytes lent by [`Window::bytes`] stay in place until the next [`Window::ensure`].
+/// A sliding window over a stream. The bytes lent by [`Window::bytes`] stay in place until the next
+/// [`Window::ensure`].
 ///
-/// It reads instead of mapping the file: a mapping costs page faults (154 MB in the page cache were walked in 10 ms by
-/// reading, in 22 ms by a mapping, 28 ms with it populated in advance), kills the process when the file is shortened
-/// meanwhile, and does not exist for a pipe. Buffers from 64 KiB to 1 MiB measure the same.
+/// It reads instead of mapping the file: a mapping costs page faults (154 MB in the page cache were
+/// walked in 10 ms by reading, in 22 ms by a mapping, 28 ms with it populated in advance), kills
+/// the process when the file is shortened meanwhile, and does not exist for a pipe. Buffers from 64
+/// KiB to 1 MiB measure the same.
 pub(crate) struct Window {
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
@@ -33,7 +36,8 @@ pub(crate) struct Window {
 enum SourceState {
     Open,
     Ended,
-    /// The compressed stream stops before its end: what follows the last byte is lost, even at a record boundary.
+    /// The compressed stream stops before its end: what follows the last byte is lost, even at a
+    /// record boundary.
     CutOff,
 }
 
@@ -73,7 +77,8 @@ impl Window {
         self.start = 0;
         while self.end < length && self.state == SourceState::Open {
             if self.end == self.buffer.len() {
-                // Doubled only when full, so that memory follows the bytes that exist, not a length that claims them.
+                // Doubled only when full, so that memory follows the bytes that exist, not a length
+                // that claims them.
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
             match self.source.read(&mut self.buffer[self.end..]) {
@@ -104,7 +109,8 @@ impl Window {
         &self.buffer[self.start..self.end]
     }
 
-    /// Consumes `length` bytes, which must be available, and gives the place of the first for [`Window::bytes`].
+    /// Consumes `length` bytes, which must be available, and gives the place of the first for
+    /// [`Window::bytes`].
     #[inline]
     pub(crate) fn consume(&mut self, length: usize) -> usize {
         let place = self.start;
@@ -126,7 +132,8 @@ impl Window {
         }
     }
 
-    /// After a failed [`Window::ensure`] of a record's header: the regular end of the file, or [`Error::Truncated`].
+    /// After a failed [`Window::ensure`] of a record's header: the regular end of the file, or
+    /// [`Error::Truncated`].
     pub(crate) fn check_ended_between_records(&self) -> Result<(), Error> {
         if self.start == self.end && self.state != SourceState::CutOff {
             return Ok(());
@@ -134,8 +141,8 @@ impl Window {
         Err(self.cut_off())
     }
 
-    /// What stands at the first unconsumed byte is not what the format allows. The texts are made here, away from the
-    /// path of every packet.
+    /// What stands at the first unconsumed byte is not what the format allows. The texts are made
+    /// here, away from the path of every packet.
     #[cold]
     #[inline(never)]
     pub(crate) fn malformed(

@@ -17,7 +17,8 @@ const MAX_SNAPSHOT_BYTES: u32 = MAX_BLOCK_BYTES - 32;
 
 /// Writes a pcap file with nanosecond times, little endian, through a 256 KiB buffer.
 ///
-/// Call [`Writer::finish`] at the end: dropping it writes the rest of the buffer, too, but can't tell of a failure.
+/// Call [`Writer::finish`] at the end: dropping it writes the rest of the buffer, too, but can't
+/// tell of a failure.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     output: BufWriter<W>,
@@ -46,7 +47,8 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Appends a packet that had `length` bytes on the wire and was captured `time_ns` nanoseconds after 1970 UTC.
+    /// Appends a packet that had `length` bytes on the wire and was captured `time_ns` nanoseconds
+    /// after 1970 UTC.
     ///
     /// # Errors
     /// [`Error::TimeBeyondPcap`] after February 2106; [`Error::Write`].
@@ -84,9 +86,11 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Writes a pcapng file of one section, little endian, nanosecond times, with any number of interfaces.
+/// Writes a pcapng file of one section, little endian, nanosecond times, with any number of
+/// interfaces.
 ///
-/// Call [`SectionWriter::finish`] at the end: dropping it writes the rest of the buffer, too, but can't tell of a failure.
+/// Call [`SectionWriter::finish`] at the end: dropping it writes the rest of the buffer, too, but
+/// can't tell of a failure.
 #[derive(Debug)]
 pub struct SectionWriter<W: Write> {
     output: BufWriter<W>,
@@ -112,9 +116,9 @@ impl<W: Write> SectionWriter<W> {
         Ok(writer)
     }
 
-    /// Describes an interface and gives its index, from 0. Its packets are cut to `snapshot_bytes`; 0 means 262,144,
-    /// and more than 16 MiB - 32 that.
-    /// Of a name longer than 65,535 bytes, which the format can't hold, none is written.
+    /// Describes an interface and gives its index, from 0. Its packets are cut to `snapshot_bytes`;
+    /// 0 means 262,144, and more than 16 MiB - 32 that. Of a name longer than 65,535 bytes, which
+    /// the format can't hold, none is written.
     ///
     /// # Errors
     /// [`Error::Write`].
@@ -137,8 +141,8 @@ impl<W: Write> SectionWriter<W> {
         Ok(self.snapshot_bytes.len() as u32 - 1)
     }
 
-    /// Appends a packet that had `length` bytes on the wire of `interface` and was captured `time_ns` nanoseconds after
-    /// 1970 UTC.
+    /// Appends a packet that had `length` bytes on the wire of `interface` and was captured
+    /// `time_ns` nanoseconds after 1970 UTC.
     ///
     /// # Errors
     /// [`Error::UnknownInterface`]; [`Error::Write`].

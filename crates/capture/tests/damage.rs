@@ -1,5 +1,5 @@
-//! Captures that are cut off, damaged or hostile: never a panic, everything before the damage is given, and the error
-//! names the place.
+//! Captures that are cut off, damaged or hostile: never a panic, everything before the damage is
+//! given, and the error names the place.
 
 #![expect(
     clippy::unwrap_used,
@@ -31,7 +31,8 @@ fn pcapng() -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Offsets at which a record or block of `file` ends and the next begins, and how many packets lie before each.
+/// Offsets at which a record or block of `file` ends and the next begins, and how many packets lie
+/// before each.
 fn boundaries(file: &[u8]) -> Vec<(u64, usize)> {
     let mut reader = Reader::new(Cursor::new(file.to_vec())).unwrap();
     let mut boundaries = vec![(reader.position(), 0)];
@@ -89,7 +90,8 @@ fn cut_at_every_byte() {
     for file in [pcap(), pcapng()] {
         let mut boundaries = boundaries(&file);
         if file[0] == 0x0a {
-            // The first packet of a pcapng file is preceded by the interface, which ends where the first block begins.
+            // The first packet of a pcapng file is preceded by the interface, which ends where the
+            // first block begins.
             let first_packet_block_bytes = 32;
             let interface_end = boundaries[1].0 - first_packet_block_bytes;
             boundaries.insert(1, (interface_end, 0));

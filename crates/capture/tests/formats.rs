@@ -24,7 +24,8 @@ fn read_all(file: Vec<u8>) -> Result<Vec<Owned>, Error> {
     Ok(packets)
 }
 
-/// A file of one packet, captured 1,700,000,000 s and `fraction` after 1970; every 32-bit field through `field`.
+/// A file of one packet, captured 1,700,000,000 s and `fraction` after 1970; every 32-bit field
+/// through `field`.
 fn pcap_by_hand(
     magic: u32,
     field: fn(u32) -> [u8; 4],
@@ -39,7 +40,8 @@ fn pcap_by_hand(
     file.extend(half(4));
     file.extend([0; 8]);
     file.extend(field(snapshot_bytes));
-    // The upper bits say that a frame check sequence of four bytes follows: not part of the link type, 113.
+    // The upper bits say that a frame check sequence of four bytes follows: not part of the link
+    // type, 113.
     file.extend(field(0x2400_0071));
     file.extend(field(1_700_000_000));
     file.extend(field(fraction));

@@ -1,4 +1,5 @@
-//! pcapng files written by another library: several interfaces, units of time, sections, byte orders, packet blocks.
+//! pcapng files written by another library: several interfaces, units of time, sections, byte
+//! orders, packet blocks.
 
 #![expect(
     clippy::unwrap_used,
@@ -191,7 +192,8 @@ fn simple_and_obsolete_packet_blocks() {
             data: Cow::Owned(vec![1; 96]),
         };
         writer.write_pcapng_block(cut).unwrap();
-        // The format has the upper half first in either byte order; the library, wrongly, a 64-bit integer.
+        // The format has the upper half first in either byte order; the library, wrongly, a 64-bit
+        // integer.
         let timestamp = if endianness.is_little() {
             1_000_001_u64.rotate_left(32)
         } else {

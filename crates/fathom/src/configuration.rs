@@ -1,5 +1,6 @@
-//! Where options come from: the command line, then the environment, then a file, then their defaults. All three derive from the
-//! declarations in [`arguments`](crate::arguments), which nothing here repeats.
+//! Where options come from: the command line, then the environment, then a file, then their
+//! defaults. All three derive from the declarations in [`arguments`](crate::arguments), which
+//! nothing here repeats.
 
 mod file;
 mod sources;
@@ -43,7 +44,8 @@ pub(crate) fn command_asked_for() -> Option<String> {
     matches.subcommand_name().map(str::to_owned)
 }
 
-/// The only table that is of interest here, for commands with a file of their own: the rest of it is theirs.
+/// The only table that is of interest here, for commands with a file of their own: the rest of it
+/// is theirs.
 fn own_file(command: &str) -> Option<&'static str> {
     (command == "balance").then_some("balance")
 }
@@ -53,7 +55,8 @@ fn config_of(matches: &ArgMatches) -> Option<PathBuf> {
     path.cloned()
 }
 
-/// The declared command, with an environment variable for every option: `FATHOM_HOPS_TIMEOUT` is `--timeout` of `fathom hops`.
+/// The declared command, with an environment variable for every option: `FATHOM_HOPS_TIMEOUT` is
+/// `--timeout` of `fathom hops`.
 pub(crate) fn command() -> Command {
     with_variables(Arguments::command(), "FATHOM")
 }
@@ -120,7 +123,8 @@ fn configurable(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
         .filter(|(name, _)| !ASKED_FOR_ONCE.contains(name))
 }
 
-/// The commands that have a table in a configuration file, by its name: `ipfix.dump` is that of `fathom ipfix dump`.
+/// The commands that have a table in a configuration file, by its name: `ipfix.dump` is that of
+/// `fathom ipfix dump`.
 fn tables(command: &Command) -> Vec<(String, &Command)> {
     let mut tables = Vec::new();
     for command in command.get_subcommands().filter(|it| !it.is_hide_set()) {

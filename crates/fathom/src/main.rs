@@ -1,5 +1,6 @@
-//! `fathom` measures where the latency of real traffic comes from. This is the binary: arguments, configuration and wiring; what is
-//! measured is in `fathom-measure`, and how it reads in `fathom-record`.
+//! `fathom` measures where the latency of real traffic comes from. This is the binary: arguments,
+//! configuration and wiring; what is measured is in `fathom-measure`, and how it reads in
+//! `fathom-record`.
 //!
 //! ```sh
 //! fathom rtt capture.pcap --format json
@@ -16,11 +17,6 @@ mod generate;
 #[cfg(feature = "live")]
 mod hops;
 mod ipfix;
-#[cfg_attr(
-    not(feature = "live"),
-    allow(dead_code, reason = "files are read as fast as they are written")
-)]
-mod leaving;
 mod output;
 #[cfg(feature = "live")]
 mod profile;
@@ -28,6 +24,8 @@ mod profile;
 mod reference;
 mod response;
 mod rtt;
+#[cfg(feature = "live")]
+mod session;
 mod signals;
 mod summary;
 #[cfg(feature = "live")]
@@ -42,7 +40,7 @@ use arguments::{Arguments, Command};
 use ipfix::IpfixCommand;
 
 /// A measurement, as `fathom doctor` and the reference of records know it.
-struct Measurement {
+struct Description {
     /// That of the command.
     name: &'static str,
     /// The kinds of its records.
@@ -55,8 +53,12 @@ struct Measurement {
     examine: fn(&mut doctor::Checks),
 }
 
+/// Why nothing is measured on interfaces.
+#[cfg(not(feature = "live"))]
+const FILES_ONLY: &str = "this fathom reads capture files only: build it with the feature `live` to measure on interfaces";
+
 /// All measurements.
-const MEASUREMENTS: &[Measurement] = &[
+const MEASUREMENTS: &[Description] = &[
     rtt::MEASUREMENT,
     response::MEASUREMENT,
     #[cfg(feature = "live")]
@@ -93,8 +95,10 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "live")]
         Command::Reference => generate::reference()?,
         Command::Man { directory } => generate::manual(configuration::command(), directory)?,
-        // Those that measure.
-        _ => {}
+        // Those that measure, above.
+        Command::Rtt(_) | Command::Response(_) => {}
+        #[cfg(feature = "live")]
+        Command::Hops(_) | Command::Profile(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

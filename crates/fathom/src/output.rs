@@ -2,6 +2,7 @@
 
 mod csv;
 mod export;
+mod lines;
 mod place;
 mod writer;
 
@@ -25,9 +26,11 @@ use crate::signals::Signals;
 use crate::zone;
 use csv::Tables;
 use export::Exports;
+pub(crate) use lines::{Formatter, LineOptions, Lines};
 use writer::{Failure, Writer};
 
-/// Written out when there is more than this: waking the thread that writes costs as much as a few records.
+/// Written out when there is more than this: waking the thread that writes costs as much as a few
+/// records.
 const FULL_BYTES: usize = 256 << 10;
 
 /// After so many records of a file it is seen whether collectors keep up.
@@ -60,7 +63,8 @@ impl OutputFormat {
     }
 }
 
-/// How much may wait to be written. While that much does, whoever has more to write waits too.
+/// How much may wait to be written. While that much does, whoever has more to write waits too,
+/// unless it [may not](Output::may_wait).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backlog {
     /// 1 MiB, for those who read something that waits for them.
@@ -100,8 +104,9 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Opens the file to append to it, or takes standard output. Once `signals` say that it is time to end, a reader that takes nothing is not
-    /// waited for. A table has records of the kind `main` alone.
+    /// Opens the file to append to it, or takes standard output. Once `signals` say that it is time
+    /// to end, a reader that takes nothing is not waited for. A table has records of the kind
+    /// `main` alone.
     ///
     /// # Errors
     /// When the file cannot be opened, this host has no name, or the system has no thread left.
@@ -156,7 +161,8 @@ impl Output {
         })
     }
 
-    /// The same, that also sends all records to collectors. `is_asked_for`: they are printed too, where there is a collector.
+    /// The same, that also sends all records to collectors. `is_asked_for`: they are printed too,
+    /// where there is a collector.
     ///
     /// # Errors
     /// When a collector cannot be reached, or this host has no name to tell it.
@@ -243,14 +249,16 @@ impl Output {
     }
 
     /// Does so much wait to be written that more should wait too?
+    #[cfg(feature = "live")]
     pub(crate) fn is_behind(&self) -> bool {
         self.writer.waiting_bytes() >= FULL_BYTES * 4
     }
 
-    /// Has written what was put, in whole lines. Waits only while the backlog is full.
+    /// Has written what was put, in whole lines. Waits only while the backlog is full, if it may.
     ///
     /// # Errors
-    /// When this, or what was put before, cannot be written; a reader that has gone away is among the causes as a broken pipe.
+    /// When this, or what was put before, cannot be written; a reader that has gone away is among
+    /// the causes as a broken pipe.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
         self.exports.tick(Time::now());
         let written = self.writer.write(&mut self.buffer);
@@ -258,23 +266,43 @@ impl Output {
         self.others.as_mut().map_or(Ok(()), Tables::flush)
     }
 
-    /// Flushes, and waits until all is written.
+    /// Whether [`Output::flush`] may wait, as it does unless told otherwise. Where it may not,
+    /// lines that nobody takes in time are lost: how many is told at the end.
+    pub(crate) fn may_wait(&mut self, may_wait: bool) {
+        self.writer.may_wait(may_wait);
+        if let Some(others) = &mut self.others {
+            others.may_wait(may_wait);
+        }
+    }
+
+    /// Flushes, and waits until all is written; says how much was lost.
     ///
     /// # Errors
-    /// As [`Output::flush`], when it is time to end and nobody takes it, and when collectors have not got all.
+    /// As [`Output::flush`], when it is time to end and nobody takes it, and when collectors have
+    /// not got all.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+        self.may_wait(true);
         let written = self.flush().and_then(|()| {
             let written = self.writer.finish();
             written.map_err(|failure| self.error(failure))?;
             self.others.as_mut().map_or(Ok(()), Tables::finish)
         });
+        let lost = self.writer.lost_lines();
+        if lost > 0 {
+            say!(
+                "fathom: warning: {lost} lines were lost: {} is too slow",
+                self.place()
+            );
+        }
         written.and(self.exports.finish())
     }
 
-    /// Opens the file anew if a signal asked for it, as logrotate does after it has moved the file away.
+    /// Opens the file anew if a signal asked for it, as logrotate does after it has moved the file
+    /// away.
     ///
     /// # Errors
-    /// As [`Output::flush`]. If the new file cannot be opened, that is said, and the old one goes on being used.
+    /// As [`Output::flush`]. If the new file cannot be opened, that is said, and the old one goes
+    /// on being used.
     pub(crate) fn reopen_if_asked(&mut self) -> anyhow::Result<()> {
         if !self.signals.take_reopen() {
             return Ok(());
@@ -301,14 +329,19 @@ impl Output {
     }
 
     fn error(&self, failure: Failure) -> anyhow::Error {
-        let place = match &self.path {
+        anyhow::Error::new(failure.cause).context(format!(
+            "cannot write to {}: {} bytes were written, {} more were not",
+            self.place(),
+            failure.written_bytes,
+            failure.lost_bytes
+        ))
+    }
+
+    fn place(&self) -> String {
+        match &self.path {
             Some(path) => path.display().to_string(),
             None => "standard output".to_owned(),
-        };
-        anyhow::Error::new(failure.cause).context(format!(
-            "cannot write to {place}: {} bytes were written, {} more were not",
-            failure.written_bytes, failure.lost_bytes
-        ))
+        }
     }
 }
 
@@ -322,7 +355,8 @@ fn open_to_append(path: &Path, signals: &Signals) -> anyhow::Result<File> {
     opened.with_context(|| format!("cannot open the output file {}", path.display()))
 }
 
-/// Waits for the reader of a pipe that has a name. To open it as any file would wait, too, and no signal would end that.
+/// Waits for the reader of a pipe that has a name. To open it as any file would wait, too, and no
+/// signal would end that.
 fn open_pipe(path: &Path, signals: &Signals) -> io::Result<File> {
     const LOOK: Duration = Duration::from_millis(50);
     let mut is_told = false;

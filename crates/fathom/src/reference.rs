@@ -1,32 +1,25 @@
-//! The reference of all records, from their declarations: docs/records.md, and the manual page fathom-records(7).
+//! The reference of all records, from their declarations: docs/records.md, and the manual page
+//! fathom-records(7).
 
 use std::fmt::Write as _;
 
-use fathom_balance::record::{BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
 use fathom_ipfix::iana_element;
 use fathom_record::{Count, Field, Registry, Schema, Type, Unit};
 
-use crate::MEASUREMENTS;
 use crate::doctor::Check;
+use crate::{MEASUREMENTS, balance};
 
 /// All kinds of records, by who prints them.
 fn kinds() -> impl Iterator<Item = (String, &'static [&'static Schema])> {
     let measured = MEASUREMENTS.iter().map(|it| (it.name, it.kinds));
     let all = measured
-        .chain([("balance", BALANCE)])
+        .chain([("balance", balance::KINDS)])
         .map(|(name, kinds)| (format!("fathom {name}"), kinds));
     all.chain([
         ("all measurements".to_owned(), &[Count::SCHEMA][..]),
         ("fathom doctor".to_owned(), &[Check::SCHEMA][..]),
     ])
 }
-
-const BALANCE: &[&Schema] = &[
-    BalanceWeight::SCHEMA,
-    BalanceHealth::SCHEMA,
-    BalanceService::SCHEMA,
-    BalanceServer::SCHEMA,
-];
 
 /// What holds for all of them, a paragraph each.
 const COMMON: [&str; 4] = [
@@ -222,6 +215,10 @@ mod tests {
                     field.name,
                     schema.kind
                 );
+                // IANA has one element for increases and another for totals.
+                let own = [first, field].map(element_name);
+                let are_own = own.iter().all(|name| name.starts_with("own "));
+                assert!(!are_own || own[0] == own[1], "{} is {own:?}", field.name);
             }
         }
     }

@@ -17,8 +17,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen: to SIGINT and SIGTERM always, even where they were ignored as in a background job of a shell, and to SIGHUP if
-    /// there is a file to open anew.
+    /// Begins to listen: to SIGINT and SIGTERM always, even where they were ignored as in a
+    /// background job of a shell, and to SIGHUP if there is a file to open anew.
     ///
     /// # Errors
     /// When the system refuses.

@@ -147,7 +147,8 @@ fn client_config(authority: &Path) -> Result<ClientConfig, Error> {
 }
 
 impl Connection {
-    /// The longest IP packet that reaches the collector whole, as this host knows by now; `None` for streams, which need not care.
+    /// The longest IP packet that reaches the collector whole, as this host knows by now; `None`
+    /// for streams, which need not care.
     pub(crate) fn path_mtu(&self) -> Option<u16> {
         let Self::Udp { socket, .. } = self else {
             return None;
@@ -170,7 +171,8 @@ impl Connection {
     /// Hands a message to the kernel.
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self {
-            // Fails when an earlier datagram found nobody: whoever listens next knows no templates, so the session begins anew.
+            // Fails when an earlier datagram found nobody: whoever listens next knows no templates,
+            // so the session begins anew.
             Self::Udp {
                 socket,
                 is_confirmed,
@@ -209,7 +211,8 @@ impl Connection {
     }
 }
 
-/// Fails if the host of the collector says within a moment that nobody listens. Silence is no refusal.
+/// Fails if the host of the collector says within a moment that nobody listens. Silence is no
+/// refusal.
 fn check_refused(socket: &UdpSocket) -> io::Result<()> {
     match socket.recv(&mut [0]) {
         Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -219,7 +222,8 @@ fn check_refused(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// Fails if the collector has closed the connection: a message written then would be lost without a word. What it sends is read away.
+/// Fails if the collector has closed the connection: a message written then would be lost without a
+/// word. What it sends is read away.
 fn check_open(
     stream: &mut TcpStream,
     mut read: impl FnMut(&mut TcpStream) -> io::Result<usize>,

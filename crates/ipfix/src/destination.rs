@@ -35,8 +35,9 @@ pub enum Transport {
     },
 }
 
-/// A collector and the way to it: `ipfix+udp://HOST:PORT`, `ipfix+tcp://HOST:PORT`, `ipfix+tls://HOST:PORT?ca=FILE`; without port 4739,
-/// with TLS 4740. `mtu=BYTES` is the longest IP packet of a message; unless it is said, for UDP that of the path, 1500 at most.
+/// A collector and the way to it: `ipfix+udp://HOST:PORT`, `ipfix+tcp://HOST:PORT`,
+/// `ipfix+tls://HOST:PORT?ca=FILE`; without port 4739, with TLS 4740. `mtu=BYTES` is the longest IP
+/// packet of a message; unless it is said, for UDP that of the path, 1500 at most.
 ///
 /// ```
 /// use fathom_ipfix::{Destination, Transport};
@@ -59,7 +60,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// The longest message that should be sent there, where so long packets pass the path whole, if that is known.
+    /// The longest message that should be sent there, where so long packets pass the path whole, if
+    /// that is known.
     pub fn message_bytes(&self, path_mtu: Option<u16>) -> usize {
         match (&self.transport, self.mtu_bytes) {
             (Transport::Udp, mtu) => {

@@ -1,4 +1,5 @@
-//! Information elements: what a field means, and how its bytes are read (RFC 7011, section 3.2; RFC 5610).
+//! Information elements: what a field means, and how its bytes are read (RFC 7011, section 3.2; RFC
+//! 5610).
 
 use std::borrow::Cow;
 
@@ -138,10 +139,12 @@ pub enum Units {
     Inferred = 15,
 }
 
-/// The enterprise number under which IANA's elements are those of the other direction (RFC 5103, section 6.1).
+/// The enterprise number under which IANA's elements are those of the other direction (RFC 5103,
+/// section 6.1).
 pub(crate) const REVERSE_ENTERPRISE: u32 = 29_305;
 
-/// Elements of IANA's that are numbers for what records say in words: the element, the text, the number.
+/// Elements of IANA's that are numbers for what records say in words: the element, the text, the
+/// number.
 const CODES: [(u16, &str, u8); 6] = [
     // flowEndReason
     (136, "active timeout", 2),

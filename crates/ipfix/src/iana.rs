@@ -1,4 +1,5 @@
-//! IANA's registry "IPFIX Information Elements", as of 2026-07-22: number, name, abstract data type, semantics, units.
+//! IANA's registry "IPFIX Information Elements", as of 2026-07-22: number, name, abstract data
+//! type, semantics, units.
 
 use crate::element::{DataType as T, Semantics as S, Units as U};
 

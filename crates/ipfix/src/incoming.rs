@@ -19,7 +19,8 @@ pub struct TlsAcceptor {
 }
 
 impl TlsAcceptor {
-    /// Reads PEM files: the certificate of this collector with those that it is signed by, and its key.
+    /// Reads PEM files: the certificate of this collector with those that it is signed by, and its
+    /// key.
     ///
     /// # Errors
     /// [`Error::Certificates`] when one of them cannot be read, or they do not belong together.
@@ -52,7 +53,8 @@ impl TlsAcceptor {
         })
     }
 
-    /// A session over a connection, which may be one that does not block. The handshake is made while it is read from.
+    /// A session over a connection, which may be one that does not block. The handshake is made
+    /// while it is read from.
     ///
     /// # Errors
     /// When the library refuses the configuration.
@@ -62,7 +64,8 @@ impl TlsAcceptor {
     }
 }
 
-/// What an exporter sends over TLS. A read fails as that of its connection does: with [`io::ErrorKind::WouldBlock`] too, where that does not block.
+/// What an exporter sends over TLS. A read fails as that of its connection does: with
+/// [`io::ErrorKind::WouldBlock`] too, where that does not block.
 #[derive(Debug)]
 pub struct TlsStream(Box<StreamOwned<ServerConnection, TcpStream>>);
 

@@ -1,11 +1,12 @@
-//! IPFIX (RFC 7011) for records that describe themselves: an exporter that makes its templates from the
-//! [`Schema`](fathom_record::Schema) of records and sends them over UDP, TCP or TLS, and a collector that reads what any exporter sends.
-//! Elements that IANA does not have go under an enterprise number with their names and types (RFC 5610), so that collectors need no
-//! configuration. There is no SCTP, and no DTLS. [`Export`] sends from a thread of its own; all the rest does no I/O and takes the time
-//! as an argument.
+//! IPFIX (RFC 7011) for records that describe themselves: an exporter that makes its templates from
+//! the [`Schema`](fathom_record::Schema) of records and sends them over UDP, TCP or TLS, and a
+//! collector that reads what any exporter sends. Elements that IANA does not have go under an
+//! enterprise number with their names and types (RFC 5610), so that collectors need no
+//! configuration. There is no SCTP, and no DTLS. [`Export`] sends from a thread of its own; all the
+//! rest does no I/O and takes the time as an argument.
 //!
-//! What stays behind: fields that declare no element ([`fields_without_element`]), and the difference between a field that is missing
-//! and one that is not in the template.
+//! What stays behind: fields that declare no element ([`fields_without_element`]), and the
+//! difference between a field that is missing and one that is not in the template.
 //!
 //! ```
 //! use fathom_ipfix::{Collector, Exporter, ExporterSettings, Limits, Outgoing, Session};

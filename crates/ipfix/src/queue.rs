@@ -1,4 +1,5 @@
-//! What a collector gets next: templates before data and again when due, numbers of the stream, and what waits while it is away.
+//! What a collector gets next: templates before data and again when due, numbers of the stream, and
+//! what waits while it is away.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use fathom_record::Time;
 use crate::Outgoing;
 use crate::wire::Encoded;
 
-/// When templates are sent again where messages may be lost (RFC 7011, section 8.4): at whichever comes first.
+/// When templates are sent again where messages may be lost (RFC 7011, section 8.4): at whichever
+/// comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refresh {
     /// After this time; by default 10 min.
@@ -96,7 +98,8 @@ impl OutgoingQueue {
         }
     }
 
-    /// A connection was made: the collector knows nothing, and numbers begin at zero (RFC 7011, section 3.1).
+    /// A connection was made: the collector knows nothing, and numbers begin at zero (RFC 7011,
+    /// section 3.1).
     pub fn connected(&mut self) {
         if let Some(Outgoing::Data(message)) = self.in_flight.take() {
             self.spool_bytes += message.bytes.len();

@@ -17,7 +17,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause between attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Messages that are handed to the thread together: to wake it for each would cost more than to make it.
+/// Messages that are handed to the thread together: to wake it for each would cost more than to
+/// make it.
 const MESSAGES_AT_A_TIME: usize = 32;
 
 /// How messages are sent.
@@ -79,7 +80,8 @@ impl Sender {
     /// Starts the thread, which connects by itself, again and again if it must.
     ///
     /// # Errors
-    /// [`Error::Certificates`], [`Error::Destination`] for a name that no certificate can be for, [`Error::Thread`].
+    /// [`Error::Certificates`], [`Error::Destination`] for a name that no certificate can be for,
+    /// [`Error::Thread`].
     pub fn start(destination: &Destination, settings: &SenderSettings) -> Result<Self, Error> {
         Self::start_with(destination, settings, None, Connector::new(destination)?)
     }
@@ -159,7 +161,8 @@ impl Sender {
         self.shared.lock().path_mtu
     }
 
-    /// Sends what waits, for `patience` at most, and ends; what did not leave is counted as dropped.
+    /// Sends what waits, for `patience` at most, and ends; what did not leave is counted as
+    /// dropped.
     pub fn finish(&self, patience: Duration) -> Counters {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
@@ -168,7 +171,8 @@ impl Sender {
         while !state.has_ended {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // The thread may be waiting for the kernel; it ends by itself and finds nothing left to send.
+                // The thread may be waiting for the kernel; it ends by itself and finds nothing
+                // left to send.
                 state.queue.abandon();
                 break;
             }
@@ -215,7 +219,8 @@ fn run(shared: &Shared, connector: &Connector, mut connection: Option<Connection
     shared.changed.notify_all();
 }
 
-/// Waits until there is something to send; false when there is nothing more to come, or no time left.
+/// Waits until there is something to send; false when there is nothing more to come, or no time
+/// left.
 fn wait_for_work(shared: &Shared) -> bool {
     let mut state = shared.lock();
     loop {
@@ -242,7 +247,8 @@ fn connect(shared: &Shared, connector: &Connector) -> Result<Connection, String>
     Ok(connection)
 }
 
-/// Sends until nothing waits, and gives the connection back; the reason if it is of no use any more.
+/// Sends until nothing waits, and gives the connection back; the reason if it is of no use any
+/// more.
 fn send_all(shared: &Shared, mut connection: Connection) -> Result<Connection, String> {
     let mut message = Vec::new();
     shared.lock().path_mtu = connection.path_mtu();
@@ -313,8 +319,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Starts an export; messages get the length that the destination can take: over UDP what passes the path whole, as soon as that is known, but
-    /// no more than collectors have room for.
+    /// Starts an export; messages get the length that the destination can take: over UDP what
+    /// passes the path whole, as soon as that is known, but no more than collectors have room for.
     ///
     /// # Errors
     /// As [`Sender::start`].
@@ -357,7 +363,8 @@ impl Export {
         &self.destination
     }
 
-    /// Takes a record; never waits. Messages leave some at a time: the last ones with [`Export::tick`].
+    /// Takes a record; never waits. Messages leave some at a time: the last ones with
+    /// [`Export::tick`].
     pub fn record(&mut self, record: &dyn Record, now: Time) {
         self.exporter.record(record, now);
         if self.exporter.outgoing_len() >= MESSAGES_AT_A_TIME {
@@ -365,7 +372,8 @@ impl Export {
         }
     }
 
-    /// To be called after some records, and when [`Export::due`]: sends the messages that are whole, or have waited long enough.
+    /// To be called after some records, and when [`Export::due`]: sends the messages that are
+    /// whole, or have waited long enough.
     pub fn tick(&mut self, now: Time) {
         self.exporter.tick(now);
         self.sender.push(self.exporter.outgoing());
@@ -400,7 +408,8 @@ impl Export {
         self.sender.trouble()
     }
 
-    /// Sends everything, for `patience` at most, and ends; what did not leave is counted as dropped.
+    /// Sends everything, for `patience` at most, and ends; what did not leave is counted as
+    /// dropped.
     pub fn finish(&mut self, patience: Duration) -> Counters {
         self.exporter.flush();
         self.sender.push(self.exporter.outgoing());

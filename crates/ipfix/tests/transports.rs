@@ -251,7 +251,8 @@ fn a_collector_that_stays_away_costs_a_bounded_spool() {
     assert_eq!((counters.records, counters.dropped_records), (0, 10_000));
 }
 
-/// A server's certificate for `name`, signed by a new authority, whose certificate goes into a file.
+/// A server's certificate for `name`, signed by a new authority, whose certificate goes into a
+/// file.
 fn certificates(name: &str) -> (Arc<ServerConfig>, std::path::PathBuf) {
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

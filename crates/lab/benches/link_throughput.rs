@@ -1,4 +1,5 @@
-//! What a link carries: packets per processor second under a flood of small datagrams, how late it releases, and what it costs idle.
+//! What a link carries: packets per processor second under a flood of small datagrams, how late it
+//! releases, and what it costs idle.
 //!
 //! `cargo bench -p fathom-lab` needs root and takes about five seconds.
 
@@ -66,8 +67,8 @@ fn loopback_datagram_us() -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / f64::from(DATAGRAMS)
 }
 
-/// One sender as fast as it can, to a socket that nobody reads. Its kernel cuts 64 datagrams from each write (UDP segmentation),
-/// or the sender would be slower than the link.
+/// One sender as fast as it can, to a socket that nobody reads. Its kernel cuts 64 datagrams from
+/// each write (UDP segmentation), or the sender would be slower than the link.
 fn flood(delay: Duration, reference_us: f64) {
     let (client, server, link) = pair(delay);
     let _receiver = bind(&server, "10.77.1.2:9");

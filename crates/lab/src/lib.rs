@@ -1,10 +1,12 @@
 //! The test bench of fathom: networks on this machine whose latency is known.
 //!
-//! [`Namespace`]s hold the hosts, [`Link`]s join them and delay, lose, reorder, duplicate, damage or queue packets as told, each with a
-//! record of what it did to which packet and when: the truth that a measurement is compared with. [`Topology`] is the usual arrangement
-//! of both, [`Chain`] one with more routers and ways, [`traffic`] makes packets to measure. Everything is held by this process and by nothing else, so that it is gone when the process is,
-//! even killed. It needs root (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`), `/dev/net/tun` and the `ip` command; [`obstacle`] says what is missing. It is not a
-//! simulator: real kernels exchange real packets in real time.
+//! [`Namespace`]s hold the hosts, [`Link`]s join them and delay, lose, reorder, duplicate, damage
+//! or queue packets as told, each with a record of what it did to which packet and when: the truth
+//! that a measurement is compared with. [`Topology`] is the usual arrangement of both, [`Chain`]
+//! one with more routers and ways, [`traffic`] makes packets to measure. Everything is held by this
+//! process and by nothing else, so that it is gone when the process is, even killed. It needs root
+//! (`CAP_SYS_ADMIN`, `CAP_NET_ADMIN`), `/dev/net/tun` and the `ip` command; [`obstacle`] says what
+//! is missing. It is not a simulator: real kernels exchange real packets in real time.
 //!
 //! # Examples
 //! ```no_run

@@ -1,4 +1,5 @@
-//! Anonymous network namespaces: held by file descriptors only, so the kernel removes them when the process ends, however it ends.
+//! Anonymous network namespaces: held by file descriptors only, so the kernel removes them when the
+//! process ends, however it ends.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,8 @@ use nix::unistd::getppid;
 
 use crate::{Error, Result, wait_until};
 
-/// Settings every namespace starts with: no IPv6 chatter of its own, so that every packet in the lab is one that was asked for.
+/// Settings every namespace starts with: no IPv6 chatter of its own, so that every packet in the
+/// lab is one that was asked for.
 const QUIET_SETTINGS: [(&str, &str); 6] = [
     ("net/ipv6/conf/all/accept_dad", "0"),
     ("net/ipv6/conf/default/accept_dad", "0"),
@@ -29,9 +31,11 @@ const QUIET_SETTINGS: [(&str, &str); 6] = [
 /// How long the kernel may take to know its own addresses.
 const ROUTE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A network namespace that nothing but this process (and the children it started inside) keeps alive.
+/// A network namespace that nothing but this process (and the children it started inside) keeps
+/// alive.
 ///
-/// Cloning gives another handle of the same namespace; it is gone when the last handle, child and device in use are.
+/// Cloning gives another handle of the same namespace; it is gone when the last handle, child and
+/// device in use are.
 ///
 /// # Examples
 /// ```no_run
@@ -46,12 +50,15 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Creates a namespace with its loopback up and IPv6 autoconfiguration off; `name` only serves messages and need not be unique.
+    /// Creates a namespace with its loopback up and IPv6 autoconfiguration off; `name` only serves
+    /// messages and need not be unique.
     ///
     /// # Errors
-    /// [`Error::Namespace`] without `CAP_SYS_ADMIN`, [`Error::Command`] or [`Error::Setting`] when it cannot be set up.
+    /// [`Error::Namespace`] without `CAP_SYS_ADMIN`, [`Error::Command`] or [`Error::Setting`] when
+    /// it cannot be set up.
     pub fn new(name: &str) -> Result<Self> {
-        // A thread of its own, because unsharing changes the namespace of the calling thread for good.
+        // A thread of its own, because unsharing changes the namespace of the calling thread for
+        // good.
         let handle = thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -82,7 +89,8 @@ impl Namespace {
         &self.name
     }
 
-    /// A path through which other programs can name this namespace while this process lives (`ip link set … netns PATH`).
+    /// A path through which other programs can name this namespace while this process lives
+    /// (`ip link set … netns PATH`).
     pub fn path(&self) -> String {
         format!(
             "/proc/{}/fd/{}",
@@ -91,10 +99,12 @@ impl Namespace {
         )
     }
 
-    /// A command that will run `program` inside the namespace, in a process group of its own and without standard input.
+    /// A command that will run `program` inside the namespace, in a process group of its own and
+    /// without standard input.
     ///
-    /// The child is killed when the thread that starts it ends, whatever ends it, so start long-lived children from a
-    /// long-lived thread. A program that forks into the background escapes this: tell daemons to stay in the foreground.
+    /// The child is killed when the thread that starts it ends, whatever ends it, so start
+    /// long-lived children from a long-lived thread. A program that forks into the background
+    /// escapes this: tell daemons to stay in the foreground.
     #[expect(
         unsafe_code,
         reason = "a child can enter a namespace only between fork and exec"
@@ -120,10 +130,12 @@ impl Namespace {
         command
     }
 
-    /// Runs a command line to its end and returns its standard output; words are split at white space, without quoting.
+    /// Runs a command line to its end and returns its standard output; words are split at white
+    /// space, without quoting.
     ///
     /// # Errors
-    /// [`Error::Start`] when it cannot be started, [`Error::Command`] with its standard error when it fails.
+    /// [`Error::Start`] when it cannot be started, [`Error::Command`] with its standard error when
+    /// it fails.
     pub fn run(&self, command_line: &str) -> Result<String> {
         let mut words = command_line.split_whitespace();
         let program = words.next().unwrap_or_default();
@@ -153,7 +165,8 @@ impl Namespace {
         })
     }
 
-    /// Runs `work` on a thread inside the namespace and returns its value; sockets and devices opened there stay there.
+    /// Runs `work` on a thread inside the namespace and returns its value; sockets and devices
+    /// opened there stay there.
     ///
     /// A panic of `work` is passed on.
     ///
@@ -173,10 +186,12 @@ impl Namespace {
         })
     }
 
-    /// Writes a kernel setting of this namespace, `key` being its path below `/proc/sys`, such as `net/ipv4/ip_forward`.
+    /// Writes a kernel setting of this namespace, `key` being its path below `/proc/sys`, such as
+    /// `net/ipv4/ip_forward`.
     ///
     /// # Errors
-    /// [`Error::Setting`] when the kernel refuses, or when `key` is not under `net/` and would change the whole machine.
+    /// [`Error::Setting`] when the kernel refuses, or when `key` is not under `net/` and would
+    /// change the whole machine.
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
         let write = || {
             if key.starts_with("net/") && !key.contains("..") {
@@ -213,7 +228,8 @@ impl Namespace {
         )
     }
 
-    /// Selects the congestion control of connections opened from now on; kernels allow only some inside a namespace (`reno`, often `bbr`).
+    /// Selects the congestion control of connections opened from now on; kernels allow only some
+    /// inside a namespace (`reno`, often `bbr`).
     ///
     /// # Errors
     /// As [`Namespace::set`].
@@ -221,7 +237,8 @@ impl Namespace {
         self.set("net/ipv4/tcp_congestion_control", algorithm)
     }
 
-    /// Joins this namespace to `peer` by a veth pair, both ends up: `interface` here, `peer_interface` there.
+    /// Joins this namespace to `peer` by a veth pair, both ends up: `interface` here,
+    /// `peer_interface` there.
     ///
     /// # Errors
     /// [`Error::Command`] when a name is taken or the kernel has no veth.
@@ -235,7 +252,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Adds an address with its prefix length, such as `10.77.1.1/24` or `fd77:1::1/64`, usable at once (no duplicate detection).
+    /// Adds an address with its prefix length, such as `10.77.1.1/24` or `fd77:1::1/64`, usable at
+    /// once (no duplicate detection).
     ///
     /// # Errors
     /// [`Error::Command`] when the interface is missing or the address is there already.
@@ -245,7 +263,8 @@ impl Namespace {
             return Ok(());
         }
         self.run(&format!("ip address add {address} dev {interface} nodad"))?;
-        // A thread of the kernel makes the route to it a little later, and until then packets to it are dropped.
+        // A thread of the kernel makes the route to it a little later, and until then packets to it
+        // are dropped.
         let own = address.split('/').next().unwrap_or(address);
         let look = format!("ip -6 route show table local {own}");
         wait_until(ROUTE_PATIENCE, "the route to a new address", || {
@@ -253,7 +272,8 @@ impl Namespace {
         })
     }
 
-    /// Routes `destination` (a prefix, or `default`) over the neighbour `gateway`; the family is that of the gateway.
+    /// Routes `destination` (a prefix, or `default`) over the neighbour `gateway`; the family is
+    /// that of the gateway.
     ///
     /// # Errors
     /// [`Error::Command`] when the gateway is not reachable or the route exists.

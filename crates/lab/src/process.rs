@@ -31,7 +31,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command`, which should come from [`Namespace::command`](crate::Namespace::command): that gives it a group of its own.
+    /// Starts `command`, which should come from [`Namespace::command`](crate::Namespace::command):
+    /// that gives it a group of its own.
     ///
     /// # Errors
     /// [`Error::Start`] when the program is missing.
@@ -85,7 +86,8 @@ impl Process {
         }
     }
 
-    /// Waits for the end of the process and returns what its piped outputs held; a reader drains them meanwhile.
+    /// Waits for the end of the process and returns what its piped outputs held; a reader drains
+    /// them meanwhile.
     ///
     /// # Errors
     /// [`Error::Deadline`] when it still runs after `patience`; it is killed then.
@@ -103,7 +105,8 @@ impl Process {
             reader.is_finished()
         });
         if in_time.is_err() {
-            // The reader has not reaped the child, or it would be finished: the id is still the child's.
+            // The reader has not reaped the child, or it would be finished: the id is still the
+            // child's.
             let _ = killpg(group, Signal::SIGKILL);
         }
         let output = reader

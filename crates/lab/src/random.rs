@@ -1,6 +1,7 @@
 //! Repeatable random numbers of a fixed algorithm.
 
-/// One step of `SplitMix64` (Steele, Lea, Flood 2014): a bijection whose outputs pass statistical tests for consecutive inputs.
+/// One step of `SplitMix64` (Steele, Lea, Flood 2014): a bijection whose outputs pass statistical
+/// tests for consecutive inputs.
 pub(crate) fn mix(input: u64) -> u64 {
     let mut state = input.wrapping_add(INCREMENT);
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,7 +16,8 @@ pub(crate) fn fraction(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// From 0 to below `bound`: the upper half of the product, unbiased enough for bounds far below 2^64.
+/// From 0 to below `bound`: the upper half of the product, unbiased enough for bounds far below
+/// 2^64.
 pub(crate) fn below(bits: u64, bound: u64) -> u64 {
     ((u128::from(bits) * u128::from(bound)) >> 64) as u64
 }

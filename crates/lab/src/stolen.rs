@@ -14,9 +14,11 @@ use crate::link::{PRIORITY, precede_ordinary_threads};
 
 /// Between the beats of a processor's pulse.
 const BEAT: Duration = Duration::from_micros(250);
-/// A beat that is so late was kept: by less than what makes a sample wrong, which is 1 ms, as a pause may begin right after a beat.
+/// A beat that is so late was kept: by less than what makes a sample wrong, which is 1 ms, as a
+/// pause may begin right after a beat.
 const LATE_NS: u64 = 500_000;
-/// What a case that looks at real time may blame a failure on: a processor that was away for so long.
+/// What a case that looks at real time may blame a failure on: a processor that was away for so
+/// long.
 const TO_BLAME_NS: u64 = 2_000_000;
 /// How often a case is measured, at most.
 const ATTEMPTS: u32 = 3;
@@ -28,7 +30,8 @@ thread_local! {
     static BEGIN_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What several cases look at, and the first of them makes. A case that is measured again has it made again, once for all of them.
+/// What several cases look at, and the first of them makes. A case that is measured again has it
+/// made again, once for all of them.
 #[derive(Debug)]
 pub struct Shared<T: 'static>(Mutex<Vec<(u64, &'static T)>>);
 
@@ -53,7 +56,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// When a processor did not beat, in ns since 1970; of all processors that this process may use, since the first look.
+/// When a processor did not beat, in ns since 1970; of all processors that this process may use,
+/// since the first look.
 static GAPS: LazyLock<Mutex<Vec<Range<u64>>>> = LazyLock::new(|| {
     let all = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     for processor in (0..CpuSet::count()).filter(|one| all.is_set(*one) == Ok(true)) {
@@ -62,7 +66,8 @@ static GAPS: LazyLock<Mutex<Vec<Range<u64>>>> = LazyLock::new(|| {
     Mutex::default()
 });
 
-/// Notes when the processor does nothing, before all that may wait, so that only what the machine itself waited for keeps it.
+/// Notes when the processor does nothing, before all that may wait, so that only what the machine
+/// itself waited for keeps it.
 fn beat(processor: usize) {
     let mut only = CpuSet::new();
     let is_there = only.set(processor);
@@ -89,13 +94,15 @@ fn now_ns() -> u64 {
     since_1970.unwrap_or_default().as_nanos() as u64
 }
 
-/// When a processor was away, in ns since 1970, since the first call of this or of [`in_real_time`].
+/// When a processor was away, in ns since 1970, since the first call of this or of
+/// [`in_real_time`].
 pub fn stolen_time() -> Vec<Range<u64>> {
     GAPS.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Runs a case that looks at real time. One that panics while a processor was away for 2 ms or longer is measured again, at most twice,
-/// and it is said; any other panic goes on. The attribute [`real_time`](crate::real_time) puts it around the body of a test.
+/// Runs a case that looks at real time. One that panics while a processor was away for 2 ms or
+/// longer is measured again, at most twice, and it is said; any other panic goes on. The attribute
+/// [`real_time`](crate::real_time) puts it around the body of a test.
 ///
 /// # Panics
 /// Where the case does.

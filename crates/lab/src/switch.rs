@@ -14,8 +14,9 @@ use crate::{Namespace, Result};
 ///      └───────────┴─ switch ──┘
 /// ```
 ///
-/// Packets are as on a wire: nothing is left to offloads. XDP must be attached in its generic mode: what a veth's own sends back (`XDP_TX`) waits until
-/// another packet passes, unless the other end has a program too.
+/// Packets are as on a wire: nothing is left to offloads. XDP must be attached in its generic mode:
+/// what a veth's own sends back (`XDP_TX`) waits until another packet passes, unless the other end
+/// has a program too.
 ///
 /// # Examples
 /// ```no_run
@@ -65,7 +66,8 @@ impl Switch {
         host.connect(Self::INTERFACE, &self.bridge, &port)?;
         self.bridge
             .run(&format!("ip link set {port} master bridge0"))?;
-        // What XDP passes on keeps no note of a checksum that is still to be made, nor of segments that are still to be cut.
+        // What XDP passes on keeps no note of a checksum that is still to be made, nor of segments
+        // that are still to be cut.
         self.bridge.set_offloads(&port, false)?;
         host.set_offloads(Self::INTERFACE, false)?;
         host.add_address(Self::INTERFACE, &format!("{}/24", Self::address(index)))?;
@@ -84,7 +86,8 @@ impl Switch {
         Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, host as u16 + 1)
     }
 
-    /// Lets a host answer for `address` besides its own, without telling anybody (direct server return).
+    /// Lets a host answer for `address` besides its own, without telling anybody (direct server
+    /// return).
     ///
     /// # Errors
     /// When the kernel refuses.

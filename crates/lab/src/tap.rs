@@ -32,8 +32,8 @@ pub struct Passed {
 
 /// Watches all IP packets of an interface from its start to [`Tap::finish`].
 ///
-/// A [`Link`](crate::Link) says when its threads read and wrote a packet, which may be later than it passed: a thread can wait for a CPU. The
-/// time of a tap can not.
+/// A [`Link`](crate::Link) says when its threads read and wrote a packet, which may be later than
+/// it passed: a thread can wait for a CPU. The time of a tap can not.
 ///
 /// # Examples
 /// ```no_run
@@ -51,7 +51,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Starts to watch `interface`, which carries bare IP packets; whatever passes after the return is seen.
+    /// Starts to watch `interface`, which carries bare IP packets; whatever passes after the return
+    /// is seen.
     ///
     /// # Errors
     /// [`Error::Namespace`] or [`Error::Runtime`] without privileges or without the interface.
@@ -68,7 +69,8 @@ impl Tap {
     /// All that passed so far, in order of time.
     ///
     /// # Errors
-    /// [`Error::Runtime`] when the socket failed, or lost packets because the thread that reads had no CPU for too long.
+    /// [`Error::Runtime`] when the socket failed, or lost packets because the thread that reads had
+    /// no CPU for too long.
     pub fn finish(self) -> Result<Vec<Passed>> {
         let mut passed = self
             .worker
@@ -79,14 +81,16 @@ impl Tap {
     }
 }
 
-/// A socket that takes all packets of `interface`, without their link layer, and when they passed; it does not block.
+/// A socket that takes all packets of `interface`, without their link layer, and when they passed;
+/// it does not block.
 #[expect(
     unsafe_code,
     reason = "nix neither opens packet sockets for all protocols nor makes their addresses"
 )]
 pub(crate) fn open(interface: &str) -> io::Result<OwnedFd> {
     let index = nix::net::if_::if_nametoindex(interface)?;
-    // Without a protocol it takes no packets, so that none of another interface comes before the address is bound.
+    // Without a protocol it takes no packets, so that none of another interface comes before the
+    // address is bound.
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: integers only.
     let status = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::{Layer, Link, LinkConfig, LinkEnd, Namespace, Result};
 
-/// Client, router and server with fixed addresses; any number can exist at a time, also in one process.
+/// Client, router and server with fixed addresses; any number can exist at a time, also in one
+/// process.
 ///
 /// ```text
 ///   client ──────── lan ──────── router ──────── wan ──────── server
@@ -14,7 +15,8 @@ use crate::{Layer, Link, LinkConfig, LinkEnd, Namespace, Result};
 ///   fd77:1::1         fd77:1::fe        fd77:2::fe      fd77:2::1
 /// ```
 ///
-/// The router forwards both families. Forward is the way from the client to the server, on both links.
+/// The router forwards both families. Forward is the way from the client to the server, on both
+/// links.
 ///
 /// # Examples
 /// ```no_run
@@ -95,14 +97,16 @@ impl TopologyBuilder {
         self
     }
 
-    /// What both links carry; with Ethernet the neighbours know each other from the start, so that no ARP passes.
+    /// What both links carry; with Ethernet the neighbours know each other from the start, so that
+    /// no ARP passes.
     #[must_use]
     pub fn layer(mut self, layer: Layer) -> Self {
         self.layer = layer;
         self
     }
 
-    /// Captures what passes each end of the links in `client.pcap`, `lan0.pcap`, `wan0.pcap` and `server.pcap` in `directory`.
+    /// Captures what passes each end of the links in `client.pcap`, `lan0.pcap`, `wan0.pcap` and
+    /// `server.pcap` in `directory`.
     #[must_use]
     pub fn captures(mut self, directory: &Path) -> Self {
         self.captures = Some(directory.to_owned());

@@ -51,7 +51,8 @@ pub struct Worker<T> {
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Runs `work` on a thread; it must look at its [`Stop`] at least every few tens of milliseconds.
+    /// Runs `work` on a thread; it must look at its [`Stop`] at least every few tens of
+    /// milliseconds.
     ///
     /// # Errors
     /// [`Error::Runtime`] when the system has no more threads.

@@ -92,7 +92,8 @@ fn every_hop_answers_and_every_link_delays() {
     }
 }
 
-/// The first link's record alone tells the round trip of each probe to each hop, by what the answers quote.
+/// The first link's record alone tells the round trip of each probe to each hop, by what the
+/// answers quote.
 #[fathom_lab::real_time]
 #[test]
 fn answers_name_their_probes_in_the_truth() {
@@ -284,8 +285,8 @@ fn flood(chain: &Chain, way: Way, period: Duration) {
     reader.join().unwrap().unwrap();
 }
 
-/// Largest delay of a packet in `way`, without the time when a processor was away, and how many were
-/// dropped before the bottleneck.
+/// Largest delay of a packet in `way`, without the time when a processor was away, and how many
+/// were dropped before the bottleneck.
 fn queue(link: &Link, way: Way) -> (Duration, u64) {
     let gaps = stolen_time();
     let of_queue_ns = |under_way: Range<u64>| {

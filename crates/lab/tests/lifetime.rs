@@ -12,7 +12,8 @@ use fathom_lab::{Namespace, Process, Topology, obstacle, wait_until};
 /// Set in the process that is killed.
 const HOLDER: &str = "FATHOM_LAB_TEST_HOLDER";
 
-/// Builds a lab with a process and a veth pair into the namespace it was started in, says so, and waits for its end.
+/// Builds a lab with a process and a veth pair into the namespace it was started in, says so, and
+/// waits for its end.
 fn hold() -> ! {
     let lab = Topology::builder().build().unwrap();
     let outside = format!("/proc/{}/ns/net", std::process::id());

@@ -46,7 +46,8 @@ fn ping_times(output: &str) -> Vec<f64> {
         .collect()
 }
 
-/// Sends numbered datagrams and returns the numbers that arrived, in order, until `link` holds no more.
+/// Sends numbered datagrams and returns the numbers that arrived, in order, until `link` holds no
+/// more.
 fn datagrams(pair: &Pair, count: u16) -> Vec<u16> {
     let bind = |address: &'static str| move || std::net::UdpSocket::bind(address).unwrap();
     let receiver = pair.server.enter(bind("10.77.1.2:9000")).unwrap();
@@ -265,7 +266,8 @@ fn delay_can_change_while_running() {
     assert_eq!((delays_ns[0], delays_ns[19]), (20_000_000, 60_000_000));
 }
 
-/// How much later than due packets were written, in ns: at most so much for the most timely quarter, as a processor may be away for long.
+/// How much later than due packets were written, in ns: at most so much for the most timely
+/// quarter, as a processor may be away for long.
 fn timely_lateness_ns(truth: &[PacketFate]) -> u64 {
     let mut lateness_ns: Vec<u64> = truth
         .iter()
@@ -322,8 +324,8 @@ fn two_labs_at_once() {
     }
 }
 
-/// Two clocks, the kernel's and that of the link's threads, tell the same story: a packet passes the device before the link reads it, and after the
-/// link has begun to write it.
+/// Two clocks, the kernel's and that of the link's threads, tell the same story: a packet passes
+/// the device before the link reads it, and after the link has begun to write it.
 #[fathom_lab::real_time]
 #[test]
 fn a_tap_sees_what_the_link_carries() {

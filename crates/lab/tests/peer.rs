@@ -24,7 +24,8 @@ fn peer() -> Option<ScriptedPeer> {
     Some(ScriptedPeer::new().unwrap())
 }
 
-/// A socket that listens in the namespace; as a connection is there once the script's handshake is done, it need not block.
+/// A socket that listens in the namespace; as a connection is there once the script's handshake is
+/// done, it need not block.
 fn listen(peer: &ScriptedPeer, address: SocketAddr) -> TcpListener {
     let bind = || TcpListener::bind(address).unwrap();
     let listener = peer.namespace().enter(bind).unwrap();
@@ -277,7 +278,8 @@ fn kernel_closes_and_opens_its_window() {
         connection
             .send(&connection.data(filled, window.min(1000)))
             .unwrap();
-        // Out of memory, the kernel closes the window and drops a segment that was inside: then this does not move.
+        // Out of memory, the kernel closes the window and drops a segment that was inside: then
+        // this does not move.
         let answer = connection.next(PATIENCE).unwrap();
         filled = connection.acknowledged_by(&answer);
         window = connection.window_of(&answer) as usize;
@@ -331,7 +333,8 @@ fn lost_bytes_come_again_by_sack() {
             segment.sequence_end() == first.sequence.wrapping_add(length * 4)
         })
         .unwrap();
-    // As if the second had been lost: three acknowledgements of the first with all others, and it comes again.
+    // As if the second had been lost: three acknowledgements of the first with all others, and it
+    // comes again.
     for arrived in 3..=4 {
         let blocks = [(length * 2, length * arrived)];
         connection

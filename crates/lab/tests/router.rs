@@ -66,7 +66,8 @@ impl Drop for Directory {
     }
 }
 
-/// What tshark makes of `fields` of the packets in `file` that `filter` selects, one line a packet; `None` without tshark.
+/// What tshark makes of `fields` of the packets in `file` that `filter` selects, one line a packet;
+/// `None` without tshark.
 fn dissect(file: &Path, filter: &str, fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(file).args(["-Y", filter]);

@@ -1,6 +1,8 @@
-//! The structs that are shared with the kernel, as bytes. They hold only integers, and their padding is a field of its own.
+//! The structs that are shared with the kernel, as bytes. They hold only integers, and their
+//! padding is a field of its own.
 
-/// The bytes of a struct that is shared with the kernel, and has no padding that is not its own field.
+/// The bytes of a struct that is shared with the kernel, and has no padding that is not its own
+/// field.
 #[expect(unsafe_code, reason = "shares structs with the kernel")]
 pub fn bytes_of<T: Copy>(value: &T) -> &[u8] {
     // SAFETY: the generated structs hold only integers, and their padding is explicit.

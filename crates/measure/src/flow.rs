@@ -32,7 +32,7 @@ pub(crate) fn tags(vlan: u32) -> (Option<u16>, Option<u16>) {
 }
 
 /// An address as outputs show it: IPv4 in its own form.
-pub(crate) fn address(address: &flow_address) -> IpAddr {
+pub fn address(address: &flow_address) -> IpAddr {
     let mut octets = [0; 16];
     octets[..8].copy_from_slice(&address.words[0].to_ne_bytes());
     octets[8..].copy_from_slice(&address.words[1].to_ne_bytes());
@@ -47,6 +47,12 @@ pub(crate) fn flow_address_of(address: IpAddr) -> flow_address {
     };
     flow_address {
         words: words_of(octets),
+    }
+}
+
+impl From<IpAddr> for flow_address {
+    fn from(address: IpAddr) -> Self {
+        flow_address_of(address)
     }
 }
 

@@ -1,5 +1,6 @@
-//! What fathom measures: the packet algorithms, written once as pure C over pointers, and the two ways of running them, in the kernel
-//! (feature `live`) and over capture files. It prints nothing and knows no command line.
+//! What fathom measures: the packet algorithms, written once as pure C over pointers, and the two
+//! ways of running them, in the kernel (feature `live`) and over capture files. It prints nothing
+//! and knows no command line.
 //!
 //! ```no_run
 //! use fathom_measure::rtt::{Engine, Report, Settings};
@@ -23,6 +24,8 @@ mod flow;
 pub mod hops;
 #[cfg(feature = "live")]
 pub mod kernel;
+#[cfg(feature = "live")]
+mod measurement;
 mod native;
 #[cfg(feature = "live")]
 pub mod profile;
@@ -32,7 +35,10 @@ pub mod rtt;
 mod selection;
 mod table;
 
+pub use counts::Counts;
 pub use error::Error;
-pub use replay::{Ended, Interfaces, Measurement, Replay};
+#[cfg(feature = "live")]
+pub use measurement::{Interval, Measurement, Take, wait_for};
+pub use replay::{Ended, Interfaces, Offline, Replay};
 pub use selection::Selection;
 pub use table::secret;

@@ -49,8 +49,8 @@ impl Dissector {
     }
 }
 
-/// What a capture is run through.
-pub trait Measurement {
+/// A measurement that captures are run through.
+pub trait Offline {
     /// What comes of it.
     type Report;
 
@@ -140,7 +140,8 @@ impl Replay {
         }
     }
 
-    /// Measures packets that the capture has more than once each time, as the kernel's programs do. To be called first.
+    /// Measures packets that the capture has more than once each time, as the kernel's programs do.
+    /// To be called first.
     #[must_use]
     pub fn keep_copies(mut self) -> Self {
         if let Source::Here(reader, _) = &mut self.source {
@@ -149,9 +150,10 @@ impl Replay {
         self
     }
 
-    /// Lets a thread of its own read ahead for `measurement`; what is reported and its order stay what they are.
+    /// Lets a thread of its own read ahead for `measurement`; what is reported and its order stay
+    /// what they are.
     #[must_use]
-    pub fn read_ahead(self, measurement: &impl Measurement) -> Self {
+    pub fn read_ahead(self, measurement: &impl Offline) -> Self {
         let Source::Here(mut reader, _) = self.source else {
             return self;
         };
@@ -185,8 +187,9 @@ impl Replay {
         self.copies
     }
 
-    /// Measures the next frames, a few hundred. Returns `None` while there is more, then how it ended.
-    pub fn run<M: Measurement>(
+    /// Measures the next frames, a few hundred. Returns `None` while there is more, then how it
+    /// ended.
+    pub fn run<M: Offline>(
         &mut self,
         measurement: &mut M,
         report: &mut impl FnMut(M::Report),
@@ -308,7 +311,8 @@ impl Interfaces for Names {
     }
 }
 
-/// Names that are kept: of interfaces that come and go with containers there may be more in the end.
+/// Names that are kept: of interfaces that come and go with containers there may be more in the
+/// end.
 const MOST_NAMES: usize = 1 << 16;
 
 /// Names of interfaces and files live as long as the process: every record carries one.

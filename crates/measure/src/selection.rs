@@ -7,7 +7,8 @@ use crate::Error;
 use crate::flow::{flow_address_of, words_of};
 use crate::native::{self, selection, selection_network};
 
-/// Which flows are measured: decided in the kernel, before any state is touched. Empty lists select everything.
+/// Which flows are measured: decided in the kernel, before any state is touched. Empty lists select
+/// everything.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// One end must be in one of these; at most 16.

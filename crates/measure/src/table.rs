@@ -6,7 +6,8 @@ use crate::native::flow_key;
 
 /// Flows are stored in pieces of so many, so that growing moves none.
 const CHUNK: usize = 1024;
-/// Entries looked at for one that is over, at each insertion: the whole table is seen twice before it has grown to twice its size.
+/// Entries looked at for one that is over, at each insertion: the whole table is seen twice before
+/// it has grown to twice its size.
 const SWEEP: usize = 2;
 /// Steps of the clock's hand for a victim before the next entry is taken as it is.
 const HAND_STEPS_MAX: usize = 64;
@@ -42,8 +43,8 @@ pub(crate) enum Departure {
     Evicted,
 }
 
-/// Flows by key, at most so many; the least recently used gives way (by the clock algorithm, which writes nothing but a mark when a flow is
-/// used).
+/// Flows by key, at most so many; the least recently used gives way (by the clock algorithm, which
+/// writes nothing but a mark when a flow is used).
 pub(crate) struct Table<S> {
     index: HashTable<u32>,
     chunks: Vec<Vec<Entry<S>>>,

@@ -1,4 +1,5 @@
-//! Captures that have packets more than once: measured, they give what the same captures give without the copies.
+//! Captures that have packets more than once: measured, they give what the same captures give
+//! without the copies.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::io::Cursor;
@@ -7,7 +8,7 @@ use etherparse::PacketBuilder;
 use fathom_capture::{LinkType, Writer};
 use fathom_measure::response;
 use fathom_measure::rtt::{Engine, Settings};
-use fathom_measure::{Measurement, Replay};
+use fathom_measure::{Offline, Replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -270,8 +271,9 @@ fn replay(frames: &[Captured]) -> Replay {
     Replay::from_reader("capture", Cursor::new(file)).unwrap()
 }
 
-/// What is reported, and how many copies there were; in one thread and in two, which must be the same.
-fn measured<M: Measurement>(frames: &[Captured], engine: impl Fn() -> M) -> (Vec<String>, u64)
+/// What is reported, and how many copies there were; in one thread and in two, which must be the
+/// same.
+fn measured<M: Offline>(frames: &[Captured], engine: impl Fn() -> M) -> (Vec<String>, u64)
 where
     M::Report: std::fmt::Debug,
 {
@@ -327,7 +329,8 @@ proptest! {
         let twice = doubled(&once, &copies);
         let (own, found) = samples(&twice);
         prop_assert_eq!(own, expected);
-        // Acknowledgements that say the same within 4 ms, without a number, cannot be told from copies.
+        // Acknowledgements that say the same within 4 ms, without a number, cannot be told from
+        // copies.
         prop_assert!(found >= once.len() as u64);
         if numbers == Numbers::Counted {
             prop_assert_eq!(found, once.len() as u64);

@@ -1,5 +1,6 @@
-//! What clients send besides requests where it is encrypted: handshakes, control frames, acknowledgements in tunnels. Captures of one flow, whose
-//! client sends at given times, and what becomes of its epochs. Whether the client may think is no matter here.
+//! What clients send besides requests where it is encrypted: handshakes, control frames,
+//! acknowledgements in tunnels. Captures of one flow, whose client sends at given times, and what
+//! becomes of its epochs. Whether the client may think is no matter here.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use etherparse::{IpNumber, PacketBuilder};
@@ -13,7 +14,8 @@ const SERVER: [u8; 4] = [10, 2, 0, 1];
 /// Times are after this one.
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 
-/// A packet at a time in ms, as its payload and whether the server has sent something since the one before.
+/// A packet at a time in ms, as its payload and whether the server has sent something since the one
+/// before.
 type Sent = (u64, Vec<u8>, bool);
 
 /// So many bytes that begin so.

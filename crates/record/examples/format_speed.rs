@@ -68,7 +68,8 @@ fn round_trip(number: u32) -> RoundTrip {
     }
 }
 
-/// The shortest of many runs of `write`, in nanoseconds a record: what the machine does besides disturbs most of them.
+/// The shortest of many runs of `write`, in nanoseconds a record: what the machine does besides
+/// disturbs most of them.
 fn shortest_ns(
     mut write: impl FnMut(&RoundTrip, &mut Vec<u8>),
     records: &[RoundTrip],

@@ -10,11 +10,13 @@ use sha1::{Digest as _, Sha1};
 
 use crate::{FlowKey, Protocol};
 
-/// The [Community ID](https://github.com/corelight/community-id-spec) of a flow, version 1 with seed 0, which Zeek, Suricata and Wireshark
-/// print: both directions of a flow have the same one. Shown as `1:LQU9qZlK+B5F3KDmev6m5PMibrg=`.
+/// The [Community ID](https://github.com/corelight/community-id-spec) of a flow, version 1 with
+/// seed 0, which Zeek, Suricata and Wireshark print: both directions of a flow have the same one.
+/// Shown as `1:LQU9qZlK+B5F3KDmev6m5PMibrg=`.
 ///
-/// Of an echo, the flow has to be that of the requests: an ICMP identifier is no part of the hash, but types are. Tunnels and VLAN tags
-/// are no part of it either, so that flows that differ in nothing else share one.
+/// Of an echo, the flow has to be that of the requests: an ICMP identifier is no part of the hash,
+/// but types are. Tunnels and VLAN tags are no part of it either, so that flows that differ in
+/// nothing else share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CommunityId([u8; 20]);
 
@@ -59,7 +61,8 @@ fn update_address(hash: &mut Sha1, address: IpAddr) {
     }
 }
 
-/// What stands for ports: of an echo the types of request and reply; `None` for protocols that have none.
+/// What stands for ports: of an echo the types of request and reply; `None` for protocols that have
+/// none.
 fn ports(flow: &FlowKey) -> Option<(u16, u16)> {
     match flow.protocol {
         Protocol::TCP | Protocol::UDP | Protocol::SCTP => {

@@ -3,7 +3,8 @@
 use crate::{Time, record};
 
 record! {
-    /// How often something happened that is not a measurement: what was left out, lost, evicted or refused, by name.
+    /// How often something happened that is not a measurement: what was left out, lost, evicted or
+    /// refused, by name.
     #[record = "count"]
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Count {

@@ -1,5 +1,7 @@
 //! The description of records, from which every output derives.
 
+use std::any::Any;
+
 use crate::parts::Part as _;
 use crate::{FlowKey, Value};
 
@@ -18,7 +20,8 @@ pub enum Unit {
     Count,
 }
 
-/// The kind of value a field holds in every record that has it; see the variant of [`Value`] with the same name.
+/// The kind of value a field holds in every record that has it; see the variant of [`Value`] with
+/// the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
     /// [`Value::Unsigned`].
@@ -85,12 +88,14 @@ pub enum Registry {
 pub struct Ipfix {
     /// Where its number comes from.
     pub registry: Registry,
-    /// The element's number. A field that holds addresses of both families names the IPv4 element; see [`Ipfix::for_ipv6`].
+    /// The element's number. A field that holds addresses of both families names the IPv4 element;
+    /// see [`Ipfix::for_ipv6`].
     pub element: u16,
 }
 
 impl Ipfix {
-    /// The element that carries the IPv6 form of what this one carries as IPv4; itself for elements without such a twin.
+    /// The element that carries the IPv6 form of what this one carries as IPv4; itself for elements
+    /// without such a twin.
     #[must_use]
     pub const fn for_ipv6(self) -> Self {
         let element = match (self.registry, self.element) {
@@ -135,8 +140,9 @@ pub struct Field {
 }
 
 impl Field {
-    /// A labelled field without an IPFIX element; the label is the name without its `_ns` or `_bytes`. The methods below are the
-    /// settings of `#[field(...)]` in [`record!`](crate::record).
+    /// A labelled field without an IPFIX element; the label is the name without its `_ns` or
+    /// `_bytes`. The methods below are the settings of `#[field(...)]` in
+    /// [`record!`](crate::record).
     pub const fn new(name: &'static str, kind: Type, unit: Unit, about: &'static str) -> Self {
         let label = without_suffix(without_suffix(name, "_ns"), "_bytes");
         Self {
@@ -205,13 +211,15 @@ impl Field {
         self.carried(Registry::Iana, element)
     }
 
-    /// Carried by this element of the IANA registry, as it counts what goes from `destination` to `source` (RFC 5103).
+    /// Carried by this element of the IANA registry, as it counts what goes from `destination` to
+    /// `source` (RFC 5103).
     #[must_use]
     pub const fn reverse_ipfix(self, element: u16) -> Self {
         self.carried(Registry::Reverse, element)
     }
 
-    /// Carried by this element of fathom's own: 1 to 32767, and the same for every field of the same meaning.
+    /// Carried by this element of fathom's own: 1 to 32767, and the same for every field of the
+    /// same meaning.
     #[must_use]
     pub const fn own_ipfix(self, element: u16) -> Self {
         self.carried(Registry::Own, element)
@@ -275,8 +283,22 @@ pub trait Record {
     /// The value of the field at `index` of the schema; [`Value::Missing`] past the last one.
     fn value(&self, index: usize) -> Value<'_>;
 
-    /// Hands all values that are not missing to `visitor`, in the order of the schema: faster than asking for one after the other.
+    /// Hands all values that are not missing to `visitor`, in the order of the schema: faster than
+    /// asking for one after the other.
     fn visit(&self, visitor: &mut dyn Visitor);
+
+    /// The record as the type that it is, for those who know more of one kind; `None` where it
+    /// stands for another record.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
+}
+
+impl dyn Record + '_ {
+    /// The record, if it is of this type.
+    pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
+        self.as_any()?.downcast_ref()
+    }
 }
 
 /// Something that takes the values of a record; see [`Record::visit`].
@@ -284,7 +306,8 @@ pub trait Visitor {
     /// Takes the value of the field at `index` of the schema, which is not [`Value::Missing`].
     fn value(&mut self, index: usize, value: Value<'_>);
 
-    /// Takes the values of the fields of a flow, the first of them at `index`: one by one, unless implemented otherwise.
+    /// Takes the values of the fields of a flow, the first of them at `index`: one by one, unless
+    /// implemented otherwise.
     fn flow(&mut self, index: usize, flow: &FlowKey) {
         for offset in 0..FlowKey::SHAPE.width() {
             self.value(index + offset, flow.part(offset));

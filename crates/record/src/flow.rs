@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use crate::{CommunityId, Error};
 
-/// An IP protocol number (IANA "Assigned Internet Protocol Numbers"), shown by its name where fathom measures it.
+/// An IP protocol number (IANA "Assigned Internet Protocol Numbers"), shown by its name where
+/// fathom measures it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Protocol(pub u8);
 
@@ -62,10 +63,11 @@ impl FromStr for Protocol {
     }
 }
 
-/// Whose packets: protocol, addresses and ports of packets that went from `source` to `destination`.
+/// Whose packets: protocol, addresses and ports of packets that went from `source` to
+/// `destination`.
 ///
-/// It has a direction: the answers belong to [`FlowKey::reversed`]. ICMP echo carries its identifier in both ports; protocols
-/// without ports have 0 in both, and then neither is shown.
+/// It has a direction: the answers belong to [`FlowKey::reversed`]. ICMP echo carries its
+/// identifier in both ports; protocols without ports have 0 in both, and then neither is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     /// The IP protocol.
@@ -104,7 +106,8 @@ impl FlowKey {
     }
 }
 
-/// `tcp 10.0.0.1:5000 > 10.0.1.1:443`, `udp [2001:db8::1]:53 > [2001:db8::2]:4000`, `47 10.0.0.1 > 10.0.1.1`.
+/// `tcp 10.0.0.1:5000 > 10.0.1.1:443`, `udp [2001:db8::1]:53 > [2001:db8::2]:4000`,
+/// `47 10.0.0.1 > 10.0.1.1`.
 impl fmt::Display for FlowKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_ports() {

@@ -1,6 +1,8 @@
-//! What every part of fathom says about traffic: whose packets they are ([`FlowKey`]), what was measured ([`Record`], described once by
-//! its [`Schema`]), how durations are distributed ([`Histogram`]), and how all of it reads as text, JSON or CSV ([`format`](mod@format)).
-//! It measures nothing itself, reads no clock and opens no file: times are arguments and output goes into the caller's buffer.
+//! What every part of fathom says about traffic: whose packets they are ([`FlowKey`]), what was
+//! measured ([`Record`], described once by its [`Schema`]), how durations are distributed
+//! ([`Histogram`]), and how all of it reads as text, JSON or CSV ([`format`](mod@format)). It
+//! measures nothing itself, reads no clock and opens no file: times are arguments and output goes
+//! into the caller's buffer.
 //!
 //! ```
 //! use fathom_record::format::Format;

@@ -27,7 +27,8 @@ impl Network {
                 longest,
             });
         }
-        // A shift by the whole width is an overflow, which is just what a prefix of no bits needs to be zero.
+        // A shift by the whole width is an overflow, which is just what a prefix of no bits needs
+        // to be zero.
         let address = match address {
             IpAddr::V4(v4) => {
                 let mask = match u32::MAX.checked_shl(32 - prefix_length as u32) {
@@ -76,7 +77,8 @@ impl fmt::Display for Network {
 impl FromStr for Network {
     type Err = Error;
 
-    /// Reads `ADDRESS/LENGTH`, or a lone address as the network of just that address. Bits after the prefix are dropped.
+    /// Reads `ADDRESS/LENGTH`, or a lone address as the network of just that address. Bits after
+    /// the prefix are dropped.
     fn from_str(text: &str) -> Result<Self, Error> {
         let unreadable = || Error::Network {
             text: text.to_owned(),

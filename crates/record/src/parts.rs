@@ -164,7 +164,8 @@ pub const fn count(parts: &[(Shape, Field)]) -> usize {
     total
 }
 
-/// The fields of all parts in order. Does not compile when two share a name, or one is called `kind`.
+/// The fields of all parts in order. Does not compile when two share a name, or one is called
+/// `kind`.
 pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; COUNT] {
     let mut fields = [parts[0].1; COUNT];
     let mut filled = 0;
@@ -197,13 +198,16 @@ pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; CO
     fields
 }
 
-/// Declares a kind of record once: the Rust struct, its [`Schema`](crate::Schema) as `SCHEMA`, and its [`Record`](crate::Record).
+/// Declares a kind of record once: the Rust struct, its [`Schema`](crate::Schema) as `SCHEMA`, and
+/// its [`Record`](crate::Record).
 ///
-/// The name of a Rust field is its name in every output, its doc comment the description there. Any type that implements
-/// [`AsValue`](crate::AsValue) may stand in it; a [`FlowKey`](crate::FlowKey) adds the six fields `protocol`, `source`,
-/// `source_port`, `destination`, `destination_port` and `community_id`; `Option` makes either one that may be missing. `#[field(...)]` changes what
-/// the type implies, by the methods of [`Field`](crate::Field): `label = "min"`, `unit = Unit::Bytes`, `bare`, `unless_zero`, `absent`,
-/// `ipfix = 325` (IANA's element), `reverse_ipfix = 1` (the same of the other direction), `own_ipfix = 1` (fathom's own). The crate's first page has an example.
+/// The name of a Rust field is its name in every output, its doc comment the description there. Any
+/// type that implements [`AsValue`](crate::AsValue) may stand in it; a [`FlowKey`](crate::FlowKey)
+/// adds the six fields `protocol`, `source`, `source_port`, `destination`, `destination_port` and
+/// `community_id`; `Option` makes either one that may be missing. `#[field(...)]` changes what the
+/// type implies, by the methods of [`Field`](crate::Field): `label = "min"`, `unit = Unit::Bytes`,
+/// `bare`, `unless_zero`, `absent`, `ipfix = 325` (IANA's element), `reverse_ipfix = 1` (the same
+/// of the other direction), `own_ipfix = 1` (fathom's own). The crate's first page has an example.
 #[macro_export]
 macro_rules! record {
     (
@@ -264,6 +268,10 @@ macro_rules! record {
                         let index = index + const { <$type as $crate::parts::Part>::SHAPE.width() };
                     )+
                     let _past_the_last = index;
+                }
+
+                fn as_any(&self) -> Option<&dyn ::std::any::Any> {
+                    Some(self)
                 }
             }
         };

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::{CommunityId, Network, Protocol, Type, Unit};
 
-/// A point in time: nanoseconds since the Unix epoch, UTC, leap seconds not counted (as in `CLOCK_REALTIME`). Reaches the year 2554.
+/// A point in time: nanoseconds since the Unix epoch, UTC, leap seconds not counted (as in
+/// `CLOCK_REALTIME`). Reaches the year 2554.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub u64);
 
@@ -40,7 +41,8 @@ pub enum Value<'a> {
     Missing,
     /// A number in the field's [`Unit`].
     Unsigned(u64),
-    /// A number in the field's [`Unit`]; NaN and infinities are possible and become null or empty in outputs that cannot say them.
+    /// A number in the field's [`Unit`]; NaN and infinities are possible and become null or empty
+    /// in outputs that cannot say them.
     Float(f64),
     /// Yes or no.
     Boolean(bool),
@@ -62,7 +64,8 @@ pub enum Value<'a> {
     CommunityId(CommunityId),
 }
 
-/// A Rust type that fills one field of a record. Implement it for a new type by delegating to one of the kinds there are.
+/// A Rust type that fills one field of a record. Implement it for a new type by delegating to one
+/// of the kinds there are.
 ///
 /// ```
 /// use fathom_record::{AsValue, Type, Value};

@@ -212,7 +212,8 @@ prop_compose! {
     }
 }
 
-/// The value as the texts that JSON and CSV have inside of their quotes; `None` for one that is missing.
+/// The value as the texts that JSON and CSV have inside of their quotes; `None` for one that is
+/// missing.
 fn expected(value: Value<'_>) -> Option<String> {
     Some(match value {
         Value::Missing => return None,

@@ -13,7 +13,8 @@ use crate::{configuration, count, counts, is_skipped, servers};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A stage on which what the balancer itself sends to the services has a way: a router, as whom the client stands.
+/// A stage on which what the balancer itself sends to the services has a way: a router, as whom the
+/// client stands.
 fn stage() -> Stage {
     let stage = Stage::new().unwrap();
     let [v4, v6] = prefixes();
@@ -97,8 +98,8 @@ fn a_server_whose_tunnel_has_no_end_is_left_and_returns() {
     assert!(balancer.stop().unwrap());
 }
 
-/// Layer 2, both families: what the server lacks is the address of one of its services. Without a router: a neighbour stands for each service whom nobody
-/// needs to ask for.
+/// Layer 2, both families: what the server lacks is the address of one of its services. Without a
+/// router: a neighbour stands for each service whom nobody needs to ask for.
 #[fathom_lab::real_time]
 #[test]
 fn a_server_without_the_address_of_a_service_is_left_by_that_one() {
@@ -143,7 +144,8 @@ fn a_server_without_the_address_of_a_service_is_left_by_that_one() {
     assert!(balancer.stop().unwrap());
 }
 
-/// The service is routed another way than the servers: packets of checks are given to the servers' side.
+/// The service is routed another way than the servers: packets of checks are given to the servers'
+/// side.
 #[fathom_lab::real_time]
 #[test]
 fn checks_leave_by_another_interface_than_they_would() {

@@ -1,4 +1,5 @@
-//! Services of datagrams: who asks stays with the server that it had, and with QUIC even when the client's address changes.
+//! Services of datagrams: who asks stays with the server that it had, and with QUIC even when the
+//! client's address changes.
 
 use std::future::Future;
 use std::net::{SocketAddr, UdpSocket};
@@ -105,7 +106,8 @@ fn a_client_of_datagrams_keeps_its_server() {
     }
 }
 
-/// Connection ids of a server, as the balancer is told to read them: three bits of configuration, its id, and what nobody can guess.
+/// Connection ids of a server, as the balancer is told to read them: three bits of configuration,
+/// its id, and what nobody can guess.
 struct Naming {
     server: u8,
     next: u64,
@@ -165,7 +167,8 @@ fn serve(namespace: &Namespace, server: u8, identity: &Identity) -> Result<()> {
     Ok(())
 }
 
-/// All clients get other ports, and servers other rings: only their connection ids tell where they belong.
+/// All clients get other ports, and servers other rings: only their connection ids tell where they
+/// belong.
 async fn roam(stage: &Stage, balancer: &Balancer) -> Result<()> {
     let identity = Identity::new()?;
     for (number, namespace) in (1..=SERVERS).zip(&stage.servers) {

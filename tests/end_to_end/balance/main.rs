@@ -19,7 +19,8 @@ use nix::sys::signal::Signal;
 use stage::{Connection, SERVERS, SERVICE, SERVICE_V6, Server, Stage, address, address_v6};
 use tunnel::TunnelEnd;
 
-/// Connections that are open all the time, unless `FATHOM_CONNECTIONS` says otherwise. (With 10,000 it takes more than a minute, mostly of `poll`.)
+/// Connections that are open all the time, unless `FATHOM_CONNECTIONS` says otherwise. (With 10,000
+/// it takes more than a minute, mostly of `poll`.)
 const CONNECTIONS: usize = 3_000;
 
 fn configuration(servers: &[u8], policy: &str) -> String {
@@ -54,7 +55,8 @@ fn servers(stage: &Stage) -> Vec<Server> {
         .collect()
 }
 
-/// Each in a process of its own: a process may have 20,000 descriptors, or less, and has them for one end of connections.
+/// Each in a process of its own: a process may have 20,000 descriptors, or less, and has them for
+/// one end of connections.
 fn servers_apart(stage: &Stage) -> Vec<Process> {
     let start = |(number, namespace): (u8, &Namespace)| {
         let program = std::env::current_exe().unwrap();
@@ -281,7 +283,8 @@ fn a_server_that_does_not_answer_is_left_and_returns() {
             )
         })
         .collect();
-    // At the start, if need be when they have been checked, and at the end; of the third also when it falls, and as it returns.
+    // At the start, if need be when they have been checked, and at the end; of the third also when
+    // it falls, and as it returns.
     assert!((8..30).contains(&weights.len()), "{weights:?}");
 }
 
@@ -362,7 +365,8 @@ fn an_interface_that_comes_back_is_used_again() {
     assert!(balancer.stop().unwrap());
 }
 
-/// With as little as this, a few connections are too many; when they are silent, all can be measured again.
+/// With as little as this, a few connections are too many; when they are silent, all can be
+/// measured again.
 #[fathom_lab::real_time]
 #[test]
 fn as_many_connections_are_measured_as_the_load_allows() {
@@ -439,7 +443,8 @@ fn follow(balancer: &Balancer, servers: &[Server]) {
     servers[3].set_delay(Duration::from_millis(30));
     let left = balancer.wait_for_share("s4", 0.0, 0.125).unwrap();
     println!("half of the weight has left after {left:?}");
-    // Three intervals, an epoch, and what clients need to open other connections; the machine may be slow.
+    // Three intervals, an epoch, and what clients need to open other connections; the machine may
+    // be slow.
     assert!(left < Duration::from_secs(3), "{left:?}");
     servers[3].set_delay(Duration::from_millis(3));
     let back = balancer.wait_for_share("s4", 0.125, 1.0).unwrap();

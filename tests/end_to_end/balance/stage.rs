@@ -1,4 +1,5 @@
-//! A segment with a client, a balancer and four servers, which have the service's address on their loopback and answer the client themselves.
+//! A segment with a client, a balancer and four servers, which have the service's address on their
+//! loopback and answer the client themselves.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -272,7 +273,8 @@ impl Connection {
         Ok(answer[0])
     }
 
-    /// Sends so many bytes, more than a packet takes, and waits until the server has all of them: it answers each read of 64 bytes at most.
+    /// Sends so many bytes, more than a packet takes, and waits until the server has all of them:
+    /// it answers each read of 64 bytes at most.
     pub(crate) fn send(&mut self, bytes: usize) -> Result<()> {
         self.stream.write_all(&vec![b'?'; bytes])?;
         let mut answers = vec![0; bytes.div_ceil(64)];

@@ -1,4 +1,5 @@
-//! The end of a tunnel, in a server: takes the outer header off, and hands on what is within. This kernel has no devices for tunnels.
+//! The end of a tunnel, in a server: takes the outer header off, and hands on what is within. This
+//! kernel has no devices for tunnels.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::net::Ipv4Addr;

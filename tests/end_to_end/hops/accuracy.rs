@@ -1,4 +1,5 @@
-//! Every answered probe against the times of its own two packets, at every hop, of every protocol, in both families.
+//! Every answered probe against the times of its own two packets, at every hop, of every protocol,
+//! in both families.
 
 use fathom_lab::traffic::tools;
 use fathom_lab::{Chain, Family, Passed, Tap, Transport};
@@ -9,7 +10,8 @@ use crate::stage::{Application, MILLISECOND, alone, chain, wait_for_answers};
 const ROUTERS: usize = 8;
 /// Answers of each hop of each flow.
 const ANSWERS: usize = 20;
-/// A probe of a hop is sent each 50 ms; the times of the hook and the tap differ by much less, unless a processor was away between them.
+/// A probe of a hop is sent each 50 ms; the times of the hook and the tap differ by much less,
+/// unless a processor was away between them.
 const CLOSE_NS: u64 = 25_000_000;
 
 /// The most that a hop's round trips may be off, 19 of 20 of them: 200 us and 1 %.
@@ -17,8 +19,8 @@ fn bound_ns(truth_ns: u64) -> u64 {
     200_000 + truth_ns / 100
 }
 
-/// The most that any may be: an answer has its time when it arrives, and passes the hook when the kernel gets to it, which on a busy machine may
-/// be later.
+/// The most that any may be: an answer has its time when it arrives, and passes the hook when the
+/// kernel gets to it, which on a busy machine may be later.
 fn limit_ns(truth_ns: u64) -> u64 {
     1_000_000 + truth_ns / 50
 }
@@ -110,7 +112,8 @@ struct Compared<'a> {
 }
 
 impl<'a> Compared<'a> {
-    /// `None` when a processor was away for so long that the times do not tell which packets they were.
+    /// `None` when a processor was away for so long that the times do not tell which packets they
+    /// were.
     fn new(probe: &'a Probe, passed: &[Passed]) -> Option<Self> {
         let rtt_ns = probe.rtt_ns.unwrap();
         let flow = &probe.flow;

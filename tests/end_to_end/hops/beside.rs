@@ -1,4 +1,5 @@
-//! Probing changes no figure of another: a router on the path measures the application's packets, and nothing of the probes between them.
+//! Probing changes no figure of another: a router on the path measures the application's packets,
+//! and nothing of the probes between them.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ fn closings(records: &[Record]) -> BTreeMap<u16, FlowEvent> {
     closings.collect()
 }
 
-/// What the client and the server sent in the connection of a port of the client until it closed, but for probes.
+/// What the client and the server sent in the connection of a port of the client until it closed,
+/// but for probes.
 fn packets(passed: &[Passed], port: u16) -> [u64; 2] {
     let (mut counts, mut has_finished) = ([0; 2], [false; 2]);
     for Passed { header, .. } in passed {

@@ -67,7 +67,8 @@ pub(crate) fn counters(namespace: &Namespace) -> BTreeMap<String, i64> {
         .collect()
 }
 
-/// What probes could make a stack count, if they were not what they are: acknowledgements out of place, and what follows from these.
+/// What probes could make a stack count, if they were not what they are: acknowledgements out of
+/// place, and what follows from these.
 const HARM: [&str; 14] = [
     "TcpInErrs",
     "TcpOutRsts",
@@ -100,7 +101,8 @@ pub(crate) fn assert_unharmed(hosts: [&Namespace; 2], before: [BTreeMap<String, 
         for name in HARM {
             assert_eq!(near(name), 0, "{name}");
         }
-        // A timer that a busy machine was late for: what it sends again is received twice, with probes or without.
+        // A timer that a busy machine was late for: what it sends again is received twice, with
+        // probes or without.
         let again = far("TcpRetransSegs");
         assert!(again <= far("TcpExtTCPLossProbes") + far("TcpExtTCPTimeouts"));
         assert!(near("TcpExtTCPDSACKOldSent") <= again);
@@ -195,8 +197,8 @@ fn throughput(chain: &Chain, port: u16) -> f64 {
 #[test]
 fn a_local_shaper_lets_as_much_through_with_probes() {
     let Some(_turn) = alone() else { return };
-    // At 40 probes a second to each of eight hops there is one every 3 ms, and they take 0.3 % of the rate themselves; the benchmark has one every
-    // millisecond.
+    // At 40 probes a second to each of eight hops there is one every 3 ms, and they take 0.3 % of
+    // the rate themselves; the benchmark has one every millisecond.
     let options = ["--rate", "40"];
     let plain = |builder: ChainBuilder, link| builder.plain(link);
     let chain = (1..=9).fold(Chain::builder(8), plain).build().unwrap();

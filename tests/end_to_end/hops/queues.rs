@@ -1,4 +1,5 @@
-//! Where packets wait, second by second: queues that move from link to link, and ones that an application fills itself.
+//! Where packets wait, second by second: queues that move from link to link, and ones that an
+//! application fills itself.
 
 use std::time::Duration;
 
@@ -40,8 +41,9 @@ impl Phase {
         }
     }
 
-    /// What is wrong with what was told of each whole window within; `None` where nothing is. While a processor was away, packets of the lab
-    /// waited there, too: what is told of such a window is not judged if it is not as expected.
+    /// What is wrong with what was told of each whole window within; `None` where nothing is. While
+    /// a processor was away, packets of the lab waited there, too: what is told of such a window is
+    /// not judged if it is not as expected.
     fn verdicts(&self, told: &[Congestion]) -> Vec<Option<String>> {
         // Windows begin with seconds of another clock.
         let phase = told[0].time_ns % SECOND_NS;
@@ -147,7 +149,8 @@ fn a_queue_that_moves_is_followed_with_its_direction() {
     }));
 }
 
-/// The most that packets waited at a link in a window, there and back, by the link's own record: the machine may have been slower than the link.
+/// The most that packets waited at a link in a window, there and back, by the link's own record:
+/// the machine may have been slower than the link.
 fn longest_wait(chain: &Chain, congestion: &Congestion) -> Duration {
     let truth = chain.link(congestion.ttl.into()).truth();
     let window = congestion.time_ns - SECOND_NS..congestion.time_ns;
@@ -161,7 +164,8 @@ fn longest_wait(chain: &Chain, congestion: &Congestion) -> Duration {
     waits.iter().sum()
 }
 
-/// The application sends more than a link takes: what it waits for is its own queue of up to 80 ms. Both ways at once, each on a chain of its own.
+/// The application sends more than a link takes: what it waits for is its own queue of up to 80 ms.
+/// Both ways at once, each on a chain of its own.
 #[fathom_lab::real_time]
 #[test]
 fn a_bottleneck_is_named() {

@@ -21,13 +21,14 @@ const WAIT: Duration = Duration::from_millis(200);
 
 static TURNS: RwLock<()> = RwLock::new(());
 
-/// The turn of a test that judges times, rates or throughput: its chain has the machine for itself. `None`, having said why, where there can
-/// be no chain.
+/// The turn of a test that judges times, rates or throughput: its chain has the machine for itself.
+/// `None`, having said why, where there can be no chain.
 pub(crate) fn alone() -> Option<RwLockWriteGuard<'static, ()>> {
     (!is_skipped()).then(|| TURNS.write().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The turn of a test that judges what is sent, answered and told, however late: others of its kind run beside it.
+/// The turn of a test that judges what is sent, answered and told, however late: others of its kind
+/// run beside it.
 pub(crate) fn beside_others() -> Option<RwLockReadGuard<'static, ()>> {
     (!is_skipped()).then(|| TURNS.read().unwrap_or_else(PoisonError::into_inner))
 }
@@ -118,7 +119,8 @@ impl Application {
         });
     }
 
-    /// A TCP connection whose client sends `message_bytes` every 5 ms, and whose server sends each message back.
+    /// A TCP connection whose client sends `message_bytes` every 5 ms, and whose server sends each
+    /// message back.
     pub(crate) fn tcp(chain: &Chain, family: Family, message_bytes: usize) -> Self {
         let listener = chain
             .server
@@ -161,7 +163,8 @@ impl Application {
         self.talker(move || writer.write_all(&message).is_ok());
     }
 
-    /// A UDP flow of a datagram each 5 ms; the server counts them, and sends them back if it `answers`.
+    /// A UDP flow of a datagram each 5 ms; the server counts them, and sends them back if it
+    /// `answers`.
     pub(crate) fn udp(chain: &Chain, family: Family, answers: bool) -> Self {
         let bind = |namespace: &Namespace| {
             let socket = namespace

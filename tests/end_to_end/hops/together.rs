@@ -1,4 +1,5 @@
-//! All commands at once, on the host that sends probes and on the first router: each tells what it tells without probes.
+//! All commands at once, on the host that sends probes and on the first router: each tells what it
+//! tells without probes.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -51,7 +52,8 @@ const COUNTED: [&str; 17] = [
     "unanswered_probes",
 ];
 
-/// An exchange: requests one after the other on a connection, and queries one by one, in both families. The ports are the clients'.
+/// An exchange: requests one after the other on a connection, and queries one by one, in both
+/// families. The ports are the clients'.
 struct Exchange {
     tcp: [u16; 2],
     udp: [u16; 2],
@@ -131,9 +133,11 @@ impl Exchange {
 struct Told {
     /// Of each connection: how it was measured.
     methods: [BTreeSet<Method>; 2],
-    /// Of each: packets there, packets back, less what passed; and those that were taken for sent again or overtaken.
+    /// Of each: packets there, packets back, less what passed; and those that were taken for sent
+    /// again or overtaken.
     packets: [([i64; 2], u32); 2],
-    /// Of each UDP flow: epochs. (Whether the gap between two counts depends on how late the second came.)
+    /// Of each UDP flow: epochs. (Whether the gap between two counts depends on how late the second
+    /// came.)
     queries: [usize; 2],
 }
 
@@ -218,8 +222,8 @@ fn account(profiles: &[Profile], host: &Namespace, port: u16) -> Account {
     (ends.collect(), counted.to_vec())
 }
 
-/// The latency of requests is what the client waited: at the median, and in nine epochs of ten. (An epoch has five requests, and a client that is held up
-/// once is later in one.)
+/// The latency of requests is what the client waited: at the median, and in nine epochs of ten. (An
+/// epoch has five requests, and a client that is held up once is later in one.)
 fn check_latencies(exchange: &Exchange, response: &Finished) {
     let truth_ns = exchange.waited.as_nanos() as f64;
     for port in exchange.tcp {
@@ -303,7 +307,8 @@ fn all_commands_at_once_tell_what_they_tell_without_probes() {
         let told = |exchange: &Exchange| Told::new(exchange, &rtt[at], &response[at], &passed[at]);
         let [without, with] = exchanges.each_ref().map(told);
         assert_eq!(with, without, "with and without probes");
-        // The first two packets of the handshake make no flow, and the last one comes after its end.
+        // The first two packets of the handshake make no flow, and the last one comes after its
+        // end.
         assert_eq!(without.packets, [([-1, -2], 0); 2]);
         let methods = BTreeSet::from([Method::Timestamp, Method::Handshake]);
         assert_eq!(without.methods, [methods.clone(), methods]);

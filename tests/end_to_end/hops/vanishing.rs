@@ -1,4 +1,5 @@
-//! Whatever vanishes, at whatever moment, under traffic: no packet goes round, and what an application sent arrives.
+//! Whatever vanishes, at whatever moment, under traffic: no packet goes round, and what an
+//! application sent arrives.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -61,7 +62,8 @@ fn end_at_a_moment(fathoms: Vec<Fathom>, chance: &mut Chance) {
     }
 }
 
-/// Kills the processes that would remove their filters, where the kernel has no links; tells whether there were any.
+/// Kills the processes that would remove their filters, where the kernel has no links; tells
+/// whether there were any.
 fn janitors_vanish(fathoms: &mut [Fathom]) -> bool {
     let mut some = false;
     for fathom in fathoms {
@@ -79,7 +81,8 @@ fn janitors_vanish(fathoms: &mut [Fathom]) -> bool {
     some
 }
 
-/// A process, or two that see each other's packets, vanish; tells whether the ones that clean up vanished first.
+/// A process, or two that see each other's packets, vanish; tells whether the ones that clean up
+/// vanished first.
 fn processes_vanish(chain: &Chain, chance: &mut Chance) -> bool {
     let count = 1 + chance.below(2);
     let (begin, before) = (Instant::now(), packets_sent(chain));
@@ -154,7 +157,8 @@ fn whatever_vanishes_at_whatever_moment_no_packet_goes_round() {
     for flow in &flows {
         flow.talk(false);
     }
-    // Without links a qdisc comes and goes with the programs, and the kernel stops the interface meanwhile.
+    // Without links a qdisc comes and goes with the programs, and the kernel stops the interface
+    // meanwhile.
     let may_lose = if has_tcx(&chain.client, INTERFACE).unwrap() {
         0
     } else {
@@ -178,6 +182,7 @@ fn whatever_vanishes_at_whatever_moment_no_packet_goes_round() {
     }
     println!("{lost} datagrams were lost");
     println!("{twice} datagrams arrived twice");
-    // A clone that meets no program any more is the packet once more: one for each program and processor at most.
+    // A clone that meets no program any more is the packet once more: one for each program and
+    // processor at most.
     assert!(twice <= 4 * rounds, "{twice}");
 }

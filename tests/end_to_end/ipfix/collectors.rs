@@ -43,7 +43,8 @@ pub(crate) fn wait_for_port(namespace: &Namespace, transport: &str) {
     wait_until(PATIENCE, "the collector", listening).unwrap();
 }
 
-/// Waits until the collector has read every datagram that the kernel has for it, and that none was lost for want of room.
+/// Waits until the collector has read every datagram that the kernel has for it, and that none was
+/// lost for want of room.
 pub(crate) fn wait_until_read(namespace: &Namespace) {
     let is_read = || {
         let sockets = namespace.run("ss -Hlun").unwrap();
@@ -76,7 +77,8 @@ pub(crate) fn start(namespace: &Namespace, program: &str, arguments: &[&str]) ->
     Process::start(&mut command).unwrap()
 }
 
-/// Records what passes on the loopback while `work` runs, until `expected_bytes` of messages are in the file.
+/// Records what passes on the loopback while `work` runs, until `expected_bytes` of messages are in
+/// the file.
 pub(crate) fn captured(namespace: &Namespace, file: &Path, work: impl FnOnce() -> usize) {
     let path = file.to_str().unwrap();
     let filter = format!("port {PORT}");
@@ -125,10 +127,12 @@ pub(crate) fn values(file: &Path, field: &str) -> Vec<String> {
         .collect()
 }
 
-/// The values of a data record: by IANA's names in lower case, and by those of own elements that the exporter tells, or their numbers.
+/// The values of a data record: by IANA's names in lower case, and by those of own elements that
+/// the exporter tells, or their numbers.
 pub(crate) type Decoded = BTreeMap<String, FieldValue>;
 
-/// What `netflow_parser` makes of the messages: all data records but those about elements and the observer.
+/// What `netflow_parser` makes of the messages: all data records but those about elements and the
+/// observer.
 pub(crate) fn decoded(datagrams: &[Vec<u8>]) -> Vec<Decoded> {
     let mut parser = NetflowParser::default();
     let (mut names, mut records) = (HashMap::new(), Vec::new());
@@ -224,7 +228,8 @@ impl Nfcapd {
         Self { process, directory }
     }
 
-    /// What came, a line for each flow with the cells of this format, which has commas between them.
+    /// What came, a line for each flow with the cells of this format, which has commas between
+    /// them.
     pub(crate) fn finish(self, format: &str) -> Vec<Vec<String>> {
         end(self.process, Signal::SIGTERM);
         let output = Command::new("nfdump")
@@ -262,9 +267,10 @@ impl Nfacctd {
         let (primitives, printed, configuration) =
             (file("primitives"), file("printed"), file("configuration"));
         std::fs::write(&primitives, lines.collect::<String>()).unwrap();
-        // It prints when it ends. Where its printing process wakes by itself, every so often, that process
-        // can take what it was handed a second time, and adds it up (pmacct 1.7.7, `print_plugin.c`: a
-        // wake-up that is left over after `poll` ran out of time is answered with the last buffer).
+        // It prints when it ends. Where its printing process wakes by itself, every so often, that
+        // process can take what it was handed a second time, and adds it up (pmacct 1.7.7,
+        // `print_plugin.c`: a wake-up that is left over after `poll` ran out of time is answered
+        // with the last buffer).
         let text = format!(
             "daemonize: false\nnfacctd_ip: 127.0.0.1\nnfacctd_port: {PORT}\nplugins: print\n\
              aggregate: src_host, dst_host, src_port, dst_port, proto, {}\n\

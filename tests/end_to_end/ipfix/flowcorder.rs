@@ -43,7 +43,8 @@ const STATES: [&str; 7] = [
     "DESYNC",
 ];
 
-/// A record of data by its template's number, with the numbers in it by element: the enterprise's, or IANA's.
+/// A record of data by its template's number, with the numbers in it by element: the enterprise's,
+/// or IANA's.
 type Found = (u16, BTreeMap<(bool, u16), u64>);
 
 /// Reads messages; checks the templates.

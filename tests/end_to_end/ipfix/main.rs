@@ -1,5 +1,5 @@
-//! What we export, taken by collectors that others wrote, and by our own: invented records with fields of every type, and the profiles of real
-//! traffic.
+//! What we export, taken by collectors that others wrote, and by our own: invented records with
+//! fields of every type, and the profiles of real traffic.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod by_fathom;

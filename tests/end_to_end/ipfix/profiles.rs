@@ -81,7 +81,8 @@ fn tshark_decodes_every_message() {
     }
 }
 
-/// What it shows of MPTCP connections as a whole and of DNS has no volume: their packets are those of subflows, and not looked at.
+/// What it shows of MPTCP connections as a whole and of DNS has no volume: their packets are those
+/// of subflows, and not looked at.
 #[fathom_lab::real_time]
 #[test]
 fn nfdump_shows_what_they_carried() {

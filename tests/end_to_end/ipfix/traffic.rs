@@ -1,4 +1,5 @@
-//! Real connections between two hosts, and what `fathom profile` prints of them while it exports the same.
+//! Real connections between two hosts, and what `fathom profile` prints of them while it exports
+//! the same.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -16,7 +17,8 @@ use serde_json::Value;
 
 use crate::collectors::PATIENCE;
 
-/// Tests run at the same time, and each measurement sees the whole host: every one has networks of its own.
+/// Tests run at the same time, and each measurement sees the whole host: every one has networks of
+/// its own.
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
 const LOSSY_PORT: u16 = 6000;
 const MPTCP_PORT: u16 = 6001;
@@ -66,7 +68,8 @@ impl Hosts {
         }
     }
 
-    /// Over both families: a connection, one of MPTCP where the kernel has it, and two questions, of which the second is refused.
+    /// Over both families: a connection, one of MPTCP where the kernel has it, and two questions,
+    /// of which the second is refused.
     fn talk(&self) {
         for [_, server] in self.addresses {
             for (port, protocol) in [(LOSSY_PORT, 0), (MPTCP_PORT, libc::IPPROTO_MPTCP)] {

@@ -1,4 +1,5 @@
-//! Both sets of probes tell the same of the same connections, field by field: two measurements, one with each, at the same time over all the cases.
+//! Both sets of probes tell the same of the same connections, field by field: two measurements, one
+//! with each, at the same time over all the cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpStream};
@@ -46,7 +47,8 @@ const TIMES: [(&str, &str); 11] = {
 /// The first profile of a connection that was there before: either measurement starts when it does.
 const SINCE_THE_START: [&str; 2] = ["start_time", "duration_ns"];
 
-/// `connect()` that fails before a SYN is sent: only the set that sees the function return knows the error.
+/// `connect()` that fails before a SYN is sent: only the set that sees the function return knows
+/// the error.
 const WITHOUT_ERROR: &str = "no route, or no free port";
 
 /// A measurement with either set, over the same connections.
@@ -73,7 +75,8 @@ impl Both {
         fathoms.try_into().ok().map(Self)
     }
 
-    /// Waits until both have all profiles of the connections with these ports, at the client and, if they came to be, at the server.
+    /// Waits until both have all profiles of the connections with these ports, at the client and,
+    /// if they came to be, at the server.
     fn wait(&self, [client, server]: [&Namespace; 2], ports: &[u16]) {
         for fathom in &self.0 {
             for port in ports {

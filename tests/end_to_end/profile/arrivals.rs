@@ -92,7 +92,8 @@ fn send_duplicates_out_of_order(peer: &ScriptedPeer, family: Family, port: u16) 
     });
 }
 
-/// Inside the window, but not yet at its start: both copies come a thousand bytes too early, and the second is a duplicate besides.
+/// Inside the window, but not yet at its start: both copies come a thousand bytes too early, and
+/// the second is a duplicate besides.
 #[fathom_lab::real_time]
 #[test]
 fn duplicates_out_of_order() {
@@ -120,8 +121,9 @@ fn send_old_timestamps(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
-/// Segments with timestamps from before are dropped (RFC 7323, 5.3): the one with bytes that have come is a duplicate, the one with new bytes is none. It
-/// comes again with a good timestamp. The stack counts all four before it looks.
+/// Segments with timestamps from before are dropped (RFC 7323, 5.3): the one with bytes that have
+/// come is a duplicate, the one with new bytes is none. It comes again with a good timestamp. The
+/// stack counts all four before it looks.
 #[fathom_lab::real_time]
 #[test]
 fn old_timestamps() {
@@ -147,7 +149,8 @@ fn send_probes(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
-/// Probes of a silent peer or a closed window have the last byte's number, and that byte or none (RFC 9293, 3.8.4): they are no duplicates.
+/// Probes of a silent peer or a closed window have the last byte's number, and that byte or none
+/// (RFC 9293, 3.8.4): they are no duplicates.
 #[fathom_lab::real_time]
 #[test]
 fn probes_are_no_duplicates() {
@@ -172,8 +175,9 @@ fn cross_the_wrap(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
-/// Numbers wrap behind the byte 1500. Two segments come 1000 and 2000 bytes too early; then, when all is there, one comes whole that has come before, on both
-/// sides of the wrap, and one of which the first half has.
+/// Numbers wrap behind the byte 1500. Two segments come 1000 and 2000 bytes too early; then, when
+/// all is there, one comes whole that has come before, on both sides of the wrap, and one of which
+/// the first half has.
 #[fathom_lab::real_time]
 #[test]
 fn sequence_wrap() {

@@ -52,8 +52,8 @@ pub(crate) fn prepare() -> Option<Topology> {
     Some(lab)
 }
 
-/// The error of connecting from the client. It waits in the kernel: who polls may take the error from the socket before its state changes, and
-/// then neither set of probes finds it there.
+/// The error of connecting from the client. It waits in the kernel: who polls may take the error
+/// from the socket before its state changes, and then neither set of probes finds it there.
 fn connect(lab: &Topology, address: SocketAddr) -> ErrorKind {
     let connect = || TcpStream::connect(address);
     lab.client.enter(connect).unwrap().unwrap_err().kind()
@@ -63,7 +63,8 @@ fn be_refused(lab: &Topology, address: SocketAddr) {
     assert_eq!(connect(lab, address), ErrorKind::ConnectionRefused);
 }
 
-/// Nobody listens: a reset comes back after a round trip. The server has no socket that could have a profile.
+/// Nobody listens: a reset comes back after a round trip. The server has no socket that could have
+/// a profile.
 #[fathom_lab::real_time]
 #[test]
 fn refused() {
@@ -80,7 +81,8 @@ fn reach_nowhere(lab: &Topology, address: SocketAddr) {
     assert_eq!(error, ErrorKind::NetworkUnreachable);
 }
 
-/// The router has no route and says so (ICMP, RFC 792 and 4443), a round trip of the first link later.
+/// The router has no route and says so (ICMP, RFC 792 and 4443), a round trip of the first link
+/// later.
 #[fathom_lab::real_time]
 #[test]
 fn unreachable_by_the_router() {
@@ -95,8 +97,9 @@ fn meet_silence(lab: &Topology, address: SocketAddr) {
     assert_eq!(connect(lab, address), ErrorKind::TimedOut);
 }
 
-/// No SYN arrives. The one retry that the client may make (`net.ipv4.tcp_syn_retries`) stands for three seconds, one and twice that; as the first timeouts of
-/// a SYN do not double, two copies go in that time, after one second and after two, and the third timeout is the end.
+/// No SYN arrives. The one retry that the client may make (`net.ipv4.tcp_syn_retries`) stands for
+/// three seconds, one and twice that; as the first timeouts of a SYN do not double, two copies go
+/// in that time, after one second and after two, and the third timeout is the end.
 #[fathom_lab::real_time]
 #[test]
 fn black_hole_at_the_start() {

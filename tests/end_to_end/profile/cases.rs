@@ -67,7 +67,8 @@ impl Cases {
     }
 }
 
-/// A handshake without incidents, at either end: a SYN, or SYN-ACK, acknowledged a round trip later.
+/// A handshake without incidents, at either end: a SYN, or SYN-ACK, acknowledged a round trip
+/// later.
 pub(crate) fn established() -> Prediction {
     handshake().within("establishment_ns", about(ROUND_TRIP))
 }

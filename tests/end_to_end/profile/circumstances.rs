@@ -1,4 +1,5 @@
-//! Whose connections are, where they go, and what happens to them besides the network: time in queues, profiles in between, connections from before.
+//! Whose connections are, where they go, and what happens to them besides the network: time in
+//! queues, profiles in between, connections from before.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -138,7 +139,8 @@ fn neighbour_and_loopback() {
     stage.fathom.finish().unwrap();
 }
 
-/// The client is told that the connection is established half a round trip before the server is; the server's application takes it when the test does.
+/// The client is told that the connection is established half a round trip before the server is;
+/// the server's application takes it when the test does.
 #[fathom_lab::real_time]
 #[test]
 fn accept_queue() {
@@ -289,7 +291,8 @@ fn existing_connections() {
     stage.fathom.finish().unwrap();
 }
 
-/// A connection that lives long has a profile each second or a little later: sockets are looked through each second, and its second may not be over then.
+/// A connection that lives long has a profile each second or a little later: sockets are looked
+/// through each second, and its second may not be over then.
 #[fathom_lab::real_time]
 #[test]
 fn periodic_profiles() {

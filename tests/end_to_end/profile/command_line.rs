@@ -52,7 +52,8 @@ fn client_process(lab: &Topology, shell_prefix: &str, port: u16) -> Process {
     Process::start(lab.client.command("sh").args(["-c", &script])).unwrap()
 }
 
-/// Makes two connections, the first by `bash`; both end at once, and their profiles are printed unless something else was selected.
+/// Makes two connections, the first by `bash`; both end at once, and their profiles are printed
+/// unless something else was selected.
 fn two_clients(stage: &Stage, shell_prefix: &str) {
     let address = SocketAddr::new(Topology::SERVER_V4, WANTED);
     let listener = crate::stage::listen(&stage.lab.server, address);
@@ -344,7 +345,8 @@ fn is_loaded(program: u32) -> bool {
     const GET_BY_NUMBER: libc::c_long = 13;
     let attributes = [program, 0, 0];
     #[expect(unsafe_code, reason = "there is no safe wrapper")]
-    // SAFETY: the kernel reads so many bytes of the array; the descriptor that it may return is closed here.
+    // SAFETY: the kernel reads so many bytes of the array; the descriptor that it may return is
+    // closed here.
     unsafe {
         let size = size_of_val(&attributes);
         let result = libc::syscall(libc::SYS_bpf, GET_BY_NUMBER, attributes.as_ptr(), size);
@@ -388,8 +390,8 @@ fn without_privileges() {
         println!("skipped: {why}");
         return;
     }
-    // Opened here, as its folder may be closed to others; not copied: a child that another test forks meanwhile would hold
-    // the copy open for writing, and such a file can't be run.
+    // Opened here, as its folder may be closed to others; not copied: a child that another test
+    // forks meanwhile would hold the copy open for writing, and such a file can't be run.
     let binary = File::open(binary().unwrap()).unwrap();
     let output = Command::new(format!("/proc/self/fd/{}", binary.as_raw_fd()))
         .arg("profile")

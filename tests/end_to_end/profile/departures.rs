@@ -1,4 +1,5 @@
-//! What the kernel's end sends, against a script: closed windows, lost FINs, sequence numbers that wrap, SYNs that cross or cannot be delivered.
+//! What the kernel's end sends, against a script: closed windows, lost FINs, sequence numbers that
+//! wrap, SYNs that cross or cannot be delivered.
 
 use std::io::Write;
 use std::time::Duration;
@@ -50,8 +51,9 @@ fn close_the_window(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
-/// The window is closed before the kernel has data and until its second probe, 200 ms and another 400 ms later (RFC 9293, 3.8.6.1): a limit, but no stall,
-/// for no packet is out that could time out. Jiffies of 4 ms begin and end it.
+/// The window is closed before the kernel has data and until its second probe, 200 ms and another
+/// 400 ms later (RFC 9293, 3.8.6.1): a limit, but no stall, for no packet is out that could time
+/// out. Jiffies of 4 ms begin and end it.
 #[fathom_lab::real_time]
 #[test]
 fn zero_window() {
@@ -81,7 +83,8 @@ fn lose_the_fin(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
-/// The kernel's FIN is sent again after 200 ms, the least timeout, and then acknowledged at once: a stall of a connection without data.
+/// The kernel's FIN is sent again after 200 ms, the least timeout, and then acknowledged at once: a
+/// stall of a connection without data.
 #[fathom_lab::real_time]
 #[test]
 fn lost_fin() {

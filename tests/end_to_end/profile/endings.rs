@@ -150,9 +150,11 @@ fn fall_silent(lab: &Topology, address: SocketAddr) {
     );
 }
 
-/// Data is lost from the second segment on. It goes again after 240 ms and after 480 ms more. At the third timeout, 960 ms later, 1440 ms have passed since
-/// it first went again, more than the 1400 ms that the two retries of the client stand for (`net.ipv4.tcp_retries2`: 200 ms, twice and four times that). The
-/// server hears nothing of all that; the FIN of its application meets a host without a connection.
+/// Data is lost from the second segment on. It goes again after 240 ms and after 480 ms more. At
+/// the third timeout, 960 ms later, 1440 ms have passed since it first went again, more than the
+/// 1400 ms that the two retries of the client stand for (`net.ipv4.tcp_retries2`: 200 ms, twice and
+/// four times that). The server hears nothing of all that; the FIN of its application meets a host
+/// without a connection.
 #[fathom_lab::real_time]
 #[test]
 fn black_hole_in_the_middle() {
@@ -252,7 +254,8 @@ fn keep_alive(lab: &Topology, address: SocketAddr) {
     );
 }
 
-/// After a second of silence the client asks whether the server is still there, which is lost, and after another gives up, with a reset.
+/// After a second of silence the client asks whether the server is still there, which is lost, and
+/// after another gives up, with a reset.
 #[fathom_lab::real_time]
 #[test]
 fn not_kept_alive() {
@@ -294,7 +297,8 @@ pub(crate) fn unacknowledged(stream: &TcpStream) -> i32 {
     bytes
 }
 
-/// The application of the server goes without having accepted: its kernel resets what waits. No process has had the connection.
+/// The application of the server goes without having accepted: its kernel resets what waits. No
+/// process has had the connection.
 #[fathom_lab::real_time]
 #[test]
 fn not_accepted() {

@@ -38,8 +38,8 @@ fn agrees(counted: Option<u64>, predicted: u64) -> bool {
     counted.is_none_or(|counted| counted == predicted)
 }
 
-/// Nothing is lost: what the subflows carry is what the application has sent. The port selects the whole connection too, whose socket has no
-/// address yet when the application starts to connect.
+/// Nothing is lost: what the subflows carry is what the application has sent. The port selects the
+/// whole connection too, whose socket has no address yet when the application starts to connect.
 #[fathom_lab::real_time]
 #[test]
 fn two_subflows() {
@@ -76,7 +76,8 @@ fn two_subflows() {
                     .map(|profile| profile.number(name))
                     .collect::<Vec<_>>()
             };
-            // Before 6.5 the number is that of the local address, and 0 for the one that the connection was opened with.
+            // Before 6.5 the number is that of the local address, and 0 for the one that the
+            // connection was opened with.
             let paths_are_numbered = whole[0].number("bytes_sent").is_some();
             let path = second[0].number("path_index");
             assert_eq!(numbers("path_index"), [None, path, None]);
@@ -140,7 +141,8 @@ fn two_subflows() {
     }
 }
 
-/// Only the network of the second link is selected: the connection is followed from its second subflow on, and told with its own ends.
+/// Only the network of the second link is selected: the connection is followed from its second
+/// subflow on, and told with its own ends.
 #[fathom_lab::real_time]
 #[test]
 fn a_subflow_is_selected() {
@@ -172,7 +174,8 @@ fn a_subflow_is_selected() {
     }
 }
 
-/// The connection was there before; then it has a profile each second, whatever the number of its subflows, that add up to what it did.
+/// The connection was there before; then it has a profile each second, whatever the number of its
+/// subflows, that add up to what it did.
 #[fathom_lab::real_time]
 #[test]
 fn existing_and_periodic() {
@@ -212,8 +215,10 @@ fn existing_and_periodic() {
     }
 }
 
-/// The second link swallows data while the connection is used: its subflow times out as any connection does, at 220 ms, 440 ms later and, 880 ms after that, for good
-/// (see `black_hole_in_the_middle`). What it had not delivered goes over the first link too, so that the application loses nothing.
+/// The second link swallows data while the connection is used: its subflow times out as any
+/// connection does, at 220 ms, 440 ms later and, 880 ms after that, for good (see
+/// `black_hole_in_the_middle`). What it had not delivered goes over the first link too, so that the
+/// application loses nothing.
 #[fathom_lab::real_time]
 #[test]
 fn a_subflow_dies() {
@@ -251,8 +256,9 @@ fn a_subflow_dies() {
             states(&subflow).last(),
             Some(&["UPDATE", "UNREACHABLE", "timeout"])
         );
-        // It is given up when it has not recovered for 600 ms after the first timeout: at the third, or at the second where a slow machine has made
-        // the round trip, and so the timeouts, longer.
+        // It is given up when it has not recovered for 600 ms after the first timeout: at the
+        // third, or at the second where a slow machine has made the round trip, and so the
+        // timeouts, longer.
         let timeout = DEVIATION + last.span("srtt_ns").unwrap();
         let stalls = if timeout < Duration::from_millis(300) {
             2

@@ -1,4 +1,5 @@
-//! Two hosts with two links between them, and an MPTCP connection (RFC 8684) over both: the second is announced by the server.
+//! Two hosts with two links between them, and an MPTCP connection (RFC 8684) over both: the second
+//! is announced by the server.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -29,7 +30,8 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// With a measurement of `options` and a connection with both subflows; `None` where it cannot be.
+    /// With a measurement of `options` and a connection with both subflows; `None` where it cannot
+    /// be.
     pub(crate) fn open(family: Family, options: &[&str]) -> Option<(Self, TcpStream, TcpStream)> {
         for _ in 0..5 {
             let paths = Self::build(family, options)?;
@@ -126,8 +128,9 @@ impl Paths {
         (client, server)
     }
 
-    /// Whether the client has two subflows also after the server has answered the end of the second handshake: kernels that were kept from their
-    /// work in the middle of it, 6.18 for one, reset the subflow then (RFC 8684, section 3.2: the fourth packet).
+    /// Whether the client has two subflows also after the server has answered the end of the second
+    /// handshake: kernels that were kept from their work in the middle of it, 6.18 for one, reset
+    /// the subflow then (RFC 8684, section 3.2: the fourth packet).
     fn keeps_both(&self) -> bool {
         let target = address(self.family, 2, 2);
         tools::ping(&self.client, target, 3, ROUND_TRIP).unwrap();

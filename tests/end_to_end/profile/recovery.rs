@@ -36,9 +36,11 @@ pub(crate) const SCRIPTS: [(u16, Script); 10] = [
     (CORRUPTED, upload),
 ];
 
-/// Segments of an upload: the initial congestion window, so that all are on the way before the first is acknowledged.
+/// Segments of an upload: the initial congestion window, so that all are on the way before the
+/// first is acknowledged.
 const SEGMENTS: usize = 10;
-/// Timers start from the first round trip, that of the handshake: 40 ms smoothed, and its deviation counts as 200 ms at least.
+/// Timers start from the first round trip, that of the handshake: 40 ms smoothed, and its deviation
+/// counts as 200 ms at least.
 const TIMEOUT: Duration = Duration::from_millis(240);
 
 /// All cases at once, driven by the first test that asks; `None` where it cannot be.
@@ -83,7 +85,8 @@ fn upload_and_more(lab: &Topology, address: SocketAddr) {
     pair.close();
 }
 
-/// The end of a client's connection that had sent the whole upload since it was established: its bytes, the server's one, and a FIN.
+/// The end of a client's connection that had sent the whole upload since it was established: its
+/// bytes, the server's one, and a FIN.
 fn uploaded() -> Prediction {
     Prediction::new("ESTABLISHED", "FINISHED", "FIN")
         .with("bytes_sent", SEGMENTS * SEGMENT)
@@ -116,7 +119,8 @@ fn calm() {
     );
 }
 
-/// The first SYN is lost; the second goes after the initial timeout of a second (RFC 6298, 2.1) and is answered at once. The server sees the second only.
+/// The first SYN is lost; the second goes after the initial timeout of a second (RFC 6298, 2.1) and
+/// is answered at once. The server sees the second only.
 #[fathom_lab::real_time]
 #[test]
 fn lost_syn() {
@@ -135,10 +139,12 @@ fn lost_syn() {
     );
 }
 
-/// The SYN-ACK is lost, and the second SYN, which would call for another one. Client and server send again after a second each, the server half a
-/// round trip later; its SYN-ACK establishes the connection at the client a second and a round trip after the first SYN, whose timestamp it still
-/// echoes. How long the client is stalled depends on how late either timer is. The server's socket comes to be with the handshake's last packet and
-/// knows when its last SYN-ACK went, but not the first: its profile starts there and has no establishment time.
+/// The SYN-ACK is lost, and the second SYN, which would call for another one. Client and server
+/// send again after a second each, the server half a round trip later; its SYN-ACK establishes the
+/// connection at the client a second and a round trip after the first SYN, whose timestamp it still
+/// echoes. How long the client is stalled depends on how late either timer is. The server's socket
+/// comes to be with the handshake's last packet and knows when its last SYN-ACK went, but not the
+/// first: its profile starts there and has no establishment time.
 #[fathom_lab::real_time]
 #[test]
 fn lost_syn_ack() {
@@ -161,8 +167,9 @@ fn lost_syn_ack() {
     run.check(LOST_SYN_ACK, &[client, uploaded()], &[server, downloaded()]);
 }
 
-/// After the upload one more segment, which nothing follows, is lost `timeouts` times. The timer doubles each time; the last copy is acknowledged a
-/// round trip later, and with it everything that was outstanding. The first timeout ends a profile before anything is sent again, so that what
+/// After the upload one more segment, which nothing follows, is lost `timeouts` times. The timer
+/// doubles each time; the last copy is acknowledged a round trip later, and with it everything that
+/// was outstanding. The first timeout ends a profile before anything is sent again, so that what
 /// happens until the recovery is all in the next.
 fn timeouts(run: &Cases, case: u16, timeouts: u32) {
     let copies = u64::from(timeouts);
@@ -227,8 +234,9 @@ fn tail_loss_with_three_timeouts() {
     timeouts(run, THREE_TIMEOUTS, 3);
 }
 
-/// The third of ten segments is lost. The seven behind it come out of order, 1000 to 7000 bytes too early: in the mean 4000, with the variance of seven
-/// numbers in a row, (7² - 1) / 12, times 1000². The third selective acknowledgement has it sent again (RFC 8985), long before a timeout.
+/// The third of ten segments is lost. The seven behind it come out of order, 1000 to 7000 bytes too
+/// early: in the mean 4000, with the variance of seven numbers in a row, (7² - 1) / 12, times
+/// 1000². The third selective acknowledgement has it sent again (RFC 8985), long before a timeout.
 fn out_of_order(prediction: Prediction) -> Prediction {
     prediction
         .with("packets_out_of_order", 7)
@@ -259,7 +267,8 @@ fn fast_recovery() {
     );
 }
 
-/// To the connection a damaged segment is a lost one, but for the count of packets, which comes before the checksum.
+/// To the connection a damaged segment is a lost one, but for the count of packets, which comes
+/// before the checksum.
 #[fathom_lab::real_time]
 #[test]
 fn corruption() {
@@ -276,8 +285,10 @@ fn corruption() {
     );
 }
 
-/// The eighth of ten segments comes 5 ms late, after the two behind it. That is less than the quarter of a round trip that the sender waits when it has
-/// but two selective acknowledgements (RFC 8985, 6.2), so it sends nothing again; then it sees that a segment it had not sent again was late.
+/// The eighth of ten segments comes 5 ms late, after the two behind it. That is less than the
+/// quarter of a round trip that the sender waits when it has but two selective acknowledgements
+/// (RFC 8985, 6.2), so it sends nothing again; then it sees that a segment it had not sent again
+/// was late.
 #[fathom_lab::real_time]
 #[test]
 fn reordering() {
@@ -297,8 +308,9 @@ fn reordering() {
     );
 }
 
-/// The third of ten comes 10 ms late, after all seven behind it: three selective acknowledgements have it sent again for nothing. The copy is a whole
-/// duplicate, which the receiver reports (RFC 2883): by that the sender counts it as arrived too. A segment that was sent again before it was
+/// The third of ten comes 10 ms late, after all seven behind it: three selective acknowledgements
+/// have it sent again for nothing. The copy is a whole duplicate, which the receiver reports (RFC
+/// 2883): by that the sender counts it as arrived too. A segment that was sent again before it was
 /// acknowledged is no sign of reordering.
 #[fathom_lab::real_time]
 #[test]

@@ -24,7 +24,8 @@ pub(crate) const SEGMENT: usize = 1000;
 /// What selects the connections of a lab.
 pub(crate) const NETWORKS: [&str; 2] = ["--net", "10.77.0.0/16,fd77::/16"];
 
-/// A span is not shorter than predicted, but for the clocks, and longer only by what a busy machine takes.
+/// A span is not shorter than predicted, but for the clocks, and longer only by what a busy machine
+/// takes.
 pub(crate) fn about(span: Duration) -> RangeInclusive<Duration> {
     span.saturating_sub(MILLISECOND)..=span + slack()
 }
@@ -36,7 +37,8 @@ pub(crate) fn slack() -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// As [`about`], of a span that timers make: the kernel's timer wheel puts an expiry off by up to an eighth of the delay.
+/// As [`about`], of a span that timers make: the kernel's timer wheel puts an expiry off by up to
+/// an eighth of the delay.
 pub(crate) fn timed(span: Duration) -> RangeInclusive<Duration> {
     span.saturating_sub(MILLISECOND)..=span * 9 / 8 + slack()
 }
@@ -71,7 +73,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A lab in which `forward` happens to what clients send and `backward` to what servers send; `None` where it cannot be.
+    /// A lab in which `forward` happens to what clients send and `backward` to what servers send;
+    /// `None` where it cannot be.
     pub(crate) fn build(forward: Vec<Rule>, backward: Vec<Rule>) -> Option<Self> {
         Some(Self::over(lab(forward, backward)?))
     }
@@ -108,8 +111,9 @@ pub(crate) fn profiles_of(all: &[Profile], host: &Namespace, port: u16) -> Vec<P
     own.cloned().collect()
 }
 
-/// A lab whose hosts are as predictable as they can be: no loss probe, which would come before most timeouts, an acknowledgement at once for each
-/// segment, and the same segments whatever the family.
+/// A lab whose hosts are as predictable as they can be: no loss probe, which would come before most
+/// timeouts, an acknowledgement at once for each segment, and the same segments whatever the
+/// family.
 pub(crate) fn lab(forward: Vec<Rule>, backward: Vec<Rule>) -> Option<Topology> {
     if let Some(why) = obstacle() {
         println!("skipped: {why}");
@@ -179,7 +183,8 @@ impl Pair {
     /// The client sends so many segments at once, and the server a byte when it has them all.
     pub(crate) fn upload(&mut self, segments: usize) {
         let mut bytes = vec![1; segments * SEGMENT];
-        // Segments that come while the application is inside its socket are put together, so it must not wake up before the last.
+        // Segments that come while the application is inside its socket are put together, so it
+        // must not wake up before the last.
         wake_at(&self.server, bytes.len());
         self.client.write_all(&bytes).unwrap();
         self.server.read_exact(&mut bytes).unwrap();

@@ -1,4 +1,5 @@
-//! Packets and IP bytes of connections, held against those that passed the links; totals, and the order that profiles come in.
+//! Packets and IP bytes of connections, held against those that passed the links; totals, and the
+//! order that profiles come in.
 
 use std::net::SocketAddr;
 
@@ -108,7 +109,8 @@ fn packets_and_bytes_are_those_of_the_link() {
                     assert_eq!([sent, received], truth);
                     continue;
                 }
-                // What was lost on the way to the server is on its link's near side; acknowledgements that tell of the gap are longer.
+                // What was lost on the way to the server is on its link's near side;
+                // acknowledgements that tell of the gap are longer.
                 let lost = u64::from(!is_client);
                 let [to_server, from_server] = if is_client {
                     [sent, received]

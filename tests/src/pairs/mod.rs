@@ -1,6 +1,7 @@
 //! Which packet was answered by which, found in the lab's record by the definition of each method.
 //!
-//! This is deliberately not the algorithm of the tool: it keeps everything, has no bounds, and looks at each method by itself.
+//! This is deliberately not the algorithm of the tool: it keeps everything, has no bounds, and
+//! looks at each method by itself.
 
 mod quic;
 mod request;

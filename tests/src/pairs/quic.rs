@@ -24,7 +24,8 @@ fn quic_packets(passings: &[Passing]) -> impl Iterator<Item = (Flow, u8, u64)> {
         })
 }
 
-/// QUIC handshakes: the client's Initial and the server's first packet, that and the client's next; not where the Initial was sent again.
+/// QUIC handshakes: the client's Initial and the server's first packet, that and the client's next;
+/// not where the Initial was sent again.
 pub fn quic_handshake(passings: &[Passing]) -> Vec<Pair> {
     enum Step {
         Asked(u64),
@@ -63,7 +64,8 @@ pub fn quic_handshake(passings: &[Passing]) -> Vec<Pair> {
     pairs
 }
 
-/// Spin edges: the server reflects the client's, the client inverts the server's (RFC 9000, section 17.4).
+/// Spin edges: the server reflects the client's, the client inverts the server's (RFC 9000, section
+/// 17.4).
 pub fn spin(passings: &[Passing]) -> Vec<Pair> {
     // The value of a direction and when it came to have it.
     let mut values: HashMap<Flow, (bool, u64)> = HashMap::new();

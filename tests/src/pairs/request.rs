@@ -30,7 +30,8 @@ pub fn echo(passings: &[Passing]) -> Vec<Pair> {
     pairs
 }
 
-/// DNS queries and their responses at port 53, over UDP by identifier, over TCP the first data of each side.
+/// DNS queries and their responses at port 53, over UDP by identifier, over TCP the first data of
+/// each side.
 pub fn dns(passings: &[Passing]) -> Vec<Pair> {
     const PORT: u16 = 53;
     // `None` once answered.

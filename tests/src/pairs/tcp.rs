@@ -71,7 +71,8 @@ struct Timestamps {
     open: HashMap<u32, u64>,
 }
 
-/// TCP timestamps: the first segment with a TSval, if it carries data, and the first that echoes it (RFC 7323).
+/// TCP timestamps: the first segment with a TSval, if it carries data, and the first that echoes it
+/// (RFC 7323).
 pub fn timestamp(passings: &[Passing]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     let mut directions: HashMap<Flow, Timestamps> = HashMap::new();

@@ -18,8 +18,8 @@ pub struct Judged {
     pub epoch: Epoch,
     /// What the client of the flow waited in that time, on average, in ns.
     pub truth_ns: f64,
-    /// From where to where that average may have been on the way: the client or the packet waits for a
-    /// processor that is away, and the other does not.
+    /// From where to where that average may have been on the way: the client or the packet waits
+    /// for a processor that is away, and the other does not.
     pub seen_ns: [f64; 2],
 }
 
@@ -44,7 +44,8 @@ impl Judged {
     }
 }
 
-/// Each epoch beside what the client of its flow waited then; those that tell of no wait are left out.
+/// Each epoch beside what the client of its flow waited then; those that tell of no wait are left
+/// out.
 ///
 /// # Errors
 /// When a time cannot be read.
@@ -95,8 +96,9 @@ impl Waited {
         }
     }
 
-    /// On average, and from where to where that may have been on the way; `None` where nobody waited. What is longer than a timeout does
-    /// not count, and what may be on the way may count or not.
+    /// On average, and from where to where that may have been on the way; `None` where nobody
+    /// waited. What is longer than a timeout does not count, and what may be on the way may count
+    /// or not.
     fn mean(waits: &[Self]) -> Option<(f64, [f64; 2])> {
         let (certain, others): (Vec<&Self>, Vec<&Self>) =
             waits.iter().partition(|one| one.wait_ns < TIMEOUT_NS);

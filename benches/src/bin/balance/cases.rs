@@ -57,7 +57,8 @@ pub(crate) struct Cost {
     pub(crate) empty_ns: f64,
 }
 
-/// Flows that take turns, places of the table, and the target. As one would configure it: twice as many places, at least.
+/// Flows that take turns, places of the table, and the target. As one would configure it: twice as
+/// many places, at least.
 const HITS: [(u32, u32, f64); 4] = [
     (1, 1 << 17, 80.0),
     (1_000, 1 << 17, 90.0),

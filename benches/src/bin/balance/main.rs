@@ -1,6 +1,7 @@
 //! What the balancer costs a packet, over an empty program, and in memory.
 
-// The world of the balancer's fixtures, and the fixtures themselves: what they show to work is what is measured.
+// The world of the balancer's fixtures, and the fixtures themselves: what they show to work is what
+// is measured.
 #[allow(
     dead_code,
     clippy::unwrap_used,
@@ -45,8 +46,9 @@ use turns::Turns;
 
 /// Measure what the balancer costs a packet, by `BPF_PROG_TEST_RUN` (needs root).
 ///
-/// An empty program and the production program take turns; both first make the buffer the frame that arrives, of the next flow. Figures are
-/// nanoseconds a packet over the empty program, formed within each round. What undoes the encapsulation is counted as the balancer's.
+/// An empty program and the production program take turns; both first make the buffer the frame
+/// that arrives, of the next flow. Figures are nanoseconds a packet over the empty program, formed
+/// within each round. What undoes the encapsulation is counted as the balancer's.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Packets of each program in each round.
@@ -58,7 +60,8 @@ struct Arguments {
     /// Measure each fixture of the balancer's tests too.
     #[arg(long)]
     fixtures: bool,
-    /// The fathom binary, built for release: with it, what ten services take of memory, and the process of a processor, is measured too.
+    /// The fathom binary, built for release: with it, what ten services take of memory, and the
+    /// process of a processor, is measured too.
     #[arg(long)]
     fathom: Option<PathBuf>,
     /// How long the process is watched, without packets and with many, in seconds.

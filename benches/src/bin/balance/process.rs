@@ -1,4 +1,5 @@
-//! What the balancer's process takes of a processor: with nothing to do, and while its program has packets as fast as they can be handed to it.
+//! What the balancer's process takes of a processor: with nothing to do, and while its program has
+//! packets as fast as they can be handed to it.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -21,7 +22,8 @@ const CONNECTIONS: u32 = 65_536;
 const IDLE_MOST: f64 = 0.005;
 const LOADED_MOST: f64 = 0.05;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What it takes until as many connections are measured as the load allows is part of a load that lasts.
+/// What it takes until as many connections are measured as the load allows is part of a load that
+/// lasts.
 const SERVICE: &str = "10.77.9.1:80";
 const DATA_BYTES: u16 = 24;
 
@@ -131,7 +133,8 @@ impl Running {
     /// Processor time so far, of user and kernel.
     fn seconds(&self) -> anyhow::Result<f64> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
-        // Behind the name in parentheses: the state is field 3, user and system ticks are fields 14 and 15 (proc(5)).
+        // Behind the name in parentheses: the state is field 3, user and system ticks are fields 14
+        // and 15 (proc(5)).
         let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let ticks = fields.split(' ').skip(11).take(2);
         let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
@@ -208,7 +211,8 @@ impl Load {
         })
     }
 
-    /// The next packet of each connection: the SYN in round 0, then requests, each of which acknowledges more.
+    /// The next packet of each connection: the SYN in round 0, then requests, each of which
+    /// acknowledges more.
     fn round(&mut self, round: u32) -> anyhow::Result<()> {
         let packet = match round {
             0 => Packet::syn("10.0.0.1:40000", SERVICE),

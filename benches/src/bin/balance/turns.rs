@@ -79,7 +79,8 @@ impl Turns {
         Ok(median(costs?))
     }
 
-    /// What the benchmark itself takes to undo an IPv4 header in front: it is in the figures of the balancer.
+    /// What the benchmark itself takes to undo an IPv4 header in front: it is in the figures of the
+    /// balancer.
     pub(crate) fn undo(&self, arguments: &Arguments) -> anyhow::Result<f64> {
         let frame = [0; 64];
         self.set(
@@ -144,7 +145,8 @@ impl Turns {
         })
     }
 
-    /// As many connections are measured as user space would have it, if packets came as fast as they do here.
+    /// As many connections are measured as user space would have it, if packets came as fast as
+    /// they do here.
     fn adapt(&self, frame: &[u8], packets: u32) -> anyhow::Result<()> {
         let most = u64::from(self.buckets);
         let limit = Config::default().measured_packets;

@@ -44,7 +44,8 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
 
 /// What it costs, and what reading the clock does meanwhile.
 fn cost(packet: &Packet) -> anyhow::Result<(f64, f64)> {
-    // Without TTLs to probe no turn ever comes; the path of the packet is that of one whose turn has not come.
+    // Without TTLs to probe no turn ever comes; the path of the packet is that of one whose turn
+    // has not come.
     let config = hops_config {
         has_owners: packet.selects_processes.into(),
         ..hops_config::default()

@@ -198,7 +198,8 @@ impl Probing {
         Ok(Self { process, probes })
     }
 
-    /// Ends it, and says how many probes it sent in the flow that had the most: iperf3 has one to talk of, too.
+    /// Ends it, and says how many probes it sent in the flow that had the most: iperf3 has one to
+    /// talk of, too.
     fn finish(mut self) -> anyhow::Result<f64> {
         const SOURCE_PORT: usize = 10;
         self.process.signal(Signal::SIGINT)?;

@@ -1,4 +1,5 @@
-//! What `fathom hops` costs and does to packets: nanoseconds of those that are not cloned, how soon a probe leaves, and throughput.
+//! What `fathom hops` costs and does to packets: nanoseconds of those that are not cloned, how soon
+//! a probe leaves, and throughput.
 
 mod cost;
 mod delay;
@@ -15,7 +16,8 @@ use fathom_lab::summary::conclude;
 
 /// Measure what `fathom hops` does to the packets of this host (needs root).
 ///
-/// Everything is compared with the same without fathom, or with a contender, in turns. Traffic stays in namespaces.
+/// Everything is compared with the same without fathom, or with a contender, in turns. Traffic
+/// stays in namespaces.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The fathom binary, built for release.

@@ -1,4 +1,5 @@
-//! What a packet costs in the kernel, over an empty program and against one that only parses and looks an entry up.
+//! What a packet costs in the kernel, over an empty program and against one that only parses and
+//! looks an entry up.
 
 mod programs;
 mod scenario;
@@ -20,9 +21,10 @@ const MANY_FLOWS: u32 = 98_304;
 
 /// Measure what fathom's program costs a packet, by `BPF_PROG_TEST_RUN` (needs root).
 ///
-/// An empty program, a reference that parses the packet and looks its flow up in the same map, and the production program take
-/// turns; all of them first change a field of the packet, so that it is a new one each time. Figures are nanoseconds a packet
-/// over the empty program; the ratio is formed within each round.
+/// An empty program, a reference that parses the packet and looks its flow up in the same map, and
+/// the production program take turns; all of them first change a field of the packet, so that it is
+/// a new one each time. Figures are nanoseconds a packet over the empty program; the ratio is
+/// formed within each round.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Packets of each program in each round.

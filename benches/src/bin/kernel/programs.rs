@@ -1,4 +1,5 @@
-//! The programs of `fathom rtt`, and what they are measured against, loaded as the library loads them.
+//! The programs of `fathom rtt`, and what they are measured against, loaded as the library loads
+//! them.
 
 use std::ffi::OsStr;
 

@@ -70,7 +70,8 @@ impl Scenario {
         }
     }
 
-    /// The same of 65,536 connections that take turns: the table must have room for them. The first round opens them.
+    /// The same of 65,536 connections that take turns: the table must have room for them. The first
+    /// round opens them.
     pub(crate) fn many_flows() -> Self {
         let connection = Connection::v4(0);
         let source_port = Step {

@@ -1,7 +1,8 @@
 //! Bulk flows: all of them in turn, each written to until its buffers are full, and read empty.
 //!
-//! One thread does both. With a thread for each side the scheduler decides how often they meet, and the processor time of a byte varies four
-//! times as much as it does so; it is larger too, so that this is the stricter base for a share.
+//! One thread does both. With a thread for each side the scheduler decides how often they meet, and
+//! the processor time of a byte varies four times as much as it does so; it is larger too, so that
+//! this is the stricter base for a share.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -63,7 +64,8 @@ impl Load for Bulk {
     }
 }
 
-/// Connections to `listener` from this thread's namespace: the ends that opened them, and those that accepted them.
+/// Connections to `listener` from this thread's namespace: the ends that opened them, and those
+/// that accepted them.
 pub(super) fn pairs(
     listener: &TcpListener,
     count: usize,

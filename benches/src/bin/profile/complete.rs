@@ -40,7 +40,8 @@ pub(super) struct Closings {
     pub(super) without_beginning: u64,
     /// Profiles of other states.
     pub(super) others: u64,
-    /// Last profiles that say that the connection did not end well, which none did, by state and reason.
+    /// Last profiles that say that the connection did not end well, which none did, by state and
+    /// reason.
     pub(super) wrong: BTreeMap<String, u64>,
 }
 
@@ -126,7 +127,8 @@ pub(super) fn measure(
     invocation: &Invocation,
     length: Duration,
 ) -> anyhow::Result<Completeness> {
-    // Not a file: it would be of gigabytes, and the disk would hold fathom up. Not a pipe: that takes a few lines at a time.
+    // Not a file: it would be of gigabytes, and the disk would hold fathom up. Not a pipe: that
+    // takes a few lines at a time.
     let (read, written) = UnixStream::pair().context("make a pair of sockets")?;
     setsockopt(&written, sockopt::SndBufForce, &BACKLOG_BYTES).context("make room for lines")?;
     let fathom = invocation.start(namespace, OwnedFd::from(written))?;

@@ -1,4 +1,5 @@
-//! Short connections as servers see them: `wrk` asks `nginx` for a file of a kilobyte, each time over a connection of its own.
+//! Short connections as servers see them: `wrk` asks `nginx` for a file of a kilobyte, each time
+//! over a connection of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ const CONCURRENCY: u32 = 64;
 const FILE_BYTES: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Both at work, one thread each, on one processor: on two, what a connection takes depends on when they meet, and varies by a third. Killed
-/// when dropped.
+/// Both at work, one thread each, on one processor: on two, what a connection takes depends on when
+/// they meet, and varies by a third. Killed when dropped.
 pub(super) struct Http {
     // Dropped in this order: a control group goes when nobody is in it.
     client: Process,

@@ -1,5 +1,6 @@
-//! The least that profiles of connections cost on this kernel: programs in the places of fathom's that do nothing, but for records as long as its
-//! own with nothing in them, and a process that writes a line as long as its own for each, always the same.
+//! The least that profiles of connections cost on this kernel: programs in the places of fathom's
+//! that do nothing, but for records as long as its own with nothing in them, and a process that
+//! writes a line as long as its own for each, always the same.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -1,4 +1,5 @@
-//! What `fathom profile` costs: processor time of short connections and of bulk flows, memory, and whether it loses connections.
+//! What `fathom profile` costs: processor time of short connections and of bulk flows, memory, and
+//! whether it loses connections.
 
 mod bulk;
 mod complete;
@@ -29,9 +30,9 @@ use short::{ShortConnections, Threads};
 
 /// Measure what `fathom profile` takes while this machine makes traffic with itself (needs root).
 ///
-/// Short connections and bulk flows run without pause, windows with fathom and without take turns, and the processor time of a
-/// connection or byte is compared within each pair of windows. Memory is what grows with connections, completeness is counted in what
-/// fathom prints.
+/// Short connections and bulk flows run without pause, windows with fathom and without take turns,
+/// and the processor time of a connection or byte is compared within each pair of windows. Memory
+/// is what grows with connections, completeness is counted in what fathom prints.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The fathom binary, built for release.
@@ -55,7 +56,8 @@ struct Arguments {
     /// Bulk flows.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     flows: u32,
-    /// Ends of established connections whose memory is measured; each connection has two of them on this host.
+    /// Ends of established connections whose memory is measured; each connection has two of them on
+    /// this host.
     #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(2..=50_000))]
     ends: u32,
     /// Append the rows of the summary table to this file.

@@ -34,7 +34,8 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// How much each kind of memory grew, by name, until connections were established and until half of them had stalled; in bytes.
+    /// How much each kind of memory grew, by name, until connections were established and until
+    /// half of them had stalled; in bytes.
     pub(super) fn growth(&self) -> Vec<(String, i64, i64)> {
         let grown = |later: &Memory, index: usize| {
             let bytes = |memory: &Memory| memory.kernel[index].bytes.cast_signed();

@@ -13,7 +13,8 @@ use super::processor::{Clocks, Used};
 use super::profiling::{Invocation, Profiling};
 use super::programs::{Program, Statistics, empty_run_ns, profilers};
 
-/// After fathom has come or gone, until the processor's caches and the connections are as they stay.
+/// After fathom has come or gone, until the processor's caches and the connections are as they
+/// stay.
 const SETTLING: Duration = Duration::from_millis(300);
 
 /// Traffic that runs until told to stop.
@@ -134,7 +135,8 @@ impl Pair {
 /// What all windows say.
 pub(super) struct Overhead {
     pub(super) pairs: Vec<Pair>,
-    /// What each program took in a window of its own, in which the kernel's statistics are on: they cost something too.
+    /// What each program took in a window of its own, in which the kernel's statistics are on: they
+    /// cost something too.
     pub(super) programs: Vec<Program>,
     /// Units in that window.
     pub(super) counted_units: u64,
@@ -155,8 +157,8 @@ impl Overhead {
         interval(self.shares())
     }
 
-    /// Whether it is at most `limit`: by the median where its interval is on one side of the limit, otherwise, as noise then hides what is
-    /// asked for, by what is accounted for.
+    /// Whether it is at most `limit`: by the median where its interval is on one side of the limit,
+    /// otherwise, as noise then hides what is asked for, by what is accounted for.
     pub(super) fn is_within(&self, limit: f64) -> bool {
         let (lower, upper) = self.interval();
         if lower <= limit && limit < upper {
@@ -198,14 +200,15 @@ impl Overhead {
         (counted_ns - self.empty_run_ns).max(0.0)
     }
 
-    /// What fathom is known to take, as a share: its process and its programs. The rest of the difference is noise, and what calls the
-    /// programs.
+    /// What fathom is known to take, as a share: its process and its programs. The rest of the
+    /// difference is noise, and what calls the programs.
     pub(super) fn accounted_share(&self) -> f64 {
         (self.programs_ns() + self.with(Cost::fathom_ns)) / self.without(Cost::total_ns)
     }
 }
 
-/// Measures traffic with and without fathom, in turns; every second pair the other way round, so that a drift cancels out.
+/// Measures traffic with and without fathom, in turns; every second pair the other way round, so
+/// that a drift cancels out.
 pub(super) fn measure(load: &dyn Load, plan: &Plan<'_>) -> anyhow::Result<Overhead> {
     let mut pairs = Vec::new();
     let mut counts = Vec::new();

@@ -1,7 +1,8 @@
 //! Processor time, by who took it.
 //!
-//! The clocks of processes and threads, in nanoseconds: the kernel charges work in interrupts, which the packets of loopback and the BPF
-//! programs are, to whoever runs, so they hold it. The time of the whole machine would hold other processes too.
+//! The clocks of processes and threads, in nanoseconds: the kernel charges work in interrupts,
+//! which the packets of loopback and the BPF programs are, to whoever runs, so they hold it. The
+//! time of the whole machine would hold other processes too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +34,8 @@ pub(super) struct Used {
 }
 
 impl Clocks {
-    /// Reads them; `workload` are the processes that make the traffic, and `fathom` is its process, if it runs.
+    /// Reads them; `workload` are the processes that make the traffic, and `fathom` is its process,
+    /// if it runs.
     pub(super) fn read(workload: &[u32], fathom: Option<u32>) -> nix::Result<Self> {
         let fathom = fathom.map(|id| process(id.cast_signed())).transpose()?;
         let workload = workload.iter().map(|id| process(id.cast_signed()));

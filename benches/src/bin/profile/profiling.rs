@@ -1,4 +1,5 @@
-//! The `fathom` binary at work: `fathom profile` in the namespace of the traffic, as on a host of its own.
+//! The `fathom` binary at work: `fathom profile` in the namespace of the traffic, as on a host of
+//! its own.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddrV4};

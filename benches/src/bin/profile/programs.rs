@@ -32,7 +32,8 @@ impl Statistics {
     /// Switches them on.
     #[expect(unsafe_code, reason = "libbpf-rs does not offer it")]
     pub(super) fn enable() -> anyhow::Result<Self> {
-        // SAFETY: the call has no pointers; what it returns is checked, and nobody else's descriptor.
+        // SAFETY: the call has no pointers; what it returns is checked, and nobody else's
+        // descriptor.
         let switch = unsafe {
             let descriptor = libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME);
             ensure!(
@@ -76,8 +77,8 @@ impl Statistics {
     }
 }
 
-/// How many profilers are attached on this machine, by the first of their programs, of either set of probes. Those of others see all
-/// traffic too.
+/// How many profilers are attached on this machine, by the first of their programs, of either set
+/// of probes. Those of others see all traffic too.
 pub(super) fn profilers() -> usize {
     const FIRST: [&str; 2] = ["tracepoint_stat", "fentry_state"];
     let is_first = |name: &OsStr| FIRST.iter().any(|first| name == *first);
@@ -86,7 +87,8 @@ pub(super) fn profilers() -> usize {
         .count()
 }
 
-/// What the statistics count for a program that does nothing: reading the clock, in nanoseconds a run.
+/// What the statistics count for a program that does nothing: reading the clock, in nanoseconds a
+/// run.
 pub(super) fn empty_run_ns() -> anyhow::Result<f64> {
     let mut object = ObjectBuilder::default()
         .open_memory(OBJECT)

@@ -7,8 +7,8 @@ use super::memory::Moments;
 use super::overhead::{Cost, Overhead};
 use super::profiling::lost;
 
-/// The most that the targets allow. Of short connections 3 % was aimed at; the least that could be in fathom's place takes 5.3 % (docs/performance.md),
-/// so this says what must not get worse.
+/// The most that the targets allow. Of short connections 3 % was aimed at; the least that could be
+/// in fathom's place takes 5.3 % (docs/performance.md), so this says what must not get worse.
 const MOST_SHORT_SHARE: f64 = 0.25;
 const MOST_BULK_SHARE: f64 = 0.01;
 const MOST_STATE_BYTES: i64 = 600_000;

@@ -1,4 +1,5 @@
-//! Short connections: one request, one answer, closed by the server, as HTTP benchmarks without keep-alive make them.
+//! Short connections: one request, one answer, closed by the server, as HTTP benchmarks without
+//! keep-alive make them.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -20,7 +21,8 @@ use super::overhead::Load;
 pub(super) const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8_080);
 /// Long enough for some seconds of connections before a port is used again.
 pub(super) const CLIENT_PORTS: &str = "10000 65535";
-/// Connections that the client has open at a time; fewer than the server's queue takes, so that none is refused.
+/// Connections that the client has open at a time; fewer than the server's queue takes, so that
+/// none is refused.
 const CONCURRENCY: usize = 64;
 const REQUEST: [u8; 96] = [b'?'; 96];
 const ANSWER: [u8; 1_024] = [b'!'; 1_024];
@@ -32,7 +34,8 @@ const LISTENER: u64 = u64::MAX;
 /// How client and server share the processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Threads {
-    /// They take turns in one thread, so that the processor time of a connection does not depend on when the scheduler lets them meet.
+    /// They take turns in one thread, so that the processor time of a connection does not depend on
+    /// when the scheduler lets them meet.
     One,
     /// Each has its own, for as many connections a second as can be.
     Two,

@@ -24,13 +24,15 @@ const FOUND: u32 = 0;
 const SOURCE_ADDRESS: usize = 14 + 12;
 const SEQUENCE: usize = 14 + 20 + 4;
 const ACKNOWLEDGEMENT: usize = 14 + 20 + 8;
-/// Behind TCP's fixed header, two bytes that fill, and the option's kind, length and value: what is echoed.
+/// Behind TCP's fixed header, two bytes that fill, and the option's kind, length and value: what is
+/// echoed.
 const ECHO: usize = 14 + 20 + 20 + 2 + 2 + 4;
 
 /// Measure what a request costs a `fathom response`, by `BPF_PROG_TEST_RUN` (needs root).
 ///
-/// A reference that parses the packet and looks its flow up in the same table, and the production program take turns over requests that each
-/// acknowledge a response. Figures are nanoseconds a packet; the difference is formed within each round.
+/// A reference that parses the packet and looks its flow up in the same table, and the production
+/// program take turns over requests that each acknowledge a response. Figures are nanoseconds a
+/// packet; the difference is formed within each round.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Rounds of 65,536 packets; the median counts.

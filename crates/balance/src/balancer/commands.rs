@@ -15,7 +15,8 @@ pub struct Done {
 }
 
 impl Balancer {
-    /// Takes new flows away from a server, or gives them back; what it has, it keeps. `None`: there is no such server.
+    /// Takes new flows away from a server, or gives them back; what it has, it keeps. `None`: there
+    /// is no such server.
     ///
     /// # Errors
     /// [`Error::Kernel`] when it cannot be kept for the next process.
@@ -23,7 +24,8 @@ impl Balancer {
         self.set_override(server, |value| value.is_drained = is_drained)
     }
 
-    /// Gives a server another weight, or with `None` that which is configured. `None`: there is no such server.
+    /// Gives a server another weight, or with `None` that which is configured. `None`: there is no
+    /// such server.
     ///
     /// # Errors
     /// As [`Balancer::drain`].

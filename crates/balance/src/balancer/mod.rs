@@ -1,4 +1,5 @@
-//! The balancer as it runs: what is measured, checked and said goes to the fleet, and what comes of it into the tables.
+//! The balancer as it runs: what is measured, checked and said goes to the fleet, and what comes of
+//! it into the tables.
 
 mod checks;
 mod commands;
@@ -35,7 +36,8 @@ pub enum News {
     Message(String),
 }
 
-/// A balancer that runs. Dropped, it leaves the tables as they are: packets go on by the last weights.
+/// A balancer that runs. Dropped, it leaves the tables as they are: packets go on by the last
+/// weights.
 pub struct Balancer {
     fleet: Fleet,
     live: Live,
@@ -54,7 +56,8 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Begins to forward, or goes on with what another process has left. Each server is told of when something has changed, and every `interval`.
+    /// Begins to forward, or goes on with what another process has left. Each server is told of
+    /// when something has changed, and every `interval`.
     ///
     /// # Errors
     /// [`Error`] when the system does not allow it; what was forwarded before still is.
@@ -62,7 +65,8 @@ impl Balancer {
         let was_there = config.pins.is_dir();
         let started = Self::open(config, interval);
         if started.is_err() && !was_there {
-            // Half of a beginning is of no use to anybody; that it cannot be removed is not what matters here.
+            // Half of a beginning is of no use to anybody; that it cannot be removed is not what
+            // matters here.
             let _ = remove(&config.pins);
         }
         started
@@ -227,7 +231,8 @@ impl Balancer {
         }
     }
 
-    /// How all servers of all services stand, and what was measured of each since it was last told of: the last that is told.
+    /// How all servers of all services stand, and what was measured of each since it was last told
+    /// of: the last that is told.
     pub fn last_lines(&mut self) -> Vec<BalanceWeight> {
         let now = self.now();
         self.journal

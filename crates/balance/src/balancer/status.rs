@@ -135,7 +135,8 @@ impl Balancer {
         Some(checks.join("; "))
     }
 
-    /// What clients waited for the responses of each service and server since this process began: names, and the distribution.
+    /// What clients waited for the responses of each service and server since this process began:
+    /// names, and the distribution.
     pub fn latencies(&self) -> Vec<(String, String, Histogram)> {
         let mut all = Vec::new();
         for decision in self.fleet.decisions() {

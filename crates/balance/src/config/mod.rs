@@ -33,7 +33,8 @@ pub struct Config {
     pub connections: u32,
     /// One connection of so many is measured, by its hash, at most; 1: all.
     pub measured_in: u32,
-    /// Packets a second that are measured at most: when more come, fewer connections are; none: no limit.
+    /// Packets a second that are measured at most: when more come, fewer connections are; none: no
+    /// limit.
     pub measured_packets: Option<u32>,
     /// How long an epoch of the measurement is.
     pub epoch: Duration,
@@ -41,7 +42,8 @@ pub struct Config {
     pub timeout: Duration,
     /// What is forwarded.
     pub services: Vec<Service>,
-    /// Marks of sockets that make checks, but for the server's number in the low 14 bits, which are 0 here.
+    /// Marks of sockets that make checks, but for the server's number in the low 14 bits, which are
+    /// 0 here.
     pub mark: u32,
     /// To whom.
     pub servers: Vec<Server>,
@@ -128,7 +130,8 @@ pub struct Server {
     pub health: Health,
 }
 
-/// What stands for a server in connection ids of QUIC (draft-ietf-quic-load-balancers, in the clear).
+/// What stands for a server in connection ids of QUIC (draft-ietf-quic-load-balancers, in the
+/// clear).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuicId {
     /// The configuration id: the top three bits of the connection id.
@@ -140,7 +143,8 @@ pub struct QuicId {
 /// How packets get to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encapsulation {
-    /// As they are, with the server's MAC address: it is on the same segment, and has the service's address without ARP.
+    /// As they are, with the server's MAC address: it is on the same segment, and has the service's
+    /// address without ARP.
     Layer2,
     /// Behind an IP header.
     Ipip,
@@ -169,7 +173,8 @@ pub struct Health {
     pub check: Check,
     /// Which route it takes.
     pub route: CheckRoute,
-    /// Of the server; `None`: the port of the service; at the server's own address, of the first that has the server.
+    /// Of the server; `None`: the port of the service; at the server's own address, of the first
+    /// that has the server.
     pub port: Option<u16>,
     /// Between the begin of two checks.
     pub interval: Duration,
@@ -187,9 +192,11 @@ pub struct Health {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckRoute {
-    /// That of clients' packets where the service's address is routed from here, else to the server's own address.
+    /// That of clients' packets where the service's address is routed from here, else to the
+    /// server's own address.
     Auto,
-    /// That of clients' packets: to the service's address, with the headers that the server asks for.
+    /// That of clients' packets: to the service's address, with the headers that the server asks
+    /// for.
     Tunnel,
     /// To the server's own address.
     Address,
@@ -272,8 +279,9 @@ impl Service {
     /// The entries of a ring where none are configured.
     pub(crate) const RING: u32 = 65_537;
 
-    /// Where it is checked: at its address, or the first of its network behind that which stands for the network; at its port, unless the server has
-    /// another one for checks. `None`: no port is known.
+    /// Where it is checked: at its address, or the first of its network behind that which stands
+    /// for the network; at its port, unless the server has another one for checks. `None`: no port
+    /// is known.
     pub fn check_target(&self, health: &Health) -> Option<SocketAddr> {
         let port = health.port.or(self.port)?;
         let first = match (self.network.address(), self.network.prefix_length()) {
@@ -286,7 +294,8 @@ impl Service {
 }
 
 impl Config {
-    /// Reads the text of a file. The table `balance` is left to others: it holds options of the command.
+    /// Reads the text of a file. The table `balance` is left to others: it holds options of the
+    /// command.
     ///
     /// # Errors
     /// A sentence with the line that is wrong, and what to do.
@@ -294,7 +303,8 @@ impl Config {
         parse::parse(text)
     }
 
-    /// The port at which a server's own address is checked: as configured, else that of the first service that has the server, TCP first.
+    /// The port at which a server's own address is checked: as configured, else that of the first
+    /// service that has the server, TCP first.
     pub fn check_port(&self, server: usize) -> Option<u16> {
         let configured = self.servers.get(server)?.health.port;
         let port_of = |protocol| {
@@ -311,7 +321,8 @@ impl Config {
             .or_else(|| port_of(Transport::Udp))
     }
 
-    /// The address at which a service is checked, as far as it is known: see [`Service::check_target`].
+    /// The address at which a service is checked, as far as it is known: see
+    /// [`Service::check_target`].
     pub fn checked_address(&self, service: &Service) -> IpAddr {
         let first = service
             .servers

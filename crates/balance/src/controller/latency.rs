@@ -35,8 +35,8 @@ pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate]) -> Judgement {
     }
 }
 
-/// The latency of responses that came; or, where that is more, what those say who wait: a server that is about to slow down shows it in them first, and
-/// one that hangs shows it in nothing else.
+/// The latency of responses that came; or, where that is more, what those say who wait: a server
+/// that is about to slow down shows it in them first, and one that hangs shows it in nothing else.
 fn signal(measured: &Measurement) -> Option<Signal> {
     let had = measured.latency.map(|latency| Signal {
         log: latency.mean_ns.max(1.0).ln(),
@@ -44,7 +44,8 @@ fn signal(measured: &Measurement) -> Option<Signal> {
         is_waiting: false,
     });
     let waiting = measured.waiting.map(|waiting| {
-        // At any moment a wait is half over, on average. So few that it may be chance count for less.
+        // At any moment a wait is half over, on average. So few that it may be chance count for
+        // less.
         let error = 1.0 / f64::from(waiting.flows.max(1)).sqrt();
         let sure = 2.0 * waiting.mean_ns * (1.0 - error);
         Signal {
@@ -61,7 +62,8 @@ fn signal(measured: &Measurement) -> Option<Signal> {
     }
 }
 
-/// The logarithm of the geometric mean of those of which something is known, each as often as it is configured to have flows; at least two.
+/// The logarithm of the geometric mean of those of which something is known, each as often as it is
+/// configured to have flows; at least two.
 fn reference(candidates: &[Candidate], signals: &[Option<Signal>]) -> Option<f64> {
     let (mut sum, mut weight, mut known) = (0.0, 0.0, 0);
     for (candidate, signal) in candidates.iter().zip(signals) {

@@ -7,7 +7,8 @@ use fathom_measure::response::{Confidence, Reason, ResponseEpoch};
 pub struct Measurement {
     /// What clients waited for responses that they have; `None` when no epoch had an estimate.
     pub latency: Option<Latency>,
-    /// Flows whose last request is not answered, at the end of the interval; `None` when there are none.
+    /// Flows whose last request is not answered, at the end of the interval; `None` when there are
+    /// none.
     pub waiting: Option<Waiting>,
     /// Requests that clients sent.
     pub requests: u64,
@@ -22,7 +23,8 @@ pub struct Measurement {
 pub struct Latency {
     /// Nanoseconds; each response counts once.
     pub mean_ns: f64,
-    /// The standard error of the mean in relation to the mean: how much flows differ from each other, and how many there are.
+    /// The standard error of the mean in relation to the mean: how much flows differ from each
+    /// other, and how many there are.
     pub error: f64,
     /// Responses that it is the mean of.
     pub responses: u64,
@@ -37,9 +39,10 @@ pub struct Waiting {
     pub mean_ns: f64,
 }
 
-/// The epochs of a server put together. An epoch counts as often as it has responses, and so as often as clients waited; it must be of medium
-/// confidence at least, or have few gaps only: flows that wait long have few, and without them a slow server would look fast. What clients may have thought is in
-/// it: those of all servers think alike.
+/// The epochs of a server put together. An epoch counts as often as it has responses, and so as
+/// often as clients waited; it must be of medium confidence at least, or have few gaps only: flows
+/// that wait long have few, and without them a slow server would look fast. What clients may have
+/// thought is in it: those of all servers think alike.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Collected {
     responses: f64,
@@ -95,7 +98,8 @@ impl Collected {
         let mean = self.sum / self.responses;
         let [count, linear, square] = self.squares;
         let deviation = (square - 2.0 * mean * linear + mean * mean * count).max(0.0);
-        // A single epoch, or two, say little of how much they differ: as if they differed by as much as they are.
+        // A single epoch, or two, say little of how much they differ: as if they differed by as
+        // much as they are.
         let known = deviation.sqrt() / self.responses / mean.max(1.0);
         let few = 1.0 / f64::from(self.epochs).powf(1.5);
         Some(Latency {

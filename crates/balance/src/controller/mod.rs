@@ -1,5 +1,5 @@
-//! From measurements to weights: a pure function, called once an interval. It reads no clock and keeps nothing; what it needs of the interval before is
-//! handed to it.
+//! From measurements to weights: a pure function, called once an interval. It reads no clock and
+//! keeps nothing; what it needs of the interval before is handed to it.
 
 mod latency;
 mod measurement;
@@ -20,7 +20,8 @@ pub enum Policy {
     /// Each server's is multiplied by how much faster or slower than the others it is.
     #[default]
     Latency,
-    /// Weight goes from servers above a high watermark to servers below a low one: section 4 of the paper.
+    /// Weight goes from servers above a high watermark to servers below a low one: section 4 of the
+    /// paper.
     Watermark,
 }
 
@@ -43,13 +44,15 @@ impl Policy {
 pub struct Bounds {
     /// The time between two decisions.
     pub interval: Duration,
-    /// A server keeps at least this part of the weight that it is configured to have: the samples come with it that could clear it. 0 to 1.
+    /// A server keeps at least this part of the weight that it is configured to have: the samples
+    /// come with it that could clear it. 0 to 1.
     pub floor: f64,
     /// The largest factor by which a weight goes up or down in an interval; more than 1.
     pub step: f64,
     /// A relative difference of latencies below which they count as equal.
     pub hysteresis: f64,
-    /// How fast weights drift back to what is configured, when nothing speaks against it: the time constant.
+    /// How fast weights drift back to what is configured, when nothing speaks against it: the time
+    /// constant.
     pub recovery: Duration,
     /// Of `latency`: the exponent with which a ratio of latencies becomes a ratio of weights.
     pub strength: f64,
@@ -57,7 +60,8 @@ pub struct Bounds {
     pub high: f64,
     /// Of `watermark`: below so many times the least latency, a server may gain weight.
     pub low: f64,
-    /// Of `watermark`: intervals without a server above the high watermark, from which on weights are equalised.
+    /// Of `watermark`: intervals without a server above the high watermark, from which on weights
+    /// are equalised.
     pub quiet: u32,
     /// Of `watermark`: the part of a server's weight that it loses at most in an interval.
     pub gain: f64,
@@ -142,7 +146,8 @@ pub enum Why {
     Configured,
     /// Nothing was measured: back to what is configured.
     Unknown,
-    /// Its latency is like that of the others, or the difference is not sure: back to what is configured.
+    /// Its latency is like that of the others, or the difference is not sure: back to what is
+    /// configured.
     Alike,
     /// It is slower than the others.
     Slower,
@@ -197,7 +202,8 @@ fn as_configured(candidates: &[Candidate]) -> Judgement {
     }
 }
 
-/// Makes the average factor 1, and none less than the floor: what lifts some is taken from the others in proportion.
+/// Makes the average factor 1, and none less than the floor: what lifts some is taken from the
+/// others in proportion.
 fn bound(bounds: &Bounds, candidates: &[Candidate], verdicts: &mut [Verdict]) {
     let whole: f64 = candidates
         .iter()
@@ -261,7 +267,8 @@ mod tests {
         latencies_ms.iter().map(candidate).collect()
     }
 
-    /// The factors after so many intervals in which latencies stay as they are, whatever the weights.
+    /// The factors after so many intervals in which latencies stay as they are, whatever the
+    /// weights.
     fn settled(policy: Policy, candidates: &mut [Candidate], intervals: u32) -> Vec<f64> {
         let mut quiet = 0;
         for _ in 0..intervals {

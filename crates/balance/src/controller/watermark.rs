@@ -1,6 +1,7 @@
-//! The policy `watermark`: section 4 of the paper. Where it leaves something open: a server above the high watermark loses `gain * weight * (1 - least /
-//! own)`; the fresh ones below the low one share that, each `cap` of the whole at most, and what none may take stays where it was; latencies "have not
-//! changed" when no server was above the high watermark for `quiet` intervals.
+//! The policy `watermark`: section 4 of the paper. Where it leaves something open: a server above
+//! the high watermark loses `gain * weight * (1 - least / own)`; the fresh ones below the low one
+//! share that, each `cap` of the whole at most, and what none may take stays where it was;
+//! latencies "have not changed" when no server was above the high watermark for `quiet` intervals.
 
 use super::{Bounds, Candidate, Judgement, Measurement, Verdict, Why};
 
@@ -46,7 +47,8 @@ pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> J
     Judgement { verdicts, quiet }
 }
 
-/// Requests of the interval by flows that are active: the paper's measure of how far a latency can be relied on.
+/// Requests of the interval by flows that are active: the paper's measure of how far a latency can
+/// be relied on.
 fn freshness(measured: &Measurement) -> f64 {
     measured.requests as f64 / f64::from(measured.flows.max(1))
 }

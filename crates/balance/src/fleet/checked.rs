@@ -18,7 +18,8 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// What is checked from now on. Where another address is talked to than before, what is known of the server holds until checks say something else.
+    /// What is checked from now on. Where another address is talked to than before, what is known
+    /// of the server holds until checks say something else.
     pub(super) fn set_probes(&mut self, config: &Config, probes: Vec<Probe>) {
         let pairs = |probe: &Probe| {
             let (server, target) = (probe.server, probe.target);

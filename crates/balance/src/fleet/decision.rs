@@ -26,7 +26,8 @@ pub struct Decision {
     pub has_policy: bool,
     /// Its servers, in the order of its configuration.
     pub members: Vec<Member>,
-    /// Is the ring another one than after the decision before? To make and write one takes milliseconds, and moves flows.
+    /// Is the ring another one than after the decision before? To make and write one takes
+    /// milliseconds, and moves flows.
     pub changes_ring: bool,
 }
 
@@ -50,7 +51,8 @@ pub struct Member {
 }
 
 impl Decision {
-    /// The ring: for each entry the server's index in the configuration; empty when no server gets new flows.
+    /// The ring: for each entry the server's index in the configuration; empty when no server gets
+    /// new flows.
     pub fn ring(&self) -> Vec<usize> {
         let members = self.members.iter();
         let names: Vec<_> = members.map(|member| member.address.to_string()).collect();

@@ -104,7 +104,8 @@ fn check_until(target: &Target, deadline: Instant) -> Result<(), Failure> {
     }
 }
 
-/// Segments of checks are not longer: with the headers of a tunnel in front, they still fit the way to the server.
+/// Segments of checks are not longer: with the headers of a tunnel in front, they still fit the way
+/// to the server.
 const LONGEST_SEGMENT: u32 = 1200;
 
 fn connect(target: &Target) -> Result<TcpStream, std::io::Error> {
@@ -118,7 +119,8 @@ fn connect(target: &Target) -> Result<TcpStream, std::io::Error> {
     Ok(socket.into())
 }
 
-/// A stream that is at an end, for reading and writing, at a deadline: a server that sends a byte now and then keeps nobody waiting.
+/// A stream that is at an end, for reading and writing, at a deadline: a server that sends a byte
+/// now and then keeps nobody waiting.
 struct Bounded {
     stream: TcpStream,
     deadline: Instant,
@@ -213,7 +215,8 @@ static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     )
 });
 
-/// Takes any certificate: a check asks whether a server answers, not who it is; its certificate is that of the service, not of its address.
+/// Takes any certificate: a check asks whether a server answers, not who it is; its certificate is
+/// that of the service, not of its address.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

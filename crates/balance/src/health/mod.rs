@@ -1,4 +1,5 @@
-//! Is a server there? [`Standing`] counts what checks say, and reads no clock; [`Checker`] makes them.
+//! Is a server there? [`Standing`] counts what checks say, and reads no clock; [`Checker`] makes
+//! them.
 
 mod check;
 mod pool;
@@ -67,8 +68,9 @@ enum Checked {
 }
 
 impl Standing {
-    /// Takes the result of a check in, and returns what the server is from now on, if that changes. The first of all decides at once; later, as many in a row as
-    /// configured. `now` counts from any fixed time.
+    /// Takes the result of a check in, and returns what the server is from now on, if that changes.
+    /// The first of all decides at once; later, as many in a row as configured. `now` counts from
+    /// any fixed time.
     pub fn take(&mut self, has_succeeded: bool, now: Duration, health: &Health) -> Option<State> {
         let is_against = match self.last {
             None => {
@@ -105,7 +107,8 @@ impl Standing {
         Some(state)
     }
 
-    /// The part of its weight that it has now, 0 to 1: one that comes back has cold caches, and all its clients would come at once.
+    /// The part of its weight that it has now, 0 to 1: one that comes back has cold caches, and all
+    /// its clients would come at once.
     pub fn part(&self, now: Duration, health: &Health) -> f64 {
         match self.last {
             Some(Checked::Unhealthy) => 0.0,

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::{Failure, Target, check};
 
-/// As many checks at the same time, at most: a server that does not answer keeps one busy for each of its services until the timeout.
+/// As many checks at the same time, at most: a server that does not answer keeps one busy for each
+/// of its services until the timeout.
 const THREADS: usize = 64;
 
 /// What a check found.
@@ -26,7 +27,8 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Starts so many threads as are of use for this number of checks. They end when this is dropped, after the check that they are at.
+    /// Starts so many threads as are of use for this number of checks. They end when this is
+    /// dropped, after the check that they are at.
     ///
     /// # Errors
     /// When the system has no thread left.

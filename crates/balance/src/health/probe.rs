@@ -1,4 +1,5 @@
-//! Where servers are checked: at the addresses of their services, by the route of clients' packets, or at their own.
+//! Where servers are checked: at the addresses of their services, by the route of clients' packets,
+//! or at their own.
 
 use std::net::SocketAddr;
 
@@ -17,8 +18,8 @@ pub struct Probe {
     pub services: Vec<usize>,
 }
 
-/// All checks of a configuration. `can_leave`: do packets to the address of this service leave this machine, and get the headers for their server?
-/// A server whose checks must, and cannot, has none.
+/// All checks of a configuration. `can_leave`: do packets to the address of this service leave this
+/// machine, and get the headers for their server? A server whose checks must, and cannot, has none.
 pub fn probes(config: &Config, can_leave: impl Fn(usize) -> bool) -> Vec<Probe> {
     let mut probes: Vec<Probe> = Vec::new();
     for server in 0..config.servers.len() {
@@ -26,7 +27,8 @@ pub fn probes(config: &Config, can_leave: impl Fn(usize) -> bool) -> Vec<Probe> 
             let Some((target, is_tunnelled)) = target(config, server, service, &can_leave) else {
                 continue;
             };
-            // Services of TCP and UDP, and all services at the server's own address, may have one check in common.
+            // Services of TCP and UDP, and all services at the server's own address, may have one
+            // check in common.
             let same = probes
                 .iter_mut()
                 .rev()

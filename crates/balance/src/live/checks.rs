@@ -1,4 +1,5 @@
-//! The program where checks leave: it has their packets take the route of clients' packets. It is there as long as this process, which makes the checks.
+//! The program where checks leave: it has their packets take the route of clients' packets. It is
+//! there as long as this process, which makes the checks.
 
 use std::os::fd::AsFd;
 
@@ -84,7 +85,8 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    /// Loads the program, if some check may need it. That it cannot be loaded is in the way of checks, not of forwarding.
+    /// Loads the program, if some check may need it. That it cannot be loaded is in the way of
+    /// checks, not of forwarding.
     pub(super) fn plan(
         &mut self,
         config: &Config,
@@ -112,8 +114,8 @@ impl Checks {
         self.program = Some(loaded.map_err(|error| with_causes(&error)));
     }
 
-    /// Has packets of checks take the route of clients' packets, where they leave for each service. What is in the way comes back for each; nothing is where
-    /// nobody wants it.
+    /// Has packets of checks take the route of clients' packets, where they leave for each service.
+    /// What is in the way comes back for each; nothing is where nobody wants it.
     pub(super) fn open_routes(
         &mut self,
         config: &Config,
@@ -160,7 +162,8 @@ impl Checks {
     }
 }
 
-/// What is in the way of checks that must take the route of clients' packets, and can be cured by nobody but the user of this machine.
+/// What is in the way of checks that must take the route of clients' packets, and can be cured by
+/// nobody but the user of this machine.
 ///
 /// # Errors
 /// [`Error::Unsupported`] when there is something.

@@ -1,11 +1,12 @@
-//! Scans of the table of connections: which are active, wait, or have an epoch that is over; and, less often, where all of them are.
+//! Scans of the table of connections: which are active, wait, or have an epoch that is over; and,
+//! less often, where all of them are.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use fathom_measure::bytes::bytes_of;
 use fathom_measure::kernel::{monotonic_ns, wall_clock_offset};
 use fathom_measure::response::TabledFlow;
+use fathom_measure::response::native::flow_key;
 
 use super::Key;
 use super::epochs::Epochs;
@@ -19,7 +20,8 @@ use crate::native::{
     BALANCE_WAS_MEASURED, balance_bucket, balance_connection, balance_measured,
 };
 
-/// A request that has been unanswered for longer says nothing of how fast the server is: the client has gone, or waits for something to happen.
+/// A request that has been unanswered for longer says nothing of how fast the server is: the client
+/// has gone, or waits for something to happen.
 const GIVEN_UP_NS: u64 = 5_000_000_000;
 /// Of the time, the part that scans of the whole table may take, at most.
 const SHARE: u32 = 50;
@@ -31,7 +33,8 @@ pub(super) struct Census {
     pub(super) open: HashMap<u16, u32>,
     /// These, and those that are closing.
     pub(super) held: HashMap<u16, u32>,
-    /// Ring entries of the connections in the table that are not confirmed, or whose server is not that of their ring entry, by the index of the service.
+    /// Ring entries of the connections in the table that are not confirmed, or whose server is not
+    /// that of their ring entry, by the index of the service.
     pub(super) strays: HashMap<u16, HashSet<u32>>,
     /// Services that have connections, by index.
     pub(super) services: HashSet<u16>,
@@ -46,7 +49,8 @@ pub(super) struct Activity {
     waiting: HashMap<Key, (u32, u64)>,
 }
 
-/// The time of the table, as packets tell it: its clock is the kernel's tick, which user space cannot read.
+/// The time of the table, as packets tell it: its clock is the kernel's tick, which user space
+/// cannot read.
 #[derive(Debug, Clone, Copy, Default)]
 struct TableTime {
     /// The last time that a packet has left, in units of the table, and when that was first seen.
@@ -114,7 +118,8 @@ impl Pace {
     }
 }
 
-/// After so long without a packet a connection is not active, waits for nobody, and its epoch has been told.
+/// After so long without a packet a connection is not active, waits for nobody, and its epoch has
+/// been told.
 fn recent_ns(epoch: Duration) -> u64 {
     // Two units besides, since the table's time is in whole ones.
     let epoch_ns = u64::try_from(epoch.as_nanos()).unwrap_or(u64::MAX / 4);
@@ -174,8 +179,9 @@ impl Connections {
         self.pace.is_whole_due(monotonic_ns())
     }
 
-    /// Scans measured connections that had packets of late: ends the epochs of those that are silent, and finds those that wait. `counted` is what packets have
-    /// counted by now: where that is as before, the table is too.
+    /// Scans measured connections that had packets of late: ends the epochs of those that are
+    /// silent, and finds those that wait. `counted` is what packets have counted by now: where that
+    /// is as before, the table is too.
     pub(super) fn scan_active(
         &mut self,
         counted: Vec<u64>,
@@ -205,10 +211,7 @@ impl Connections {
             if !has(BALANCE_WAS_MEASURED) || self.measured.word(at, 0) == 0 {
                 continue;
             }
-            let measured = self.measured.get(at);
-            let Some(flow) = epochs.flow(bytes_of(&measured), connection.protocol) else {
-                continue;
-            };
+            let flow = tabled(&self.measured.get(at), connection.protocol);
             let key = Key {
                 service: connection.service,
                 server: connection.server(),
@@ -219,7 +222,8 @@ impl Connections {
         }
     }
 
-    /// When the connection in this slot was last used, in units of the table; `None`: there is none, or it is not measured.
+    /// When the connection in this slot was last used, in units of the table; `None`: there is
+    /// none, or it is not measured.
     fn used_at(&self, at: usize) -> Option<u32> {
         let slots = BALANCE_BUCKET_PLACES as usize;
         let word = |word: usize| self.buckets.word(at / slots, 2 * (at % slots) + word);
@@ -228,8 +232,9 @@ impl Connections {
         (is_measured && word(0) != 0).then_some(second as u32)
     }
 
-    /// Scans the whole table: how many connections servers have, and which are not where `server_at` says: the entry of a connection in the ring of its
-    /// service, and the server there.
+    /// Scans the whole table: how many connections servers have, and which are not where
+    /// `server_at` says: the entry of a connection in the ring of its service, and the server
+    /// there.
     pub(super) fn scan_whole(
         &mut self,
         server_at: impl Fn(&balance_connection) -> Option<(u32, u16)>,
@@ -297,6 +302,14 @@ impl Activity {
             *sum += wait.0;
         }
     }
+}
+
+/// What is measured of a connection of this protocol.
+fn tabled(measured: &balance_measured, protocol: u8) -> TabledFlow {
+    let balance_measured { flow, bins } = *measured;
+    let mut key = flow_key::default();
+    key.set_protocol(protocol.into());
+    TabledFlow { flow, bins, key }
 }
 
 /// May its slot be taken by another? A slot is not emptied: what was is there until then.

@@ -51,11 +51,9 @@ impl Epochs {
         let mut sent = Vec::new();
         self.ring.read(|mut rest| {
             while let Some((raw, behind)) = read_prefix::<balance_epoch>(rest) {
-                let epoch = self.tabled.epoch(rest, offset);
+                let epoch = self.tabled.read(&raw.epoch, offset);
                 rest = behind;
-                if let Some(epoch) = epoch
-                    && !self.ended.remove((raw.server, epoch.begin))
-                {
+                if !self.ended.remove((raw.server, epoch.begin)) {
                     let (service, server) = (raw.service, raw.server);
                     sent.push((Key { service, server }, epoch.epoch));
                 }
@@ -65,11 +63,6 @@ impl Epochs {
             self.take(key, &epoch);
         }
         Ok(())
-    }
-
-    /// A connection, from what the table of measured ones holds.
-    pub(super) fn flow(&self, measured: &[u8], protocol: u8) -> Option<TabledFlow> {
-        self.tabled.flow(measured, protocol)
     }
 
     /// Ends the epoch of the connection in this slot, if it is over.
@@ -104,8 +97,9 @@ fn open_ring(program: &Program) -> Result<Ring, Error> {
     Ok(Ring::open(&program.map("balance_epochs")?)?)
 }
 
-/// Epochs that were ended by a scan, by server and begin: the program sends them again at the next packet. One for each slot of the table, at most:
-/// the program replaces connections without a word.
+/// Epochs that were ended by a scan, by server and begin: the program sends them again at the next
+/// packet. One for each slot of the table, at most: the program replaces connections without a
+/// word.
 #[derive(Debug, Default)]
 struct Ended {
     epochs: HashSet<(u16, u64)>,

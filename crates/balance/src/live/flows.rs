@@ -21,7 +21,8 @@ use crate::native::{
 };
 use crate::sampling::Counted;
 
-/// What is counted of packets that may have changed the table of connections; other packets are no reason to scan it.
+/// What is counted of packets that may have changed the table of connections; other packets are no
+/// reason to scan it.
 const OF_CONNECTIONS: [u32; 5] = [
     BALANCE_COUNT_HITS,
     BALANCE_COUNT_MISSES,
@@ -59,8 +60,8 @@ impl Flows {
         self.epochs.reload(program, tabled)
     }
 
-    /// Waits at most so long for epochs, and takes in what has come. Measures as many connections as the load allows; returns one in how many that is, if it
-    /// changes.
+    /// Waits at most so long for epochs, and takes in what has come. Measures as many connections
+    /// as the load allows; returns one in how many that is, if it changes.
     pub(super) fn poll(&mut self, timeout: Duration) -> Result<Option<u64>, Error> {
         self.epochs.collect(timeout)?;
         let count = self.counters.read()?;

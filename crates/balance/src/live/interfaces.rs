@@ -53,7 +53,8 @@ impl Interfaces {
         Ok(())
     }
 
-    /// Attaches to those that have come back by another number, or come at last. Returns what people are to know.
+    /// Attaches to those that have come back by another number, or come at last. Returns what
+    /// people are to know.
     pub(super) fn follow(
         &mut self,
         config: &Config,

@@ -10,7 +10,8 @@ use libbpf_rs::{MapCore, MapHandle};
 
 use crate::Error;
 
-/// An array that programs in the kernel read and write at the same time. Its elements are of whole words, and are copied word by word.
+/// An array that programs in the kernel read and write at the same time. Its elements are of whole
+/// words, and are copied word by word.
 pub(super) struct Mapped<T> {
     words: NonNull<AtomicU64>,
     length: usize,
@@ -61,7 +62,8 @@ impl<T: Copy> Mapped<T> {
     #[expect(unsafe_code, reason = "points into the mapping")]
     fn words(&self, index: usize) -> &[AtomicU64] {
         assert!(index < self.length);
-        // SAFETY: within the mapping, which is aligned to a page; others change it by stores of words only.
+        // SAFETY: within the mapping, which is aligned to a page; others change it by stores of
+        // words only.
         unsafe {
             std::slice::from_raw_parts(self.words.as_ptr().add(index * Self::WORDS), Self::WORDS)
         }
@@ -90,7 +92,8 @@ impl<T: Copy> Mapped<T> {
         self.words(index)[at].load(Ordering::Relaxed)
     }
 
-    /// Writes an element word by word, in this order of words; those that stay as they are, are left alone.
+    /// Writes an element word by word, in this order of words; those that stay as they are, are
+    /// left alone.
     #[expect(unsafe_code, reason = "shares structs with the kernel")]
     pub(super) fn set(&self, index: usize, value: &T, order: impl IntoIterator<Item = usize>) {
         let words = self.words(index);

@@ -72,7 +72,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Loads the program over the tables that are pinned, or over new ones. Nothing changes yet for packets: see [`Live::publish`].
+    /// Loads the program over the tables that are pinned, or over new ones. Nothing changes yet for
+    /// packets: see [`Live::publish`].
     pub(crate) fn open(config: &Config) -> Result<Self, Error> {
         let pins = Pins::open(&config.pins)?;
         let lock = pins.lock()?;
@@ -101,7 +102,8 @@ impl Live {
         self.has_taken_over
     }
 
-    /// Takes another configuration. As after [`Live::open`], packets go on as before until [`Live::publish`]. After an error all is as before.
+    /// Takes another configuration. As after [`Live::open`], packets go on as before until
+    /// [`Live::publish`]. After an error all is as before.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), Error> {
         let (program, tabled) = load(&self.pins, config)?;
         self.flows.reload(&program, tabled, config)?;
@@ -127,7 +129,8 @@ impl Live {
         self.routes.resolve(config, numbers, interfaces)
     }
 
-    /// Has checks take the route of clients' packets. What is in the way comes back for each service.
+    /// Has checks take the route of clients' packets. What is in the way comes back for each
+    /// service.
     pub(crate) fn open_check_routes(
         &mut self,
         config: &Config,
@@ -135,7 +138,8 @@ impl Live {
         self.checks.open_routes(config, &mut self.routes)
     }
 
-    /// Makes it so: services, ids, and the program itself, in place of the one before. Then what is of no use any more goes.
+    /// Makes it so: services, ids, and the program itself, in place of the one before. Then what is
+    /// of no use any more goes.
     pub(crate) fn publish(&mut self, config: &Config) -> Result<(), Error> {
         self.servers.write_quic_ids(config)?;
         self.services.write(config, self.rings.slots())?;
@@ -144,19 +148,22 @@ impl Live {
         self.services.remove_others(config)
     }
 
-    /// Attaches to interfaces that have come back by another number, or come at last. Returns what people are to know.
+    /// Attaches to interfaces that have come back by another number, or come at last. Returns what
+    /// people are to know.
     pub(crate) fn follow_interfaces(&mut self, config: &Config) -> Result<Vec<String>, Error> {
         self.interfaces
             .follow(config, &self.program, &self.pins, &mut self.routes)
     }
 
-    /// Waits at most so long for epochs. Returns one in how many connections is measured from now on, if that changes.
+    /// Waits at most so long for epochs. Returns one in how many connections is measured from now
+    /// on, if that changes.
     pub(crate) fn poll(&mut self, timeout: Duration) -> Result<Option<u64>, Error> {
         self.flows.poll(timeout)
     }
 
-    /// Scans what may have changed in the table of connections. If that was all of it, entries of rings are settled, and servers that are configured no more, and
-    /// have no connection left, give their numbers back.
+    /// Scans what may have changed in the table of connections. If that was all of it, entries of
+    /// rings are settled, and servers that are configured no more, and have no connection left,
+    /// give their numbers back.
     pub(crate) fn scan(&mut self, interval: Duration) -> Result<(), Error> {
         if !self.flows.scan_active(interval)? {
             return Ok(());
@@ -255,7 +262,8 @@ impl Live {
         self.flows.counters.of_server(number)
     }
 
-    /// What was counted since forwarding began, and of packets of checks since this process began, by name; what is 0 too.
+    /// What was counted since forwarding began, and of packets of checks since this process began,
+    /// by name; what is 0 too.
     pub(crate) fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
         let mut counts = self.flows.counters.named()?;
         counts.extend(self.checks.counts()?);

@@ -1,4 +1,5 @@
-//! How a server is reached, as the kernel's own tables say: interface, addresses of the link layer, source address, length of packets.
+//! How a server is reached, as the kernel's own tables say: interface, addresses of the link layer,
+//! source address, length of packets.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -131,8 +132,10 @@ impl Resolver {
         }
     }
 
-    /// Where XDP runs on an interface. On a veth pair not in the driver, if that is left open: what it sends back stays in its queue for seconds, unless the
-    /// other end has an XDP program too (`veth_xdp_flush` of Linux 6.18 asks for one before it wakes the receiver), and what it redirects is dropped.
+    /// Where XDP runs on an interface. On a veth pair not in the driver, if that is left open: what
+    /// it sends back stays in its queue for seconds, unless the other end has an XDP program too
+    /// (`veth_xdp_flush` of Linux 6.18 asks for one before it wakes the receiver), and what it
+    /// redirects is dropped.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -214,7 +217,8 @@ impl Resolver {
         Ok(found)
     }
 
-    /// Has the kernel ask for the neighbour that leads to this address. A failure shows in that there is no answer.
+    /// Has the kernel ask for the neighbour that leads to this address. A failure shows in that
+    /// there is no answer.
     fn probe(address: IpAddr) {
         const DISCARD: u16 = 9;
         let any = if address.is_ipv4() {

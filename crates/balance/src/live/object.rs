@@ -114,7 +114,8 @@ impl Program {
         Ok(kernel::map(&self.0, name)?)
     }
 
-    /// Has packets of this interface go through it from now on; no packet misses both it and the one before.
+    /// Has packets of this interface go through it from now on; no packet misses both it and the
+    /// one before.
     pub(super) fn attach(&self, pins: &Pins, interface: u32, mode: Mode) -> Result<Link, Error> {
         let program = kernel::program(&self.0, PROGRAM)?;
         let path = pins.link(interface);
@@ -178,7 +179,8 @@ fn create_link(
         ..sys::bpf_link_create_opts::default()
     };
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the program is loaded, the options say their size, and the path ends with a zero; the descriptor that comes back is ours alone.
+    // SAFETY: the program is loaded, the options say their size, and the path ends with a zero; the
+    // descriptor that comes back is ours alone.
     unsafe {
         let link = sys::bpf_link_create(
             program,

@@ -62,7 +62,8 @@ impl Pins {
         numbers.collect()
     }
 
-    /// Held so that there is one process only: two that write the same tables would undo what the other does.
+    /// Held so that there is one process only: two that write the same tables would undo what the
+    /// other does.
     pub(super) fn lock(&self) -> Result<Flock<File>, Error> {
         let path = self.0.display();
         let directory = File::open(&self.0)
@@ -92,7 +93,8 @@ impl Pins {
     }
 }
 
-/// Takes away everything that was pinned: nothing is forwarded any more. `false`: there was nothing.
+/// Takes away everything that was pinned: nothing is forwarded any more. `false`: there was
+/// nothing.
 ///
 /// # Errors
 /// [`Error::Kernel`] when it cannot be removed.

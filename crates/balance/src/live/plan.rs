@@ -1,13 +1,15 @@
-//! Which number each server has, which entries and which part of the rings each service: what is there stays where it is.
+//! Which number each server has, which entries and which part of the rings each service: what is
+//! there stays where it is.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
+use fathom_measure::response::native::{address as address_of, flow_address};
 use fathom_record::Network;
 
 use crate::Error;
 use crate::config::{Config, Service};
-use crate::native::{BALANCE_NETWORK_PREFIX, BALANCE_RING_LANES, flow_address};
+use crate::native::{BALANCE_NETWORK_PREFIX, BALANCE_RING_LANES};
 
 /// An entry in the tables of services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,7 +92,7 @@ impl Entry {
         port: u16,
         protocol: u8,
     ) -> Option<Self> {
-        let address = to_address(address);
+        let address = address_of(&address);
         let mapped = if address.is_ipv4() { 96 } else { 0 };
         let length = u8::try_from(prefix_length.checked_sub(mapped)?).ok()?;
         let network = Network::new(address, length).ok()?;
@@ -102,17 +104,8 @@ impl Entry {
     }
 }
 
-/// An address as Rust has it.
-pub(super) fn to_address(address: flow_address) -> IpAddr {
-    let mut bytes = [0; 16];
-    for (half, word) in bytes.chunks_exact_mut(8).zip(address.words) {
-        half.copy_from_slice(&word.to_ne_bytes());
-    }
-    IpAddr::from(bytes).to_canonical()
-}
-
-/// A number for each server of the configuration, from 1 on; the numbers of those that are known stay, and none is given that is in use. `room` is the
-/// size of the table.
+/// A number for each server of the configuration, from 1 on; the numbers of those that are known
+/// stay, and none is given that is in use. `room` is the size of the table.
 pub(super) fn number_servers(
     config: &Config,
     known: &BTreeMap<u16, IpAddr>,
@@ -131,8 +124,8 @@ pub(super) fn number_servers(
     config.servers.iter().map(number).collect()
 }
 
-/// A slot for each service of the configuration; those of entries that are known stay, if their ring is as large. `indexes` and `elements` are the
-/// sizes of the tables of counters and of rings.
+/// A slot for each service of the configuration; those of entries that are known stay, if their
+/// ring is as large. `indexes` and `elements` are the sizes of the tables of counters and of rings.
 pub(super) fn place_services(
     config: &Config,
     known: &HashMap<Entry, Slot>,
@@ -145,7 +138,8 @@ pub(super) fn place_services(
         .map(|service| known.get(&Entry::of(service)).copied())
         .collect();
     let mut used: HashSet<u16> = kept.iter().flatten().map(|slot| slot.index).collect();
-    // Rings of services that go, and those that are replaced, are in use until nothing points to them.
+    // Rings of services that go, and those that are replaced, are in use until nothing points to
+    // them.
     let mut rings: Vec<(u32, u32)> = known.values().map(|slot| extent(*slot)).collect();
     let limit = u16::try_from(indexes).unwrap_or(u16::MAX);
     let mut slots = Vec::new();

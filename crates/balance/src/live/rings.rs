@@ -24,7 +24,8 @@ const MARKS: u16 = BALANCE_PLACE_MARKS as u16;
 pub(super) struct Rings {
     table: Mapped<balance_ring_element>,
     slots: Vec<Slot>,
-    /// Of each, the entries that were not marked as settled when it was last gone through; none: it has been written since.
+    /// Of each, the entries that were not marked as settled when it was last gone through; none: it
+    /// has been written since.
     marked: Vec<Option<HashSet<u32>>>,
 }
 
@@ -43,7 +44,8 @@ impl Rings {
         let known = services.known()?;
         self.slots = place_services(config, &known, services.room(), elements)?;
         self.marked = vec![None; self.slots.len()];
-        // What stood in new slots, and was settled, was of other services; nothing points there yet.
+        // What stood in new slots, and was settled, was of other services; nothing points there
+        // yet.
         let is_new = |slot: &&Slot| !known.values().any(|known| known == *slot);
         for slot in self.slots.iter().filter(is_new) {
             self.change(slot, |_, _| 0);
@@ -67,8 +69,8 @@ impl Rings {
         entries
     }
 
-    /// Writes the ring of a service: the number of the server for each entry; nobody's are those that are missing. Entries that change are not settled any more,
-    /// by the same store.
+    /// Writes the ring of a service: the number of the server for each entry; nobody's are those
+    /// that are missing. Entries that change are not settled any more, by the same store.
     pub(super) fn write(&mut self, service: usize, numbers: &[u16]) {
         let Some(slot) = self.slots.get(service) else {
             return;
@@ -84,7 +86,8 @@ impl Rings {
         self.marked[service] = None;
     }
 
-    /// Takes the marks from entries where something was opened, of services with these indexes: they are settled again if a scan finds them so.
+    /// Takes the marks from entries where something was opened, of services with these indexes:
+    /// they are settled again if a scan finds them so.
     pub(super) fn take_fresh(&mut self, indexes: &HashSet<u16>) {
         for (service, slot) in self.slots.iter().enumerate() {
             let mut was_fresh = false;
@@ -111,8 +114,9 @@ impl Rings {
         }
     }
 
-    /// Marks the entries whose connections are all confirmed, and have the server that is there, so that the table of connections need not be asked for them.
-    /// `strays` are all others, by the index of the service.
+    /// Marks the entries whose connections are all confirmed, and have the server that is there, so
+    /// that the table of connections need not be asked for them. `strays` are all others, by the
+    /// index of the service.
     pub(super) fn settle(&mut self, strays: &HashMap<u16, HashSet<u32>>) {
         let none = HashSet::new();
         for (service, slot) in self.slots.iter().enumerate() {
@@ -134,7 +138,8 @@ impl Rings {
         }
     }
 
-    /// Gives each entry of a ring what `change` makes of it: from its index, and what it is now. Four are one store.
+    /// Gives each entry of a ring what `change` makes of it: from its index, and what it is now.
+    /// Four are one store.
     fn change(&self, slot: &Slot, mut change: impl FnMut(u32, u16) -> u16) {
         for element in 0..slot.ring_size.div_ceil(BALANCE_RING_LANES) {
             let at = (slot.ring_begin + element) as usize;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use fathom_measure::response::native::address;
+
 use super::mapped::Mapped;
 use super::next_hop::{NextHop, Resolver};
 use super::object::Program;
 use super::obstacle::Obstacle;
-use super::plan::to_address;
 use crate::Error;
 use crate::config::{Config, Encapsulation, Mode, Server};
 use crate::native::{
@@ -35,7 +36,7 @@ impl Routes {
     pub(super) fn known(&self) -> BTreeMap<u16, IpAddr> {
         let present = (1..self.servers.len()).filter_map(|number| {
             let server = self.servers.get(number);
-            let address = to_address(server.destination);
+            let address = address(&server.destination);
             is_written(&server).then_some((number as u16, address))
         });
         present.collect()
@@ -77,7 +78,8 @@ impl Routes {
             .set(number.into(), &balance_server::default(), words);
     }
 
-    /// The interface by which packets with this mark to this address leave this machine, or why they do not.
+    /// The interface by which packets with this mark to this address leave this machine, or why
+    /// they do not.
     pub(super) fn leave(
         &mut self,
         address: IpAddr,

@@ -98,7 +98,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Takes the numbers of servers that are configured no more, and have no connection left. `held` are connections by number.
+    /// Takes the numbers of servers that are configured no more, and have no connection left.
+    /// `held` are connections by number.
     pub(super) fn retire(&mut self, held: &HashMap<u16, u32>) -> Vec<u16> {
         let numbers = &self.numbers;
         let is_gone = |number: &u16| !numbers.contains(number) && !held.contains_key(number);

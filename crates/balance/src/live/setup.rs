@@ -18,7 +18,8 @@ use crate::native::{
 
 /// A gap between datagrams that is longer may be the client's silence.
 const DATAGRAM_TIMEOUT: Duration = Duration::from_millis(180);
-/// Connections that were silent for so long may lose their slot to new ones; after FIN or RST, not confirmed, and of datagrams.
+/// Connections that were silent for so long may lose their slot to new ones; after FIN or RST, not
+/// confirmed, and of datagrams.
 const IDLE: [Duration; 4] = [
     Duration::from_secs(300),
     Duration::from_secs(10),

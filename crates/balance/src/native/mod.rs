@@ -1,15 +1,6 @@
-//! The structs that the balancer's programs share with user space, as Rust sees them, and what user space calls of their C.
+//! The structs that the balancer's programs share with user space, as Rust sees them, and what user
+//! space calls of their C.
 
-#[expect(
-    non_camel_case_types,
-    missing_docs,
-    unreachable_pub,
-    unsafe_code,
-    clippy::pedantic,
-    clippy::all,
-    reason = "generated from native.h, where everything is documented"
-)]
-#[allow(dead_code, reason = "the headers declare more than user space needs")]
 #[rustfmt::skip]
 mod bindings;
 #[cfg(test)]
@@ -23,29 +14,15 @@ pub use bindings::{
     BALANCE_IS_BY_CLIENT, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, BALANCE_IS_GONE,
     BALANCE_IS_MEASURED, BALANCE_NETWORK_PREFIX, BALANCE_NO_SERVER, BALANCE_PLACE_IS_FRESH,
     BALANCE_PLACE_IS_SETTLED, BALANCE_PLACE_MARKS, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES,
-    BALANCE_SERVERS_MAX, BALANCE_TIME_SHIFT, BALANCE_WAS_MEASURED, RESPONSE_TICK_SHIFT,
-    balance_bucket, balance_checks_config, balance_config, balance_connection, balance_epoch,
-    balance_measured, balance_network_key, balance_quic_id, balance_ring_element, balance_server,
-    balance_service, balance_service_key, balance_traffic, flow_address, flow_key, response_config,
-    response_epoch, response_flow, response_tcp,
+    BALANCE_SERVERS_MAX, BALANCE_TIME_SHIFT, BALANCE_WAS_MEASURED, balance_bucket,
+    balance_checks_config, balance_config, balance_connection, balance_epoch, balance_measured,
+    balance_network_key, balance_quic_id, balance_ring_element, balance_server, balance_service,
+    balance_service_key, balance_traffic,
 };
 
 use std::ffi::{CStr, c_char};
-use std::net::IpAddr;
 
-impl From<IpAddr> for flow_address {
-    /// As it lies in packets; IPv4 in its IPv6 form.
-    fn from(address: IpAddr) -> Self {
-        let bytes = match address {
-            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-            IpAddr::V6(address) => address.octets(),
-        };
-        let (words, _) = bytes.as_chunks();
-        Self {
-            words: [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])],
-        }
-    }
-}
+use fathom_measure::response::native as shared;
 
 /// Where the flow of a connection in the table stands in a ring of so many entries.
 #[expect(unsafe_code, reason = "calls shared C without side effects")]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "native.h"
 
+#include "../bpf/encapsulate.h"
 #include "../bpf/icmp.h"
 #include "../bpf/quic.h"
 

@@ -3,7 +3,7 @@
 #ifndef FATHOM_BALANCE_NATIVE_H
 #define FATHOM_BALANCE_NATIVE_H
 
-#include "../bpf/encapsulate.h"
+#include "../bpf/balance.h"
 #include "../bpf/table.h"
 
 /* Where the flow of a connection in the table stands in a ring of so many places. */

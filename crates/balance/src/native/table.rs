@@ -1,4 +1,5 @@
-//! The table of connections, in the programs' own C: what a flood does to it, how full it gets, and that no flow takes what another one uses.
+//! The table of connections, in the programs' own C: what a flood does to it, how full it gets, and
+//! that no flow takes what another one uses.
 
 use std::collections::HashMap;
 
@@ -211,7 +212,8 @@ fn who_is_silent_or_closed_makes_room_and_who_is_not_does_not() {
     assert_eq!(table.server_of(new), Some(9));
 }
 
-/// Each processor reads the time before it comes to the connection: another may have written a later one there.
+/// Each processor reads the time before it comes to the connection: another may have written a
+/// later one there.
 #[test]
 fn who_comes_with_an_older_time_finds_no_old_connection() {
     let mut table = Table::new(1);
@@ -247,8 +249,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// In a table with too little room: a flow that is found has the server it was given, no two are at one slot, and who sends within the limits
-    /// keeps its slot whatever others do.
+    /// In a table with too little room: a flow that is found has the server it was given, no two
+    /// are at one slot, and who sends within the limits keeps its slot whatever others do.
     #[test]
     fn no_flow_takes_what_another_uses(events in events(), seed in 0..u64::MAX / 2) {
         let mut table = Table::new(4);

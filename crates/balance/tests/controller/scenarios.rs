@@ -5,7 +5,8 @@ use fathom_lab::Sequence;
 
 use crate::simulation::{Scenario, Speeds, run};
 
-/// Requests of 4 ms for servers with four workers, at this part of what four servers at speed 1 can do.
+/// Requests of 4 ms for servers with four workers, at this part of what four servers at speed 1 can
+/// do.
 fn scenario(load: f64, servers: Vec<Speeds>) -> Scenario {
     let (workers, work, requests) = (4, 0.004, 20.0);
     let capacity = servers.len() as f64 * workers as f64 / work;
@@ -81,8 +82,8 @@ fn the_slowest_responses_come_sooner() {
 enum Known {
     /// When they wait.
     All,
-    /// Timestamps tell, with the next request, for how long they thought; before it a client that thinks looks as if it waited, until an acknowledgement (40 ms
-    /// late) gives it away.
+    /// Timestamps tell, with the next request, for how long they thought; before it a client that
+    /// thinks looks as if it waited, until an acknowledgement (40 ms late) gives it away.
     Afterwards,
     /// Nothing but that acknowledgement.
     Nothing,

@@ -1,4 +1,5 @@
-//! Clients, a balancer that sees only what they send, and servers that are queues: in virtual time, seeded.
+//! Clients, a balancer that sees only what they send, and servers that are queues: in virtual time,
+//! seeded.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -27,7 +28,8 @@ pub(crate) struct Scenario {
     pub(crate) has_own_paces: bool,
     /// Of the connections, those whose pauses are taken for waits.
     pub(crate) misread: f64,
-    /// Seconds after a response at which the client's stack tells that it is there: of a pause no more is taken for waiting.
+    /// Seconds after a response at which the client's stack tells that it is there: of a pause no
+    /// more is taken for waiting.
     pub(crate) told_after: f64,
     /// Until then a connection also looks as if it still waited.
     pub(crate) looks_waiting: bool,
@@ -298,7 +300,8 @@ impl Simulation<'_> {
         decision.quiet
     }
 
-    /// What the balancer knows at the end of an interval: epochs that were closed, by a request or because the flow fell silent; and who waits.
+    /// What the balancer knows at the end of an interval: epochs that were closed, by a request or
+    /// because the flow fell silent; and who waits.
     fn measure(&mut self, interval: Duration) -> Vec<Measurement> {
         let mut measured = vec![Measurement::default(); self.servers.len()];
         let mut waits = vec![(0_u32, 0.0); self.servers.len()];

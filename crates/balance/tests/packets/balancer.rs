@@ -1,4 +1,5 @@
-//! A balancer, loaded, in the world of the fixtures. The benchmark of what packets cost uses the same.
+//! A balancer, loaded, in the world of the fixtures. The benchmark of what packets cost uses the
+//! same.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -6,9 +7,10 @@ use std::time::Duration;
 
 use fathom_balance::native::{
     BALANCE_BUCKET_PLACES, BALANCE_IS_GONE, BALANCE_PLACE_IS_SETTLED, BALANCE_RING_LANES,
-    balance_config, balance_quic_id, counter_names, response_config,
+    balance_config, balance_quic_id, counter_names,
 };
 use fathom_measure::bytes::bytes_of;
+use fathom_measure::response::native::response_config;
 use libbpf_rs::{
     Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
 };

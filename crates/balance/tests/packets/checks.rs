@@ -1,4 +1,5 @@
-//! What leaves where checks do: with a mark, the bytes that the XDP program sends for the same packet; without, what it was.
+//! What leaves where checks do: with a mark, the bytes that the XDP program sends for the same
+//! packet; without, what it was.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_epoch, response_flow, response_tcp};
+use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_epoch};
 use fathom_measure::bytes::read_prefix;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
@@ -95,11 +95,4 @@ impl Kernel {
         self.packets += 1;
         (run.verdict, run.frame, self.balancer.counted_since(&before))
     }
-}
-
-/// What a flow of segments remembers.
-#[expect(unsafe_code, reason = "reads a union of plain numbers")]
-pub(crate) fn tcp_of(flow: &response_flow) -> response_tcp {
-    // SAFETY: all members are plain numbers, and any bytes are valid ones.
-    unsafe { flow.state.tcp }
 }

@@ -1,4 +1,5 @@
-//! Packets in; verdict, packet and counters out, of the program that is attached (`BPF_PROG_TEST_RUN`). See `fixtures`.
+//! Packets in; verdict, packet and counters out, of the program that is attached
+//! (`BPF_PROG_TEST_RUN`). See `fixtures`.
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -50,7 +51,8 @@ fn what_becomes_of_packets() {
     println!("{count} fixtures hold; a packet took {cold:?}, in a program that was not warm");
 }
 
-/// What each CPU has at hand of services is outdated when user space says so, and after a second in any case.
+/// What each CPU has at hand of services is outdated when user space says so, and after a second in
+/// any case.
 #[test]
 fn a_service_that_changes_is_seen() {
     if let Some(obstacle) = kernel::obstacle() {
@@ -93,7 +95,8 @@ fn a_service_that_changes_is_seen() {
     goes_to(&mut kernel, LAYER2).unwrap();
 }
 
-/// As many connections as the table has places for, nearly: some are put elsewhere, and all keep their servers when the ring changes.
+/// As many connections as the table has places for, nearly: some are put elsewhere, and all keep
+/// their servers when the ring changes.
 #[test]
 fn a_table_that_is_nearly_full_keeps_its_connections() {
     if let Some(obstacle) = kernel::obstacle() {

@@ -11,10 +11,12 @@ const GAP_NS: u64 = 20_000_000;
 /// Shared structs hold time in ticks of 16 ns, and a handshake in 8.192 us.
 const TICK_NS: u64 = 16;
 const HANDSHAKE_UNIT_NS: u64 = 8192;
-/// The epoch is half a second; the first request ends no gap, and the packet that finds the epoch over belongs to the next.
+/// The epoch is half a second; the first request ends no gap, and the packet that finds the epoch
+/// over belongs to the next.
 const GAPS: u64 = 24;
 
-/// What comes between the requests of a client, and is no part of its connection: the name that it is counted by, its TTL, whether it has timestamps.
+/// What comes between the requests of a client, and is no part of its connection: the name that it
+/// is counted by, its TTL, whether it has timestamps.
 const LEFT_OUT: [(&str, u8, bool); 2] = [
     (
         "segments without timestamps in a connection that has them",
@@ -69,7 +71,7 @@ fn an_epoch_tells_what_a_client_waited_and_how_far_it_is() {
         };
         assert_eq!((ended.server, ended.service), (IPIP4, 202));
         let flow = &ended.epoch.flow;
-        let tcp = kernel::tcp_of(flow);
+        let tcp = flow.tcp();
         assert_eq!(u64::from(tcp.handshake), HANDSHAKE_NS / HANDSHAKE_UNIT_NS);
         assert_eq!(u64::from(tcp.causal), GAPS);
         assert_eq!(u64::from(flow.retained), GAPS * GAP_NS / TICK_NS);

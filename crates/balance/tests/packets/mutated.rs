@@ -1,4 +1,5 @@
-//! Frames of the fixtures with some bytes changed, or cut: what another parser calls malformed must reach no server, and nothing must reach one changed.
+//! Frames of the fixtures with some bytes changed, or cut: what another parser calls malformed must
+//! reach no server, and nothing must reach one changed.
 
 use etherparse::SlicedPacket;
 use proptest::prelude::*;
@@ -54,7 +55,8 @@ fn frames() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Writes what the fuzz target starts from, when `FATHOM_CORPUS` says where: each frame behind a byte that chooses the server.
+/// Writes what the fuzz target starts from, when `FATHOM_CORPUS` says where: each frame behind a
+/// byte that chooses the server.
 #[test]
 fn corpus() {
     let Some(folder) = std::env::var_os("FATHOM_CORPUS") else {

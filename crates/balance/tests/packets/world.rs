@@ -1,4 +1,5 @@
-//! What the balancer of the fixtures is told: services, rings, servers; and what their packets must look like.
+//! What the balancer of the fixtures is told: services, rings, servers; and what their packets must
+//! look like.
 
 use std::net::IpAddr;
 
@@ -75,7 +76,8 @@ pub(crate) const WAYS: [Way; 9] = [
     },
 ];
 
-/// The port of a service, in both families, TCP and UDP, that has one server: 8000 and the server's number.
+/// The port of a service, in both families, TCP and UDP, that has one server: 8000 and the server's
+/// number.
 pub(crate) fn port_of(server: u16) -> u16 {
     8000 + server
 }
@@ -224,7 +226,8 @@ pub(crate) fn networks() -> Vec<(balance_network_key, balance_service)> {
     all.collect()
 }
 
-/// The frame with an IP packet that a server must get. What depends on the flow's hash is 0 here: see `without_entropy`.
+/// The frame with an IP packet that a server must get. What depends on the flow's hash is 0 here:
+/// see `without_entropy`.
 pub(crate) fn sent(number: u16, ip: &[u8]) -> Vec<u8> {
     let way = WAYS[usize::from(number) - 1];
     let tags: Vec<u16> = (way.vlan != 0).then_some(way.vlan).into_iter().collect();
@@ -303,7 +306,8 @@ fn inner_fields(ip: &[u8]) -> (u8, bool, u16) {
     }
 }
 
-/// Takes out of a frame what depends on the flow's hash: flow label, source port of GUE, spread source with its checksum. Returns it.
+/// Takes out of a frame what depends on the flow's hash: flow label, source port of GUE, spread
+/// source with its checksum. Returns it.
 pub(crate) fn take_entropy(number: u16, frame: &mut [u8]) -> Vec<u8> {
     let Some(way) = WAYS.get(usize::from(number).wrapping_sub(1)) else {
         return Vec::new();

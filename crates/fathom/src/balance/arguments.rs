@@ -21,7 +21,8 @@ pub(crate) struct BalanceArguments {
     /// Serve figures for Prometheus at this address, as in 127.0.0.1:9464.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Print how each server stands so often, and what was measured of it; what changes is printed at once.
+    /// Print how each server stands so often, and what was measured of it; what changes is printed
+    /// at once.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = interval)]
     pub(crate) interval: Duration,
     /// Check the configuration file, and end.
@@ -39,7 +40,8 @@ pub(crate) struct BalanceArguments {
     pub(crate) export: ExportArguments,
 }
 
-/// What to do with a balancer that runs. Its socket, and its pins, are those of the file named with --config, or the defaults.
+/// What to do with a balancer that runs. Its socket, and its pins, are those of the file named with
+/// --config, or the defaults.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BalanceAction {
     /// Say how services and servers stand: weights, latencies, health, connections, counts.

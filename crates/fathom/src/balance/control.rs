@@ -1,4 +1,5 @@
-//! A running balancer is spoken to over a socket: a line with a question, and back `ok` or `failed: why`, and a text behind it.
+//! A running balancer is spoken to over a socket: a line with a question, and back `ok` or
+//! `failed: why`, and a text behind it.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -114,7 +115,8 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Opens it, for its owner only. The balancer is the only one with these pins: a socket that is there was left behind.
+    /// Opens it, for its owner only. The balancer is the only one with these pins: a socket that is
+    /// there was left behind.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let failed = || format!("cannot open the socket {}", path.display());
         if let Ok(found) = fs::symlink_metadata(path) {

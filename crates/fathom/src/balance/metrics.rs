@@ -69,7 +69,8 @@ impl Drop for Metrics {
     }
 }
 
-/// Everything on one page. What is there follows from the records' declarations: a field that says `metric` is a family.
+/// Everything on one page. What is there follows from the records' declarations: a field that says
+/// `metric` is a family.
 pub(super) fn page(
     services: &[BalanceService],
     servers: &[BalanceServer],
@@ -112,7 +113,8 @@ fn family(
     family
 }
 
-/// The name of the record, but for "balance", and that of the field, in seconds where that is in nanoseconds.
+/// The name of the record, but for "balance", and that of the field, in seconds where that is in
+/// nanoseconds.
 fn family_name(schema: &Schema, field: &Field) -> String {
     let record = schema.kind.trim_start_matches("balance");
     let name = match field.name.strip_suffix("_ns") {
@@ -129,7 +131,8 @@ fn family_name(schema: &Schema, field: &Field) -> String {
         .to_owned()
 }
 
-/// A family for each field of these records that is a metric; its help is what the declaration says.
+/// A family for each field of these records that is a metric; its help is what the declaration
+/// says.
 fn families_of<R: Record>(records: &[R]) -> Vec<MetricFamily> {
     let Some(schema) = records.first().map(Record::schema) else {
         return Vec::new();

@@ -12,14 +12,14 @@ use anyhow::Context;
 use fathom_balance::balancer::{Balancer, Done, News};
 use fathom_balance::config::{Config, EXAMPLE};
 use fathom_balance::live;
-use fathom_balance::record::BalanceWeight;
+use fathom_balance::record::{BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
 use fathom_record::format::Format;
-use fathom_record::{Count, Record, Time};
+use fathom_record::{Count, Record, Schema, Time};
 
 use crate::configuration;
 use crate::failure::{WrongUsage, say};
 use crate::ipfix::DumpFormat;
-use crate::output::{Backlog, Output, OutputFormat};
+use crate::output::{Backlog, LineOptions, Output};
 use crate::signals::Signals;
 use crate::summary;
 use crate::zone;
@@ -27,6 +27,14 @@ use arguments::BalanceAction;
 pub(crate) use arguments::BalanceArguments;
 use control::{Control, Question, ask, read_weight};
 use metrics::{Metrics, page};
+
+/// The kinds of its records.
+pub(crate) const KINDS: &[&Schema] = &[
+    BalanceWeight::SCHEMA,
+    BalanceHealth::SCHEMA,
+    BalanceService::SCHEMA,
+    BalanceServer::SCHEMA,
+];
 
 /// The longest wait for epochs: as long may a question or a signal wait.
 const POLL: Duration = Duration::from_millis(50);
@@ -170,16 +178,14 @@ fn balance(
     let balancer = Balancer::start(config, arguments.interval)?;
     let control = Control::open(&balancer.config().socket)?;
     let metrics = arguments.metrics.map(Metrics::serve).transpose()?;
-    let format = arguments.format.unwrap_or(OutputFormat::Text);
-    let is_asked_for = arguments.format.is_some() || arguments.place.output.is_some();
-    let output = Output::open(
-        &arguments.place,
-        format,
-        BalanceWeight::SCHEMA,
-        Backlog::Long,
-        &signals,
-    )?
-    .exporting(&arguments.export, &arguments.place, is_asked_for)?;
+    let lines = LineOptions {
+        place: &arguments.place,
+        export: &arguments.export,
+        format: arguments.format,
+        formatter: None,
+        main: BalanceWeight::SCHEMA,
+    };
+    let output = lines.open(Backlog::Long, &signals)?.output;
     if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
         say!("fathom: metrics are at http://{address}/metrics");
     }
@@ -336,10 +342,7 @@ impl Run {
         if asked == Asked::ToStop {
             self.balancer.remove()?;
         }
-        say!(
-            "{}",
-            summary::text(&headline, counts.into_iter()).trim_end()
-        );
+        say!("{}", summary::text(&headline, &counts));
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Capture files that were named on the command line: looked at, opened, read to the end, and how far that has come.
+//! Capture files that were named on the command line: looked at, opened, read to the end, and how
+//! far that has come.
 
 mod progress;
 mod stream;
@@ -10,7 +11,7 @@ use progress::Progress;
 use stream::Stream;
 
 use crate::failure::say;
-use crate::output::Output;
+use crate::output::Lines;
 use crate::signals::Signals;
 
 /// What files are read for.
@@ -24,7 +25,7 @@ pub(crate) trait Reading {
     fn batch(&mut self, replay: &mut Replay) -> Option<Ended>;
 
     /// Where records go.
-    fn output(&mut self) -> &mut Output;
+    fn lines(&mut self) -> &mut Lines;
 
     /// A file has been read.
     fn file_done(&mut self, _: &Replay) {}
@@ -33,7 +34,8 @@ pub(crate) trait Reading {
 /// Reads all files in the order given, or until it is told to stop. The last one that was read.
 ///
 /// # Errors
-/// When a file cannot be opened or is no capture, or when the output cannot be written. A file that is damaged on the way is a warning.
+/// When a file cannot be opened or is no capture, or when the output cannot be written. A file that
+/// is damaged on the way is a warning.
 pub(crate) fn read_all(
     inputs: &[Input<'_>],
     is_verbose: bool,
@@ -84,12 +86,12 @@ fn read(
 ) -> anyhow::Result<()> {
     loop {
         let ended = reading.batch(replay);
-        let output = reading.output();
+        let lines = reading.lines();
         // What comes through a pipe may be live: it is not held back.
-        if output.is_full() || input.bytes.is_none() {
-            output.flush()?;
+        if lines.should_flush() || input.bytes.is_none() {
+            lines.flush()?;
         }
-        output.reopen_if_asked()?;
+        lines.output.reopen_if_asked()?;
         progress.at(replay.position());
         match ended {
             None if signals.should_stop() => return Ok(()),
@@ -114,7 +116,8 @@ pub(crate) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Finds out what they are, so that a name that was mistyped is told before hours of work on the others.
+    /// Finds out what they are, so that a name that was mistyped is told before hours of work on
+    /// the others.
     ///
     /// # Errors
     /// When one of them is not there.

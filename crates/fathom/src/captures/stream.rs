@@ -1,4 +1,5 @@
-//! Input that may keep us waiting: standard input, pipes, devices. Waiting for it ends when the process is to end.
+//! Input that may keep us waiting: standard input, pipes, devices. Waiting for it ends when the
+//! process is to end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -32,7 +33,8 @@ impl Stream {
         })
     }
 
-    /// A pipe or device by its path. A pipe that has no writer yet is not waited for here, but when it is read.
+    /// A pipe or device by its path. A pipe that has no writer yet is not waited for here, but when
+    /// it is read.
     ///
     /// # Errors
     /// When it cannot be opened.

@@ -9,7 +9,8 @@ use toml::{Table, Value};
 use super::{command_of, configurable, is_flag, tables};
 use crate::failure::WrongUsage;
 
-/// Makes the values of the file the defaults of the options that they name; if there is an `only` table to look at, of that.
+/// Makes the values of the file the defaults of the options that they name; if there is an `only`
+/// table to look at, of that.
 pub(super) fn apply(command: Command, path: &Path, only: Option<&str>) -> anyhow::Result<Command> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the configuration file {}", path.display()))?;

@@ -1,8 +1,8 @@
 //! Are interfaces measured? A program is loaded, and attached to the loopback interface for a
 //! moment: that of one hook stands for those of the others, which do the same.
 
-use fathom_measure::Error;
 use fathom_measure::kernel::{Options, any_interfaces};
+use fathom_measure::{Error, Measurement};
 
 use super::{Checks, Verdict};
 
@@ -20,8 +20,12 @@ pub(crate) fn on_loopback<S>(settings: S, has_xdp: bool) -> Options<S> {
 }
 
 /// Tells how programs were attached.
-pub(crate) fn attached(checks: &mut Checks, about: &'static str, way: Result<String, Error>) {
-    match way {
+pub(crate) fn attached(
+    checks: &mut Checks,
+    about: &'static str,
+    started: Result<impl Measurement, Error>,
+) {
+    match started.map(|measurement| measurement.describe().concat()) {
         Ok(way) if way.contains("tcx") => checks.ok(about, "interfaces", way),
         Ok(way) => checks.note(
             about,

@@ -103,7 +103,8 @@ fn privileges(checks: &mut Checks) {
     }
 }
 
-/// The first one, which all others descend from, has this number on every machine (`PROC_USER_INIT_INO` of `linux/proc_ns.h`).
+/// The first one, which all others descend from, has this number on every machine
+/// (`PROC_USER_INIT_INO` of `linux/proc_ns.h`).
 fn in_user_namespace() -> bool {
     const FIRST: u64 = 0xefff_fffd;
     fs::metadata("/proc/self/ns/user").is_ok_and(|namespace| namespace.ino() != FIRST)

@@ -1,4 +1,5 @@
-//! `fathom doctor`: what this kernel, these privileges and this machine allow, and what to do about the rest.
+//! `fathom doctor`: what this kernel, these privileges and this machine allow, and what to do about
+//! the rest.
 
 mod advice;
 #[cfg(feature = "live")]
@@ -28,7 +29,8 @@ record! {
         /// What was looked at.
         #[field(bare)]
         pub subject: String,
-        /// `ok`; `note` when it works, but not as well as it could, or when not every use needs it; `no` when it does not work.
+        /// `ok`; `note` when it works, but not as well as it could, or when not every use needs it;
+        /// `no` when it does not work.
         #[field(bare)]
         pub verdict: &'static str,
         /// What was found.
@@ -188,18 +190,13 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Each measurement at the same time: nearly all of it is that which the kernel takes to verify programs.
+/// Each measurement at the same time: nearly all of it is that which the kernel takes to verify
+/// programs.
 fn examine() -> Vec<Check> {
     let time = Time::now();
-    let examiners = MEASUREMENTS
-        .iter()
-        .map(|measurement| measurement.examine)
-        .chain(
-            #[cfg(feature = "live")]
-            [crate::balance::doctor::examine as fn(&mut Checks)],
-            #[cfg(not(feature = "live"))]
-            [],
-        );
+    let examiners = MEASUREMENTS.iter().map(|measurement| measurement.examine);
+    #[cfg(feature = "live")]
+    let examiners = examiners.chain([crate::balance::doctor::examine as fn(&mut Checks)]);
     let mut checks = Checks::new(time);
     machine::examine(&mut checks);
     let lists = std::thread::scope(|scope| {

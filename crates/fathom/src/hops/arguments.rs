@@ -12,13 +12,16 @@ use crate::arguments::{ExportArguments, IsTyped, Measures, Place, interval, posi
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
 pub(crate) struct HopsArguments {
-    /// Probe flows that leave by this interface: a name, a pattern as in 'ppp*', or `any`; give it several times for several.
+    /// Probe flows that leave by this interface: a name, a pattern as in 'ppp*', or `any`; give it
+    /// several times for several.
     ///
-    /// Interfaces that go are waited for, and patterns take those that come. `any` takes all that carry Ethernet or IP but the loopback interface, and
-    /// none whose packets others show anyway: of a bridge its ports, of a bond the whole, and no VLAN, MACVLAN or IFB.
+    /// Interfaces that go are waited for, and patterns take those that come. `any` takes all that
+    /// carry Ethernet or IP but the loopback interface, and none whose packets others show anyway:
+    /// of a bridge its ports, of a bond the whole, and no VLAN, MACVLAN or IFB.
     #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
     pub(crate) interface: Vec<String>,
-    /// Run this command, probe its flows, and stop when it ends; what it prints goes to standard error.
+    /// Run this command, probe its flows, and stop when it ends; what it prints goes to standard
+    /// error.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     /// Stop after this time, as in 15s or 2m; by default at Ctrl-C.
@@ -44,7 +47,8 @@ pub(crate) struct HopsArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct HopsSelection {
-    /// Only flows whose far end is in one of these networks, as in 203.0.113.0/24; at most 16; by default all.
+    /// Only flows whose far end is in one of these networks, as in 203.0.113.0/24; at most 16; by
+    /// default all.
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
     pub(crate) net: Vec<Network>,
     /// No flows whose far end is in any of these networks; at most 16; by default none.
@@ -56,7 +60,8 @@ pub(crate) struct HopsSelection {
     /// Only these protocols: tcp, udp, icmp or icmpv6; by default all.
     #[arg(long, value_name = "PROTOCOL", value_delimiter = ',', value_parser = protocol)]
     pub(crate) protocol: Vec<Protocol>,
-    /// Only flows of processes of this name (the first 15 bytes of it, as `ps -o comm` shows); with a command, only of those that it runs.
+    /// Only flows of processes of this name (the first 15 bytes of it, as `ps -o comm` shows); with
+    /// a command, only of those that it runs.
     #[arg(long, value_name = "NAME")]
     pub(crate) process: Option<String>,
     /// Only flows of sockets in this control group or below: a folder of the version 2 hierarchy.
@@ -68,10 +73,13 @@ pub(crate) struct HopsSelection {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Probing")]
 pub(crate) struct ProbingArguments {
-    /// Probes a second to each router, by all flows that pass it together, from 0.1 to 100; by default less than one for a hundred packets.
+    /// Probes a second to each router, by all flows that pass it together, from 0.1 to 100; by
+    /// default less than one for a hundred packets.
     ///
-    /// By default one flow to each destination asks for all, and those that live for 5 s for themselves: each hop once a second at first, and up to 10 times
-    /// while answers keep coming, but in all less often than one packet in a hundred, or than twice a second where that is more.
+    /// By default one flow to each destination asks for all, and those that live for 5 s for
+    /// themselves: each hop once a second at first, and up to 10 times while answers keep coming,
+    /// but in all less often than one packet in a hundred, or than twice a second where that is
+    /// more.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// What --rate is the rate of.
@@ -92,13 +100,16 @@ pub(crate) struct ProbingArguments {
     /// Probes a second to one destination, at most.
     #[arg(long, value_name = "RATE", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3000))]
     pub(crate) budget_per_destination: u32,
-    /// Send probes as long as the application's packets, where routers are known to stop them; elsewhere headers alone, as otherwise.
+    /// Send probes as long as the application's packets, where routers are known to stop them;
+    /// elsewhere headers alone, as otherwise.
     #[arg(long)]
     pub(crate) full_size: bool,
-    /// Have `fathom_edit`, a function in this BPF object, edit each probe that a router is known to stop.
+    /// Have `fathom_edit`, a function in this BPF object, edit each probe that a router is known to
+    /// stop.
     #[arg(long, value_name = "FILE")]
     pub(crate) probe_program: Option<PathBuf>,
-    /// Have `fathom_extract`, a function in this BPF object, take eight bytes out of each answer: the field `extracted`.
+    /// Have `fathom_extract`, a function in this BPF object, take eight bytes out of each answer:
+    /// the field `extracted`.
     #[arg(long, value_name = "FILE")]
     pub(crate) reply_program: Option<PathBuf>,
     /// Pass answers to probes on to this host, instead of keeping them from it.
@@ -109,7 +120,7 @@ pub(crate) struct ProbingArguments {
 /// What the rate is the rate of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RateMode {
-    /// Each hop of a flow is probed so often.
+    /// Each router is asked so often, by all flows that pass it.
     PerHop,
     /// All hops of a flow share it.
     Global,
@@ -128,10 +139,12 @@ pub(crate) struct HopsOutput {
     /// Tell the names of routers, as the DNS knows them.
     #[arg(long)]
     pub(crate) names: bool,
-    /// Tell the numbers of the routers' autonomous systems, from this file in the format of `MaxMind`, as `GeoLite2-ASN.mmdb`.
+    /// Tell the numbers of the routers' autonomous systems, from this file in the format of
+    /// `MaxMind`, as `GeoLite2-ASN.mmdb`.
     #[arg(long, value_name = "FILE")]
     pub(crate) asn: Option<PathBuf>,
-    /// How to print; by default text, and on a terminal a table that refreshes, unless a command has it.
+    /// How to print; by default text, and on a terminal a table that refreshes, unless a command
+    /// has it.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<HopsFormat>,
     #[command(flatten)]
@@ -147,7 +160,8 @@ pub(crate) enum HopsFormat {
     Json,
     /// Every probe in the columns of ELF.
     Csv,
-    /// At the end the graph of all paths, for Graphviz: how many flows take an edge, and by how much the median round trip grows there.
+    /// At the end the graph of all paths, for Graphviz: how many flows take an edge, and by how
+    /// much the median round trip grows there.
     Dot,
 }
 
@@ -182,7 +196,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 
 impl Measures for HopsArguments {
     fn name(&self) -> &'static str {
-        "hops"
+        super::MEASUREMENT.name
     }
 
     fn prints_config(&self) -> bool {

@@ -68,7 +68,8 @@ impl Child {
 }
 
 impl Running {
-    /// Whether it has ended; if it failed, that is said. fathom's own status tells of the measurement.
+    /// Whether it has ended; if it failed, that is said. fathom's own status tells of the
+    /// measurement.
     pub(super) fn has_ended(&mut self) -> bool {
         match self.process.try_wait() {
             Ok(None) => false,

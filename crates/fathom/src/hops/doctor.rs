@@ -1,9 +1,10 @@
-//! Are paths probed? The programs are loaded, and attached to the loopback interface for a moment, where nothing is selected.
+//! Are paths probed? The programs are loaded, and attached to the loopback interface for a moment,
+//! where nothing is selected.
 
 use std::time::Duration;
 
 use fathom_measure::hops::{Options, Owner, Prober, Rate, Settings, UserPrograms};
-use fathom_measure::{Error, Selection};
+use fathom_measure::{Error, Measurement as _, Selection};
 use fathom_record::Network;
 
 use crate::doctor::{Checks, Verdict};
@@ -60,5 +61,5 @@ fn start(owner: Owner) -> Result<String, Error> {
             has_probes: false,
         },
     })?;
-    Ok(prober.describe().collect())
+    Ok(prober.describe().concat())
 }

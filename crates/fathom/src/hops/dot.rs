@@ -4,9 +4,30 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use fathom_record::Record;
 use fathom_record::format::display_duration;
 
 use super::paths::{Hop, Path, Paths};
+use crate::output::Formatter;
+
+/// Nothing but the graph of all paths, at the end.
+pub(super) struct Graph(Paths);
+
+impl Graph {
+    pub(super) fn new() -> Self {
+        Self(Paths::new())
+    }
+}
+
+impl Formatter for Graph {
+    fn put(&mut self, record: &dyn Record, _: &mut Vec<u8>) {
+        self.0.take(record);
+    }
+
+    fn finish(&mut self, text: &mut Vec<u8>) {
+        text.extend(graph(&self.0).into_bytes());
+    }
+}
 
 /// What flows have in common between two routers.
 #[derive(Debug, Default)]
@@ -20,17 +41,16 @@ struct Edge {
     is_last: bool,
 }
 
-/// Writes it.
-pub(super) fn graph(paths: &Paths) -> String {
+fn graph(paths: &Paths) -> String {
     let mut labels = BTreeMap::<IpAddr, String>::new();
     let mut edges = BTreeMap::<(IpAddr, IpAddr), Edge>::new();
-    for path in paths.all() {
+    for path in paths.flows.all() {
         add(path, &mut labels, &mut edges);
     }
     let mut text = String::from("digraph paths {\n  rankdir=LR\n  node [shape=box]\n");
     // Writing to a string does not fail.
-    if paths.left_out > 0 {
-        let _ = writeln!(text, "  // {} flows are left out", paths.left_out);
+    if paths.flows.left_out > 0 {
+        let _ = writeln!(text, "  // {} flows are left out", paths.flows.left_out);
     }
     for (address, label) in &labels {
         let _ = writeln!(text, "  \"{address}\" [label=\"{label}\"]");
@@ -133,7 +153,6 @@ impl Edge {
 mod tests {
     use super::*;
     use crate::hops::paths::tests::{probe, summary};
-    use fathom_measure::hops::Report;
 
     #[test]
     fn the_graph_looks_like_this() {
@@ -148,7 +167,7 @@ mod tests {
         let mut named = summary(1, 1);
         named.responder_name = Some("a\"b.example".into());
         named.as_number = Some(64_500);
-        paths.take(&Report::Hop(named));
+        paths.take(&named);
         insta::assert_snapshot!(graph(&paths));
     }
 }

@@ -1,10 +1,12 @@
-//! Probes in the fifteen columns of ELF, for the scripts that read them, and a sixteenth where the user's function fills it.
+//! Probes in the fifteen columns of ELF, for the scripts that read them, and a sixteenth where the
+//! user's function fills it.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 
 use fathom_measure::hops::HopProbe;
+use fathom_record::Record;
 
-use crate::output::Output;
+use crate::output::Formatter;
 
 const COLUMNS: &str = "recvcpu,seq,origseq,latency,sendtime,recvtime,dest,responder,outttl,recvttl,sport,dport,protocol,outipid,inipid";
 
@@ -14,7 +16,6 @@ pub(super) struct ElfWriter {
     has_begun: bool,
     /// There is a sixteenth column.
     has_extracted: bool,
-    line: String,
 }
 
 impl ElfWriter {
@@ -25,29 +26,24 @@ impl ElfWriter {
         }
     }
 
-    /// Takes a probe.
-    pub(super) fn put(&mut self, probe: &HopProbe, output: &mut Output) {
-        self.line.clear();
+    fn put_probe(&mut self, probe: &HopProbe, text: &mut Vec<u8>) {
+        // Writing to memory does not fail.
         if !self.has_begun {
             self.has_begun = true;
-            self.line.push_str(COLUMNS);
-            self.line.push_str(if self.has_extracted {
-                ",extracted\n"
-            } else {
-                "\n"
-            });
+            let sixteenth = if self.has_extracted { ",extracted" } else { "" };
+            let _ = writeln!(text, "{COLUMNS}{sixteenth}");
         }
         let responder = probe.responder.map(|address| address.to_string());
-        // IPv6 has no identification. ELF tells the one that was quoted, too, and here no other is taken for an answer.
+        // IPv6 has no identification. ELF tells the one that was quoted, too, and here no other is
+        // taken for an answer.
         let identification = if probe.flow.source.is_ipv4() {
             i64::from(probe.probe & 0xffff)
         } else {
             0
         };
         let quoted = responder.as_ref().map_or(-1, |_| identification);
-        // Writing to a string cannot fail.
         let _ = write!(
-            self.line,
+            text,
             "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             probe.cpu.unwrap_or_default(),
             probe.probe,
@@ -66,11 +62,16 @@ impl ElfWriter {
             quoted,
         );
         if self.has_extracted {
-            self.line.push(',');
-            self.line
-                .push_str(probe.extracted.as_deref().unwrap_or_default());
+            let _ = write!(text, ",{}", probe.extracted.as_deref().unwrap_or_default());
         }
-        self.line.push('\n');
-        output.put_text(&self.line);
+        text.push(b'\n');
+    }
+}
+
+impl Formatter for ElfWriter {
+    fn put(&mut self, record: &dyn Record, text: &mut Vec<u8>) {
+        if let Some(probe) = record.downcast_ref() {
+            self.put_probe(probe, text);
+        }
     }
 }

@@ -7,31 +7,32 @@ mod dot;
 mod elf;
 mod names;
 mod paths;
+mod registry;
+mod rows;
 mod systems;
-mod table;
-mod view;
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use fathom_measure::Selection;
 use fathom_measure::hops::{
-    Congestion, HopProbe, HopSummary, Options, Owner, Paths, Prober, Rate, Report, RouteChange,
-    Settings, UserPrograms,
+    Congestion, HopProbe, HopSummary, Options, Owner, Paths, Prober, Rate, RouteChange, Settings,
+    UserPrograms,
 };
-use fathom_record::{Count, Time};
+use fathom_measure::{Counts, Error, Measurement, Selection, Take};
 
-use crate::Measurement;
-use crate::failure::say;
+use crate::Description;
+use crate::output::{Formatter, LineOptions, OutputFormat};
+use crate::session::{self, Plan, View};
 use crate::signals::Signals;
+use crate::table::{Ranked, is_looked_at};
+use crate::zone;
 pub(crate) use arguments::HopsArguments;
-use arguments::RateMode;
+use arguments::{HopsFormat, RateMode};
 use child::{Child, Running};
-use names::Names;
-use systems::Systems;
-use view::View;
+use registry::Registry;
 
 /// What others know of it.
-pub(crate) const MEASUREMENT: Measurement = Measurement {
+pub(crate) const MEASUREMENT: Description = Description {
     name: "hops",
     kinds: &[
         HopSummary::SCHEMA,
@@ -43,11 +44,6 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
     examine: doctor::examine,
 };
 
-/// Between looks into the ring.
-const POLL: Duration = Duration::from_millis(20);
-/// How long names are waited for at the end.
-const NAMES_PATIENCE: Duration = Duration::from_secs(2);
-
 /// Probes until told to stop.
 ///
 /// # Errors
@@ -56,147 +52,127 @@ pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
     let signals = Signals::listen(arguments.output.place.output.is_some())?;
     let child = Child::prepare(&arguments.command)?;
     let registry = Registry::open(arguments)?;
-    let prober = Prober::start(&options(arguments, child.as_ref()))?;
-    // To load the programs takes its time, in which nothing is measured.
-    let begin = Instant::now();
-    let end = arguments
-        .duration
-        .and_then(|duration| begin.checked_add(duration));
-    if arguments.verbose {
-        for line in prober.describe() {
-            say!("{line}");
-        }
-    }
-    let mut session = Session {
+    let shows_table = shows_table(arguments);
+    let prober = Prober::start(&options(arguments, child.as_ref(), shows_table))?;
+    let hops = Hops {
         prober,
         registry,
-        view: View::open(arguments, &signals)?,
         child: child.map(Child::start).transpose()?,
-        end,
-        linger: arguments.probing.timeout,
-        lingers: false,
+        patience: arguments.probing.timeout,
+        end: None,
     };
-    let measured = session.measure(&signals);
-    let counts = measured.and_then(|()| session.finish());
-    let flows = session.prober.flows();
-    // Gives the terminal back, and ends the command, before anything is said.
-    drop(session);
-    say_summary(flows, &counts?, begin.elapsed());
-    Ok(())
+    let plan = Plan {
+        duration: arguments.duration,
+        interval: None,
+        is_verbose: arguments.verbose,
+    };
+    let open_view = || {
+        let table = Ranked::new(rows::PathRows::new(zone::offset_at), &arguments.interface);
+        let table = shows_table.then_some(table);
+        View::open(line_options(arguments), table, &signals)
+    };
+    session::run(vec![Box::new(hops)], &plan, open_view, &signals)
 }
 
-struct Session {
+/// Probes for as long as the command runs that was named, told with what others know of routers.
+struct Hops {
     prober: Prober,
     registry: Registry,
-    view: View,
     child: Option<Running>,
-    end: Option<Instant>,
     /// How long answers are waited for once the command has ended, at most.
-    linger: Duration,
-    /// It has.
-    lingers: bool,
+    patience: Duration,
+    /// It has: until then.
+    end: Option<Instant>,
 }
 
-impl Session {
-    fn measure(&mut self, signals: &Signals) -> anyhow::Result<()> {
-        self.follow()?;
-        while !signals.should_stop() && self.end.is_none_or(|end| Instant::now() < end) {
-            self.read()?;
-            if self.child.as_mut().is_some_and(Running::has_ended) {
-                self.child = None;
-                self.lingers = true;
-                self.end = Instant::now().checked_add(self.linger);
-            }
-            if self.lingers && !self.prober.is_waiting() {
-                break;
-            }
-            if !self.view.refresh()? {
-                break;
-            }
-        }
-        Ok(())
+impl Measurement for Hops {
+    fn name(&self) -> &'static str {
+        self.prober.name()
     }
 
-    fn read(&mut self) -> anyhow::Result<()> {
+    fn describe(&self) -> Vec<String> {
+        self.prober.describe()
+    }
+
+    fn events(&self) -> BorrowedFd<'_> {
+        self.prober.events()
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.prober.longest_wait()
+    }
+
+    fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        if self.child.as_mut().is_some_and(Running::has_ended) {
+            self.child = None;
+            self.end = Instant::now().checked_add(self.patience);
+        }
         let Self {
-            prober,
-            registry,
-            view,
-            ..
+            prober, registry, ..
         } = self;
-        prober.poll(POLL, &mut |report| view.take(&registry.complete(report)))?;
-        self.follow()
+        prober.poll(&mut |record| registry.complete(record, take))
     }
 
-    /// Interfaces go and come.
-    fn follow(&mut self) -> anyhow::Result<()> {
-        for told in self.prober.follow()? {
-            self.view.say(told);
-        }
-        Ok(())
+    fn follow(&mut self) -> Result<Vec<String>, Error> {
+        self.prober.follow()
     }
 
-    /// What is still in the kernel, then the last counts.
-    fn finish(&mut self) -> anyhow::Result<Vec<Count>> {
+    fn is_over(&mut self) -> bool {
+        let is_over = |end| Instant::now() >= end || !self.prober.is_waiting();
+        self.end.is_some_and(is_over)
+    }
+
+    fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         let Self {
-            prober,
-            registry,
-            view,
-            ..
+            prober, registry, ..
         } = self;
         registry.settle();
-        prober.finish(&mut |report| view.take(&registry.complete(report)))?;
-        let counts = self.prober.counts(Time::now())?;
-        self.view.put_counts(&counts);
-        self.view.finish()?;
-        Ok(counts)
+        prober.finish(&mut |record| registry.complete(record, take))
+    }
+
+    fn counts(&self) -> Result<Counts, Error> {
+        self.prober.counts()
     }
 }
 
-/// What others know of routers.
-struct Registry {
-    names: Option<Names>,
-    systems: Option<Systems>,
+/// Is it the table that the user looks at? Not where a command has the terminal.
+fn shows_table(arguments: &HopsArguments) -> bool {
+    let asks_for_lines = line_options(arguments).is_asked_for() || arguments.output.each_probe;
+    !asks_for_lines && arguments.command.is_empty() && is_looked_at()
 }
 
-impl Registry {
-    fn open(arguments: &HopsArguments) -> anyhow::Result<Self> {
-        let output = &arguments.output;
-        Ok(Self {
-            names: output.names.then(Names::start).transpose()?,
-            systems: output.asn.as_deref().map(Systems::open).transpose()?,
-        })
-    }
-
-    /// With name and number of its router, if they are asked for and known by now.
-    fn complete(&self, mut report: Report) -> Report {
-        if let Report::Hop(hop) = &mut report
-            && let Some(responder) = hop.responder
-        {
-            hop.responder_name = self.names.as_ref().and_then(|names| names.of(responder));
-            hop.as_number = self
-                .systems
-                .as_ref()
-                .and_then(|systems| systems.of(responder));
+/// Where records go.
+fn line_options(arguments: &HopsArguments) -> LineOptions<'_> {
+    let output = &arguments.output;
+    let (format, formatter): (_, Option<Box<dyn Formatter>>) = match output.format {
+        Some(HopsFormat::Text) => (Some(OutputFormat::Text), None),
+        Some(HopsFormat::Json) => (Some(OutputFormat::Json), None),
+        Some(HopsFormat::Csv) => {
+            let has_extracted = arguments.probing.reply_program.is_some();
+            (None, Some(Box::new(elf::ElfWriter::new(has_extracted))))
         }
-        report
-    }
-
-    fn settle(&self) {
-        if let Some(names) = &self.names {
-            names.settle(NAMES_PATIENCE);
-        }
-    }
-}
-
-fn say_summary(flows: usize, counts: &[Count], elapsed: Duration) {
-    say!("{flows} flows now, {:.1} s", elapsed.as_secs_f64());
-    for count in counts {
-        say!("  {}  {}", count.name, count.count);
+        Some(HopsFormat::Dot) => (None, Some(Box::new(dot::Graph::new()))),
+        None => (None, None),
+    };
+    LineOptions {
+        place: &output.place,
+        export: &arguments.export,
+        format,
+        formatter,
+        main: HopSummary::SCHEMA,
     }
 }
 
-fn options(arguments: &HopsArguments, child: Option<&Child>) -> Options {
+/// Does somebody look at every probe?
+fn needs_probes(arguments: &HopsArguments, shows_table: bool) -> bool {
+    let by_format = matches!(
+        arguments.output.format,
+        Some(HopsFormat::Csv | HopsFormat::Dot)
+    );
+    by_format || arguments.output.each_probe || shows_table
+}
+
+fn options(arguments: &HopsArguments, child: Option<&Child>, shows_table: bool) -> Options {
     let selection = &arguments.selection;
     let probing = &arguments.probing;
     Options {
@@ -226,7 +202,7 @@ fn options(arguments: &HopsArguments, child: Option<&Child>) -> Options {
             timeout: probing.timeout,
             interval: arguments.output.interval,
             idle: probing.idle,
-            has_probes: View::needs_probes(arguments),
+            has_probes: needs_probes(arguments, shows_table),
         },
     }
 }

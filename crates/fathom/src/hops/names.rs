@@ -1,4 +1,5 @@
-//! Names of routers, from the DNS: asked for by a thread of its own, so that nothing waits for them.
+//! Names of routers, from the DNS: asked for by a thread of its own, so that nothing waits for
+//! them.
 
 use std::net::IpAddr;
 use std::num::NonZero;
@@ -22,7 +23,8 @@ const LOOK: Duration = Duration::from_millis(10);
 enum Known {
     /// It was asked for.
     Asked,
-    /// What came of it; nothing where there is no name, or no answer in the time that the system's resolver waits.
+    /// What came of it; nothing where there is no name, or no answer in the time that the system's
+    /// resolver waits.
     Answered(Option<Arc<str>>),
 }
 
@@ -35,7 +37,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Starts the thread, which ends when this is dropped and its last question is answered; the process need not wait for it.
+    /// Starts the thread, which ends when this is dropped and its last question is answered; the
+    /// process need not wait for it.
     ///
     /// # Errors
     /// When the system has no thread left.

@@ -1,21 +1,16 @@
 //! What is known of every flow's path since the start: for the table, and for the graph.
 
 use std::net::IpAddr;
-use std::num::NonZero;
 use std::sync::Arc;
 
-use fathom_measure::hops::{HopProbe, HopSummary, Outcome, Report};
-use fathom_record::{FlowKey, Histogram};
-use lru::LruCache;
+use fathom_measure::hops::{HopProbe, HopSummary, Outcome, RouteChange};
+use fathom_record::{FlowKey, Histogram, Record};
 
-/// Flows that are kept; the one that was longest without a probe gives way.
-const FLOWS_MAX: NonZero<usize> = NonZero::new(1000).expect("not zero");
+use crate::table::Recent;
 
 /// The paths of flows.
 pub(super) struct Paths {
-    flows: LruCache<FlowKey, Path>,
-    /// Flows that had to give way, since the start.
-    pub(super) left_out: u64,
+    pub(super) flows: Recent<FlowKey, Path>,
     /// Probes whose fate is known, since the start.
     pub(super) probes: u64,
 }
@@ -52,48 +47,33 @@ pub(super) struct Hop {
 impl Paths {
     pub(super) fn new() -> Self {
         Self {
-            flows: LruCache::new(FLOWS_MAX),
-            left_out: 0,
+            flows: Recent::new(),
             probes: 0,
         }
     }
 
     /// Takes what the measurement tells.
-    pub(super) fn take(&mut self, report: &Report) {
-        match report {
-            Report::Probe(probe) => {
-                self.probes += 1;
-                let path = self.path(probe.flow);
-                path.probes += 1;
-                path.hop(probe.ttl).probe(probe);
-            }
-            Report::Hop(summary) => self.path(summary.flow).hop(summary.ttl).summary(summary),
+    pub(super) fn take(&mut self, record: &dyn Record) {
+        if let Some(probe) = record.downcast_ref::<HopProbe>() {
+            self.probes += 1;
+            let path = self.path(probe.flow);
+            path.probes += 1;
+            path.hop(probe.ttl).probe(probe);
+        } else if let Some(summary) = record.downcast_ref::<HopSummary>() {
+            self.path(summary.flow).hop(summary.ttl).summary(summary);
+        } else if let Some(change) = record.downcast_ref::<RouteChange>() {
             // What was measured from there on is of other routers.
-            Report::RouteChange(change) => {
-                let kept = usize::from(change.ttl.max(1)) - 1;
-                self.path(change.flow).hops.truncate(kept);
-            }
-            Report::Congestion(_) | Report::Paths(_) => {}
+            let kept = usize::from(change.ttl.max(1)) - 1;
+            self.path(change.flow).hops.truncate(kept);
         }
     }
 
     fn path(&mut self, flow: FlowKey) -> &mut Path {
-        self.left_out +=
-            u64::from(self.flows.len() == FLOWS_MAX.get() && !self.flows.contains(&flow));
-        self.flows.get_or_insert_mut(flow, || Path {
+        self.flows.row(flow, || Path {
             flow,
             hops: Vec::new(),
             probes: 0,
         })
-    }
-
-    /// All paths, the most recently probed first.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
-        self.flows.iter().map(|(_, path)| path)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.flows.len()
     }
 }
 
@@ -170,7 +150,6 @@ impl Hop {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use fathom_measure::hops::RouteChange;
     use fathom_record::{Nanoseconds, Protocol, Time};
 
     use super::*;
@@ -191,8 +170,8 @@ pub(super) mod tests {
         source_port: u16,
         ttl: u8,
         answer: Option<([u8; 4], u64)>,
-    ) -> Report {
-        Report::Probe(HopProbe {
+    ) -> HopProbe {
+        HopProbe {
             time: Time(0),
             flow: flow(source_port),
             ttl,
@@ -214,7 +193,7 @@ pub(super) mod tests {
             answer_identification: None,
             cpu: None,
             interface: "eth0",
-        })
+        }
     }
 
     /// A summary of router 10.78.`ttl`.2.
@@ -251,7 +230,7 @@ pub(super) mod tests {
             let is_router = matches!(ttl, 1 | 3);
             paths.take(&probe(1, ttl, is_router.then_some(([10, 78, ttl, 2], 5))));
         }
-        let path = paths.all().next().unwrap();
+        let path = paths.flows.all().next().unwrap();
         let titles: Vec<_> = path.hops().map(|(ttl, hop)| (ttl, hop.title())).collect();
         assert_eq!(
             titles,
@@ -271,16 +250,19 @@ pub(super) mod tests {
         let mut named = summary(1, 1);
         named.responder_name = Some("gateway".into());
         named.as_number = Some(64_500);
-        paths.take(&Report::Hop(named));
-        let title = |paths: &Paths| paths.all().next().unwrap().hops().next().unwrap().1.title();
+        paths.take(&named);
+        let title = |paths: &Paths| {
+            let path = paths.flows.all().next().unwrap();
+            path.hops().next().unwrap().1.title()
+        };
         assert_eq!(title(&paths), "gateway (10.78.1.2) AS64500");
         paths.take(&probe(1, 1, Some(([10, 79, 1, 2], 5))));
         assert_eq!(title(&paths), "10.79.1.2");
     }
 
     /// The flow from this port passes another router 2.
-    pub(in crate::hops) fn change(source_port: u16) -> Report {
-        Report::RouteChange(RouteChange {
+    pub(in crate::hops) fn change(source_port: u16) -> RouteChange {
+        RouteChange {
             time: Time(0),
             flow: flow(source_port),
             change: "route",
@@ -290,7 +272,7 @@ pub(super) mod tests {
             old_length: 3,
             new_length: 3,
             interface: "eth0",
-        })
+        }
     }
 
     #[test]
@@ -301,20 +283,8 @@ pub(super) mod tests {
         }
         paths.take(&change(1));
         paths.take(&probe(1, 2, Some(([10, 79, 2, 2], 7))));
-        let path = paths.all().next().unwrap();
+        let path = paths.flows.all().next().unwrap();
         let minima: Vec<_> = path.hops().map(|(_, hop)| hop.rtts.min()).collect();
         assert_eq!(minima, [Some(5), Some(7)]);
-    }
-
-    #[test]
-    fn flows_are_bounded() {
-        let mut paths = Paths::new();
-        for port in 0..1200 {
-            paths.take(&probe(port, 1, None));
-        }
-        assert_eq!(
-            (paths.len(), paths.left_out, paths.probes),
-            (1000, 200, 1200)
-        );
     }
 }

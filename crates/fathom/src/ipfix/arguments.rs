@@ -14,17 +14,20 @@ use crate::arguments::duration;
 pub(crate) enum IpfixCommand {
     /// Print the records that exporters send here, of any kind, until Ctrl-C.
     ///
-    /// Elements have the names of IANA's registry, or those that the exporter tells (RFC 5610); the others are called by their numbers,
-    /// as in e32473id7. Records that got lost are counted by the numbers of the messages.
+    /// Elements have the names of IANA's registry, or those that the exporter tells (RFC 5610); the
+    /// others are called by their numbers, as in e32473id7. Records that got lost are counted by
+    /// the numbers of the messages.
     Dump(DumpArguments),
 }
 
 /// Options of `fathom ipfix dump`.
 #[derive(Debug, Args)]
 pub(crate) struct DumpArguments {
-    /// Where to listen, as in udp:127.0.0.1:4739, tcp:0.0.0.0:4739 or `tls:[::]:4740?cert=FILE&key=FILE`; give it several times for several.
+    /// Where to listen, as in udp:127.0.0.1:4739, tcp:0.0.0.0:4739 or
+    /// `tls:[::]:4740?cert=FILE&key=FILE`; give it several times for several.
     ///
-    /// Of TLS, `cert` is the PEM file of the certificate and those that it is signed by, and `key` that of its key.
+    /// Of TLS, `cert` is the PEM file of the certificate and those that it is signed by, and `key`
+    /// that of its key.
     #[arg(
         long,
         value_name = "TRANSPORT:ADDRESS:PORT",
@@ -35,8 +38,9 @@ pub(crate) struct DumpArguments {
     /// How to print.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: DumpFormat,
-    /// A template that came over UDP and was not told again for so long is forgotten (RFC 7011, section 8.4); 0 for never. Exporters repeat them
-    /// three times in that time, fathom every ten minutes.
+    /// A template that came over UDP and was not told again for so long is forgotten (RFC 7011,
+    /// section 8.4); 0 for never. Exporters repeat them three times in that time, fathom every ten
+    /// minutes.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration)]
     pub(crate) template_lifetime: Duration,
     /// Print also what exporters tell about themselves and their elements.

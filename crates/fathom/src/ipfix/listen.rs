@@ -231,7 +231,8 @@ impl Connection {
             loop {
                 match self.frames.message() {
                     Ok(Some(message)) => {
-                        // A message that cannot be read to its end is counted; where the next begins is known all the same.
+                        // A message that cannot be read to its end is counted; where the next
+                        // begins is known all the same.
                         let _ = collector.messages(self.session, message, take);
                     }
                     Ok(None) => break,

@@ -32,8 +32,8 @@ pub(super) fn text(record: &Collected<'_>, line: &mut String) {
     line.push('\n');
 }
 
-/// Appends a JSON object: of the header the kind, `time`, `exporter`, `domain` and `template`, then the fields by their names. A name
-/// that there is already gets a number: `interfaceName_2`.
+/// Appends a JSON object: of the header the kind, `time`, `exporter`, `domain` and `template`, then
+/// the fields by their names. A name that there is already gets a number: `interfaceName_2`.
 pub(super) fn json(record: &Collected<'_>, line: &mut String) {
     let header = record.header;
     let kind = if record.is_options() {
@@ -142,7 +142,8 @@ mod tests {
 
     use super::*;
 
-    /// A record of text, an address, twice the same name and an unknown element, as `show` shows it.
+    /// A record of text, an address, twice the same name and an unknown element, as `show` shows
+    /// it.
     fn shown(show: fn(&Collected<'_>, &mut String)) -> String {
         let field = |enterprise, element, length| FieldSpecifier {
             enterprise,

@@ -1,4 +1,5 @@
-//! Records that are not of the kind that a table has: each kind goes into a file of its own, or is counted.
+//! Records that are not of the kind that a table has: each kind goes into a file of its own, or is
+//! counted.
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ pub(super) struct Tables {
     main: &'static Schema,
     others: Vec<(&'static Schema, Table)>,
     failure: Option<anyhow::Error>,
+    may_wait: bool,
 }
 
 /// Where records of another kind go.
@@ -29,6 +31,7 @@ impl Tables {
             main,
             others: Vec::new(),
             failure: None,
+            may_wait: true,
         }
     }
 
@@ -67,8 +70,9 @@ impl Tables {
                 Some(path) => {
                     let path = beside(path, schema.kind);
                     let (format, host) = (OutputFormat::Csv, host.to_owned());
-                    let output =
+                    let mut output =
                         Output::start(Some(&path), format, host, None, Backlog::Long, signals)?;
+                    output.may_wait(self.may_wait);
                     Table::File(Box::new(output))
                 }
                 None => Table::LeftOut(0),
@@ -104,6 +108,12 @@ impl Tables {
             }
         }
         Ok(())
+    }
+
+    /// As [`Output::may_wait`], for those that come, too.
+    pub(super) fn may_wait(&mut self, may_wait: bool) {
+        self.may_wait = may_wait;
+        self.files().for_each(|output| output.may_wait(may_wait));
     }
 
     pub(super) fn reopen(&mut self) {

@@ -17,7 +17,8 @@ const WAITING_BYTES: usize = 4 << 20;
 /// Between looks at whether it does.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A flow that opens, without what it has carried by then: collectors add up what they get, and the record of its end has all.
+/// A flow that opens, without what it has carried by then: collectors add up what they get, and the
+/// record of its end has all.
 struct Opening<'a>(&'a dyn Record);
 
 impl Opening<'_> {
@@ -64,11 +65,12 @@ pub(super) struct Exports {
 }
 
 impl Exports {
-    /// Starts to export. A collector that goes away later is waited for; one that is not there at first is an error.
+    /// Starts to export. A collector that goes away later is waited for; one that is not there at
+    /// first is an error.
     ///
     /// # Errors
-    /// When a name has no address, a connection is refused, a certificate cannot be read, this host has
-    /// no name, or the system has no threads.
+    /// When a name has no address, a connection is refused, a certificate cannot be read, this host
+    /// has no name, or the system has no threads.
     pub(super) fn open(arguments: &ExportArguments, place: &Place) -> anyhow::Result<Self> {
         if arguments.export.is_empty() {
             return Ok(Self::default());
@@ -125,7 +127,8 @@ impl Exports {
         }
     }
 
-    /// Sends what has waited long enough, and says once when a collector goes away, and when it is back.
+    /// Sends what has waited long enough, and says once when a collector goes away, and when it is
+    /// back.
     pub(super) fn tick(&mut self, now: Time) {
         for (export, known) in self.exports.iter_mut().zip(&mut self.troubles) {
             export.tick(now);
@@ -208,18 +211,9 @@ mod tests {
         let measured = MEASUREMENTS
             .iter()
             .flat_map(|measurement| measurement.kinds);
-        let others: &[&Schema] = &[
-            Count::SCHEMA,
-            #[cfg(feature = "live")]
-            fathom_balance::record::BalanceWeight::SCHEMA,
-            #[cfg(feature = "live")]
-            fathom_balance::record::BalanceHealth::SCHEMA,
-            #[cfg(feature = "live")]
-            fathom_balance::record::BalanceService::SCHEMA,
-            #[cfg(feature = "live")]
-            fathom_balance::record::BalanceServer::SCHEMA,
-        ];
-        measured.chain(others).copied().collect()
+        #[cfg(feature = "live")]
+        let measured = measured.chain(crate::balance::KINDS);
+        measured.chain(&[Count::SCHEMA]).copied().collect()
     }
 
     /// An element of fathom's means one thing, whatever record it is in.

@@ -1,4 +1,5 @@
-//! A thread that writes, so that whoever measures does not wait for a slow disk or a reader that pauses.
+//! A thread that writes, so that whoever measures does not wait for a slow disk or a reader that
+//! pauses.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -23,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Writer {
     shared: Arc<Shared>,
     waiting_bytes_max: usize,
+    may_wait: bool,
+    /// Lines for which there was no room.
+    lost_lines: u64,
     signals: Signals,
 }
 
@@ -39,7 +43,8 @@ pub(super) struct Failure {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to do. Told only if the thread waits for it: each time costs two calls of the kernel.
+    /// There is something to do. Told only if the thread waits for it: each time costs two calls of
+    /// the kernel.
     work: Condvar,
     /// Something was done. Told only if somebody waits for it.
     progress: Condvar,
@@ -72,7 +77,8 @@ enum Job {
 }
 
 impl Writer {
-    /// Starts the thread. While `waiting_bytes_max` wait to be written, whoever hands over more waits too.
+    /// Starts the thread. While `waiting_bytes_max` wait to be written, whoever hands over more
+    /// waits too, unless it [may not](Writer::may_wait).
     ///
     /// # Errors
     /// When the system has no thread left.
@@ -90,22 +96,31 @@ impl Writer {
         Ok(Self {
             shared,
             waiting_bytes_max,
+            may_wait: true,
+            lost_lines: 0,
             signals,
         })
     }
 
-    /// Hands lines over, and leaves an empty buffer in their place. There is room for any number once the process is to end: what is left then is
-    /// bounded by what made it.
+    /// Hands lines over, and leaves an empty buffer in their place. There is room for any number
+    /// once the process is to end: what is left then is bounded by what made it.
     ///
     /// # Errors
-    /// What went wrong while lines that were handed over before were written; nothing is written after that.
-    pub(super) fn write(&self, lines: &mut Vec<u8>) -> Result<(), Failure> {
+    /// What went wrong while lines that were handed over before were written; nothing is written
+    /// after that.
+    pub(super) fn write(&mut self, lines: &mut Vec<u8>) -> Result<(), Failure> {
         let mut state = self.shared.lock();
         while state.failure.is_none()
             && state.waiting_bytes > 0
             && state.waiting_bytes + lines.len() > self.waiting_bytes_max
             && !self.signals.should_stop()
         {
+            if !self.may_wait {
+                // Behind the last of them is nothing.
+                self.lost_lines += lines.split(|&byte| byte == b'\n').count() as u64 - 1;
+                lines.clear();
+                return Ok(());
+            }
             state = self.shared.wait(state);
         }
         if let Err(failure) = state.check() {
@@ -125,7 +140,18 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether whoever hands over more than there is room for waits; else it is lost, and counted.
+    pub(super) fn may_wait(&mut self, may_wait: bool) {
+        self.may_wait = may_wait;
+    }
+
+    /// Lines for which there was no room.
+    pub(super) fn lost_lines(&self) -> u64 {
+        self.lost_lines
+    }
+
     /// Handed over, and not written yet.
+    #[cfg(feature = "live")]
     pub(super) fn waiting_bytes(&self) -> usize {
         self.shared.lock().waiting_bytes
     }
@@ -157,7 +183,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // After a failure elsewhere there may be lines left. That they cannot be written is the lesser evil.
+        // After a failure elsewhere there may be lines left. That they cannot be written is the
+        // lesser evil.
         let _ = self.finish();
         self.shared.lock().is_closed = true;
         self.shared.work.notify_one();
@@ -284,7 +311,8 @@ fn is_pipe(file: &File) -> bool {
         .is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
-/// Whole lines that together have at most so many bytes; a line that has more is a piece of its own.
+/// Whole lines that together have at most so many bytes; a line that has more is a piece of its
+/// own.
 fn pieces(lines: &[u8], bytes_max: usize) -> impl Iterator<Item = &[u8]> {
     let mut rest = lines;
     std::iter::from_fn(move || {
@@ -314,16 +342,21 @@ mod tests {
     const MUCH: usize = 1 << 20;
 
     fn writer(waiting_bytes_max: usize) -> (PipeReader, Writer, Signals) {
+        writer_that(true, waiting_bytes_max)
+    }
+
+    fn writer_that(may_wait: bool, waiting_bytes_max: usize) -> (PipeReader, Writer, Signals) {
         let (reader, pipe) = io::pipe().unwrap();
         let signals = Signals::default();
         let pipe = File::from(OwnedFd::from(pipe));
-        let writer = Writer::start(pipe, waiting_bytes_max, signals.clone()).unwrap();
+        let mut writer = Writer::start(pipe, waiting_bytes_max, signals.clone()).unwrap();
+        writer.may_wait(may_wait);
         (reader, writer, signals)
     }
 
     #[test]
     fn a_reader_that_comes_late_gets_all() {
-        let (mut reader, writer, _) = writer(2 * MUCH);
+        let (mut reader, mut writer, _) = writer(2 * MUCH);
         let line = [vec![b'x'; 999], vec![b'\n']].concat();
         // Nobody reads, and yet nobody waits.
         for _ in 0..MUCH / line.len() {
@@ -341,7 +374,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_waits_until_some_is_read() {
-        let (mut reader, writer, _) = writer(MUCH);
+        let (mut reader, mut writer, _) = writer(MUCH);
         let lines = vec![b'\n'; MUCH];
         let rest = thread::scope(|scope| {
             let handing = scope.spawn(|| [(); 2].map(|()| writer.write(&mut lines.clone())));
@@ -357,8 +390,23 @@ mod tests {
     }
 
     #[test]
+    fn whoever_may_not_wait_loses_lines_that_are_counted() {
+        let (mut reader, mut writer, _) = writer_that(false, MUCH);
+        let lines = vec![b'\n'; MUCH];
+        for _ in 0..3 {
+            writer.write(&mut lines.clone()).unwrap();
+        }
+        assert_eq!(writer.lost_lines(), 2 * MUCH as u64);
+        let taker = thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
+        writer.finish().unwrap();
+        writer.write(&mut lines.clone()).unwrap();
+        drop(writer);
+        assert_eq!(taker.join().unwrap().unwrap(), 2 * MUCH as u64);
+    }
+
+    #[test]
     fn a_reader_that_takes_nothing_is_given_up_when_it_is_time_to_end() {
-        let (reader, writer, signals) = writer(MUCH);
+        let (reader, mut writer, signals) = writer(MUCH);
         writer.write(&mut vec![b'\n'; MUCH]).unwrap();
         let stopped = thread::scope(|scope| {
             // Waits for room, or for the end.
@@ -379,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_gone_is_told() {
-        let (reader, writer, _) = writer(MUCH);
+        let (reader, mut writer, _) = writer(MUCH);
         drop(reader);
         writer.write(&mut b"line\n".to_vec()).unwrap();
         let failure = writer.finish().unwrap_err();

@@ -14,7 +14,8 @@ use crate::output::OutputFormat;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub(crate) struct ProfileArguments {
-    /// Say which probes this kernel has, which numbers profiles have by them, and why not the others; then end.
+    /// Say which probes this kernel has, which numbers profiles have by them, and why not the
+    /// others; then end.
     #[arg(long)]
     pub(crate) probes: bool,
     /// The probes to use; by default those that can do more on this kernel.
@@ -26,17 +27,20 @@ pub(crate) struct ProfileArguments {
     /// A connection that had no profile for so long gets one; 0 for never.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub(crate) active_timeout: Duration,
-    /// Look for existing connections in all network namespaces, not only in its own; needs `CAP_SYS_ADMIN`.
+    /// Look for existing connections in all network namespaces, not only in its own; needs
+    /// `CAP_SYS_ADMIN`.
     #[arg(long)]
     pub(crate) all_namespaces: bool,
-    /// Also the host's DNS exchanges, and how long its applications wait for names. Looks at every packet of the host's sockets, which
-    /// connections' profiles do not: a percent of a processor at full load.
+    /// Also the host's DNS exchanges, and how long its applications wait for names. Looks at every
+    /// packet of the host's sockets, which connections' profiles do not: a percent of a processor
+    /// at full load.
     #[arg(long)]
     pub(crate) dns: bool,
     /// Leave out which names are asked for and waited for, with --dns.
     #[arg(long)]
     pub(crate) no_names: bool,
-    /// A DNS query that was not answered for so long since it was last sent will not be, with --dns.
+    /// A DNS query that was not answered for so long since it was last sent will not be, with
+    /// --dns.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     pub(crate) dns_timeout: Duration,
     /// Print a configuration file that holds the defaults, and end.
@@ -68,11 +72,12 @@ pub(crate) enum ProbeSetName {
 pub(crate) struct ProfileSelection {
     #[command(flatten)]
     pub(crate) ends: Ends,
-    /// Only sockets in this control group or below: a folder of the version 2 hierarchy; by default all.
+    /// Only sockets in this control group or below: a folder of the version 2 hierarchy; by default
+    /// all.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Only connections of processes of one of these names, as `ps -o comm` shows them; longer names are those of the program, or of the first
-    /// argument; by default all.
+    /// Only connections of processes of one of these names, as `ps -o comm` shows them; longer
+    /// names are those of the program, or of the first argument; by default all.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) process: Vec<String>,
 }
@@ -86,7 +91,8 @@ pub(crate) struct ProfileOutput {
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with --dns, unless they are addresses or are asked for the name of one: see --no-names.
+    /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with
+    /// --dns, unless they are addresses or are asked for the name of one: see --no-names.
     #[arg(long, value_name = "BITS", value_parser = anonymity)]
     pub(crate) anonymize: Option<Anonymity>,
 }
@@ -120,7 +126,7 @@ fn anonymity(text: &str) -> Result<Anonymity, String> {
 
 impl Measures for ProfileArguments {
     fn name(&self) -> &'static str {
-        "profile"
+        super::MEASUREMENT.name
     }
 
     fn prints_config(&self) -> bool {

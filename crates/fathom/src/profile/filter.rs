@@ -62,8 +62,9 @@ fn is_start_kept(wanted: &str, name: &str) -> bool {
     wanted.len() > KEPT_BYTES && wanted.as_bytes().get(..KEPT_BYTES) == Some(name.as_bytes())
 }
 
-/// Is a process whose name starts as `wanted` does called so whole, by the program it runs or the name it was run by? Of one that has ended, or may not be
-/// looked at, the start is all that is known, and enough.
+/// Is a process whose name starts as `wanted` does called so whole, by the program it runs or the
+/// name it was run by? Of one that has ended, or may not be looked at, the start is all that is
+/// known, and enough.
 fn is_called(id: u64, wanted: &str) -> bool {
     let base = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(wanted.as_bytes());
     let program = std::fs::read_link(format!("/proc/{id}/exe"));
@@ -82,13 +83,14 @@ fn is_called(id: u64, wanted: &str) -> bool {
 struct Hidden<'a> {
     record: &'a dyn Record,
     anonymity: Anonymity,
-    /// The field that applications fill in, and its text cut: somebody may have asked for the name of an address.
+    /// The field that applications fill in, and its text cut: somebody may have asked for the name
+    /// of an address.
     name: Option<(usize, String)>,
 }
 
 impl<'a> Hidden<'a> {
     fn new(record: &'a dyn Record, anonymity: Anonymity) -> Self {
-        let position = record.schema().position("name");
+        let position = record.schema().position("query_name");
         let name = position.and_then(|index| match record.value(index) {
             Value::Text(name) => {
                 let cut = anonymity.cut_text(name);
@@ -123,7 +125,8 @@ impl Anonymity {
         }
     }
 
-    /// The network of the address whose name a name asks for (RFC 1035, section 3.5; RFC 3596, section 2.5); `None` for any other name.
+    /// The network of the address whose name a name asks for (RFC 1035, section 3.5; RFC 3596,
+    /// section 2.5); `None` for any other name.
     fn cut_reverse(self, name: &str) -> Option<String> {
         let lower = name.trim_end_matches('.').to_ascii_lowercase();
         let kept = |zone: &str, bits: u8, label_bits: u8| {
@@ -145,7 +148,8 @@ impl Anonymity {
         kept("in-addr.arpa", self.v4_bits, 8).or_else(|| kept("ip6.arpa", self.v6_bits, 4))
     }
 
-    /// The network of an address that stands in a text, with or without its zone; `None` for any other text.
+    /// The network of an address that stands in a text, with or without its zone; `None` for any
+    /// other text.
     fn cut_text(self, text: &str) -> Option<String> {
         let (address, zone) = text.split_once('%').unwrap_or((text, ""));
         let cut = self.cut(address.parse().ok()?);

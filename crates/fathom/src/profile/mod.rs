@@ -5,24 +5,26 @@ mod doctor;
 mod filter;
 mod probes;
 
-use std::time::{Duration, Instant};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use fathom_measure::profile::{
     DnsProfile, LookupProfile, MptcpProfile, Options, ProbeSet, Probes, Profiler, TcpProfile,
 };
-use fathom_record::{Record, Time, Value};
+use fathom_measure::{Counts, Error, Measurement, Take};
+use fathom_record::{Record, Value};
 
-use crate::Measurement;
+use crate::Description;
 use crate::failure::say;
-use crate::output::OutputFormat;
-use crate::output::{Backlog, Output};
+use crate::output::LineOptions;
+use crate::session::{self, Plan, View};
 use crate::signals::Signals;
 use arguments::ProbeSetName;
 pub(crate) use arguments::ProfileArguments;
 use filter::Filter;
 
 /// What others know of it.
-pub(crate) const MEASUREMENT: Measurement = Measurement {
+pub(crate) const MEASUREMENT: Description = Description {
     name: "profile",
     kinds: &[
         TcpProfile::SCHEMA,
@@ -33,9 +35,6 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
     examine: doctor::examine,
 };
 
-/// Between looks into the ring.
-const POLL: Duration = Duration::from_millis(50);
-
 /// Profiles until told to stop.
 ///
 /// # Errors
@@ -45,107 +44,98 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
         return probes::print();
     }
     let signals = Signals::listen(arguments.output.place.output.is_some())?;
-    let output = open_output(arguments, &signals)?;
-    let profiler = Profiler::start(&options(arguments))?;
-    // To load the programs takes its time, in which nothing is measured.
-    let begin = Instant::now();
-    let end = arguments
-        .duration
-        .and_then(|duration| begin.checked_add(duration));
-    let mut session = Session {
-        lacking: say_probes(profiler.probes(), arguments.verbose),
-        profiler,
-        output,
+    let started = Profiler::start(&options(arguments))?;
+    let profiles = Profiles {
+        lacking: say_probes(started.probes()),
+        profiler: started,
         filter: Filter::new(arguments),
-        profiles: 0,
+        count: 0,
     };
-    let mut measured = Ok(());
-    while measured.is_ok() && !signals.should_stop() && end.is_none_or(|end| Instant::now() < end) {
-        measured = session.read(end);
-    }
-    session.finish(measured, begin.elapsed())
+    let plan = Plan {
+        duration: arguments.duration,
+        interval: None,
+        is_verbose: arguments.verbose,
+    };
+    let lines = LineOptions {
+        place: &arguments.output.place,
+        export: &arguments.export,
+        format: arguments.output.format,
+        formatter: None,
+        main: TcpProfile::SCHEMA,
+    };
+    let open_view = || View::lines(lines, &signals);
+    session::run(vec![Box::new(profiles)], &plan, open_view, &signals)
 }
 
-struct Session {
+/// Profiles of the processes that were named, as they may be seen.
+struct Profiles {
     profiler: Profiler,
-    output: Output,
     filter: Filter,
     /// What is to be said once a connection of MPTCP is met.
     lacking: Vec<String>,
-    profiles: u64,
+    /// That were handed on.
+    count: u64,
 }
 
-impl Session {
-    fn read(&mut self, end: Option<Instant>) -> anyhow::Result<()> {
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let timeout = left.map_or(POLL, |left| left.min(POLL));
-        let (profiler, mut sink) = self.parts();
-        profiler.poll(timeout, &mut |record| sink.put(record))?;
-        sink.written?;
-        self.output.flush()?;
-        self.output.reopen_if_asked()
-    }
-
-    /// What is left, and a summary, also when something has failed.
-    fn finish(mut self, measured: anyhow::Result<()>, elapsed: Duration) -> anyhow::Result<()> {
-        let (profiler, mut sink) = self.parts();
-        profiler.finish(&mut |record| sink.put(record))?;
-        sink.written?;
-        let counts = self.profiler.counts(Time::now())?;
-        if self.output.wants_counts() {
-            for count in &counts {
-                self.output.put(count);
+impl Profiles {
+    /// The profiler, and what its records pass.
+    fn parts<'a>(
+        &'a mut self,
+        take: &'a mut Take<'_>,
+    ) -> (&'a mut Profiler, impl FnMut(&dyn Record) + 'a) {
+        let Self {
+            profiler,
+            filter,
+            lacking,
+            count,
+        } = self;
+        let pass = move |record: &dyn Record| {
+            if filter.admits(record) {
+                *count += 1;
+                if !lacking.is_empty() && is_of_mptcp(record) {
+                    for line in lacking.drain(..) {
+                        say!("{line}");
+                    }
+                }
+                filter.hide(record, &mut *take);
             }
-        }
-        say!(
-            "{} profiles in {:.1} s",
-            self.profiles,
-            elapsed.as_secs_f64()
-        );
-        for count in &counts {
-            say!("  {}  {}", count.name, count.count);
-        }
-        measured.and(self.output.finish())
-    }
-
-    fn parts(&mut self) -> (&mut Profiler, Sink<'_>) {
-        let sink = Sink {
-            output: &mut self.output,
-            filter: &self.filter,
-            lacking: &mut self.lacking,
-            profiles: &mut self.profiles,
-            written: Ok(()),
         };
-        (&mut self.profiler, sink)
+        (profiler, pass)
     }
 }
 
-/// Where profiles go while they are read.
-struct Sink<'a> {
-    output: &'a mut Output,
-    filter: &'a Filter,
-    lacking: &'a mut Vec<String>,
-    profiles: &'a mut u64,
-    written: anyhow::Result<()>,
-}
+impl Measurement for Profiles {
+    fn name(&self) -> &'static str {
+        self.profiler.name()
+    }
 
-impl Sink<'_> {
-    fn put(&mut self, record: &dyn Record) {
-        if self.filter.admits(record) {
-            *self.profiles += 1;
-            if !self.lacking.is_empty() && is_of_mptcp(record) {
-                for line in self.lacking.drain(..) {
-                    say!("{line}");
-                }
-            }
-            self.filter.hide(record, |record| {
-                self.output.put(record);
-                // What is written soon is still in the processor's cache.
-                if self.output.is_full() && self.written.is_ok() {
-                    self.written = self.output.flush();
-                }
-            });
-        }
+    fn describe(&self) -> Vec<String> {
+        self.profiler.describe()
+    }
+
+    fn events(&self) -> BorrowedFd<'_> {
+        self.profiler.events()
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.profiler.longest_wait()
+    }
+
+    fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        let (profiler, mut pass) = self.parts(take);
+        profiler.poll(&mut pass)
+    }
+
+    fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        let (profiler, mut pass) = self.parts(take);
+        profiler.finish(&mut pass)
+    }
+
+    fn counts(&self) -> Result<Counts, Error> {
+        Ok(Counts {
+            measured: vec![("profiles", self.count)],
+            ..self.profiler.counts()?
+        })
     }
 }
 
@@ -171,23 +161,8 @@ fn is_of_mptcp(record: &dyn Record) -> bool {
     position.is_some_and(|index| record.value(index) != Value::Missing)
 }
 
-fn open_output(arguments: &ProfileArguments, signals: &Signals) -> anyhow::Result<Output> {
-    let place = &arguments.output.place;
-    let is_asked_for = arguments.output.format.is_some() || place.output.is_some();
-    let format = arguments.output.format.unwrap_or(OutputFormat::Text);
-    let main = TcpProfile::SCHEMA;
-    Output::open(place, format, main, Backlog::Long, signals)?.exporting(
-        &arguments.export,
-        place,
-        is_asked_for,
-    )
-}
-
 /// Says what profiles lack on this kernel; what only those of MPTCP lack is given back.
-fn say_probes(probes: &Probes, is_verbose: bool) -> Vec<String> {
-    if is_verbose {
-        say!("probes: {}", probes.set);
-    }
+fn say_probes(probes: &Probes) -> Vec<String> {
     let mut later = Vec::new();
     for (indicator, why) in &probes.missing {
         let line = format!("fathom: profiles come without {}: {why}", indicator.about());

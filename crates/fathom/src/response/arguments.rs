@@ -33,7 +33,8 @@ pub(crate) struct ResponseArguments {
     pub(crate) output: ResponseOutput,
     #[command(flatten)]
     pub(crate) export: ExportArguments,
-    /// Flows with state at the same time, at most; the least recently used goes; by default 65536 live, 1048576 in files.
+    /// Flows with state at the same time, at most; the least recently used goes; by default 65536
+    /// live, 1048576 in files.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864), help_heading = "Bounds")]
     pub(crate) flows: Option<u32>,
 }
@@ -44,9 +45,10 @@ pub(crate) struct ResponseArguments {
 pub(crate) struct Estimation {
     /// How gaps become a latency: timestamps, acknowledged, split, modes or fixed.
     ///
-    /// `timestamps` is `acknowledged` without the time that clients think, as the timestamps that they echo tell it, or with bounds of it where they tell nothing.
-    /// `acknowledged` takes what TCP acknowledges for the sign that a response came, and is `split` for all else; `split` takes a histogram apart; `modes` and
-    /// `fixed` are the algorithms 2 and 1 of the paper.
+    /// `timestamps` is `acknowledged` without the time that clients think, as the timestamps that
+    /// they echo tell it, or with bounds of it where they tell nothing. `acknowledged` takes what
+    /// TCP acknowledges for the sign that a response came, and is `split` for all else; `split`
+    /// takes a histogram apart; `modes` and `fixed` are the algorithms 2 and 1 of the paper.
     #[arg(long, value_name = "ESTIMATOR", default_value = "timestamps")]
     pub(crate) estimator: Estimator,
     /// How long an epoch is, 100ms to 10s: each flow has an estimate an epoch.
@@ -58,10 +60,12 @@ pub(crate) struct Estimation {
     /// A longer gap is taken for a retransmission timeout, or silence: it is counted, and left out.
     #[arg(long, value_name = "TIME", default_value = "180ms", value_parser = positive_duration)]
     pub(crate) timeout: Duration,
-    /// Also tell at once of TCP flows whose last request has been unanswered for so long, and again whenever that has doubled; live only.
+    /// Also tell at once of TCP flows whose last request has been unanswered for so long, and again
+    /// whenever that has doubled; live only.
     #[arg(long, value_name = "TIME", value_parser = wait)]
     pub(crate) waiting: Option<Duration>,
-    /// Print beside each latency what the server's packets tell, if the capture has them; files only.
+    /// Print beside each latency what the server's packets tell, if the capture has them; files
+    /// only.
     #[arg(long)]
     pub(crate) compare: bool,
 }
@@ -73,7 +77,8 @@ pub(crate) struct Servers {
     /// Only requests to servers in these networks, as in 10.0.0.0/8; at most 16; by default all.
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
     pub(crate) net: Vec<Network>,
-    /// Only requests to these ports; at most 16; by default all: a SYN tells which end is the server, else the lower port.
+    /// Only requests to these ports; at most 16; by default all: a SYN tells which end is the
+    /// server, else the lower port.
     #[arg(long, value_name = "PORT", value_delimiter = ',')]
     pub(crate) port: Vec<u16>,
     /// No traffic with an end in any of these networks; at most 16; by default none.
@@ -85,7 +90,8 @@ pub(crate) struct Servers {
     /// Only a part of the flows, chosen by a hash of their ends, as in 1/8; by default all.
     #[arg(long, value_name = "1/COUNT", default_value = "1/1", value_parser = part)]
     pub(crate) flows_sampled: u32,
-    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the outermost, not the innermost.
+    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the
+    /// outermost, not the innermost.
     #[arg(long)]
     pub(crate) no_tunnels: bool,
 }
@@ -97,7 +103,8 @@ pub(crate) struct Groups {
     /// What to put together; by flow, each epoch of each flow is printed.
     #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
     pub(crate) by: ResponsesBy,
-    /// With --by: at the end of every such interval, counts and percentiles of each group; at least 10ms.
+    /// With --by: at the end of every such interval, counts and percentiles of each group; at least
+    /// 10ms.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     pub(crate) interval: Duration,
     #[command(flatten)]
@@ -155,7 +162,7 @@ fn part(text: &str) -> Result<u32, String> {
 
 impl Measures for ResponseArguments {
     fn name(&self) -> &'static str {
-        "response"
+        super::MEASUREMENT.name
     }
 
     fn prints_config(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Are responses measured on interfaces, and at XDP?
 
-use fathom_measure::Error;
+use fathom_measure::Measurement as _;
 use fathom_measure::response::{Live, Settings};
 
 use crate::doctor::live::{FLOWS, attached, on_loopback};
@@ -12,12 +12,15 @@ pub(super) fn examine(checks: &mut Checks) {
             flows: FLOWS,
             ..Settings::live()
         };
-        let live = Live::start(&on_loopback(settings, has_xdp))?;
-        Ok::<String, Error>(live.describe().collect())
+        Live::start(&on_loopback(settings, has_xdp), None, None)
     };
     attached(checks, "response", start(false));
     match start(true) {
-        Ok(way) => checks.ok("response", "interfaces with --xdp", way),
+        Ok(live) => checks.ok(
+            "response",
+            "interfaces with --xdp",
+            live.describe().concat(),
+        ),
         Err(error) => checks.refused("response", "interfaces with --xdp", Verdict::Note, &error),
     }
 }

@@ -2,56 +2,88 @@
 
 use std::time::Instant;
 
-use fathom_measure::response::Engine;
+use fathom_measure::response::{Engine, ResponseEpoch};
 use fathom_measure::{Ended, Replay, secret};
 
+use super::MEASUREMENT;
 use super::arguments::ResponseArguments;
-use super::groups::Lines;
-use super::summary::say_summary;
+use super::groups::Groups;
 use crate::captures::{Input, Reading, read_all};
-use crate::output::{Backlog, Output};
+use crate::output::{Backlog, Lines};
 use crate::signals::Signals;
+use crate::summary::say_summary;
 
 /// Reads all files that were named.
 ///
 /// # Errors
-/// When a file cannot be opened or is no capture, or when the output cannot be written. A file that is damaged on the way is a warning.
+/// When a file cannot be opened or is no capture, or when the output cannot be written. A file that
+/// is damaged on the way is a warning.
 pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<()> {
     let begin = Instant::now();
     let inputs = Input::look_at_all(&arguments.source.files)?;
     let settings = arguments.settings_for_files();
-    let output = arguments.open_output(Backlog::Short, signals)?;
+    let interval = arguments.groups.interval.into();
     let mut run = Run {
         engine: Engine::new(&settings, secret(), arguments.estimation.compare)?,
-        lines: Lines::new(
-            output,
-            arguments.grouping(),
-            arguments.groups.interval,
-            false,
-        ),
+        lines: arguments.line_options().open(Backlog::Short, signals)?,
+        groups: arguments
+            .grouping()
+            .map(|grouping| Groups::new(grouping, interval)),
     };
     let last = read_all(&inputs, arguments.verbose, signals, &mut run)?;
-    let Run { engine, lines } = &mut run;
-    if let Some(replay) = last {
-        engine.finish(replay.interfaces(), &mut |epoch| lines.take(&epoch));
-    }
-    lines.finish(engine.counts(), engine.now())?;
-    say_summary(engine.counts(), begin.elapsed());
+    run.finish(last.as_ref())?;
+    say_summary(&run.engine.counts(), begin.elapsed());
     Ok(())
 }
 
 struct Run {
     engine: Engine,
     lines: Lines,
+    groups: Option<Groups>,
 }
 
 impl Reading for Run {
     fn batch(&mut self, replay: &mut Replay) -> Option<Ended> {
-        let Self { engine, lines } = self;
-        replay.run(engine, &mut |epoch| lines.take(&epoch))
+        let Self {
+            engine,
+            lines,
+            groups,
+        } = self;
+        replay.run(engine, &mut |epoch| put(&epoch, groups.as_mut(), lines))
     }
 
-    fn output(&mut self) -> &mut Output {
-        &mut self.lines.output
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
+    }
+}
+
+impl Run {
+    /// The epochs that are under way, the last interval, the last counts, and all that was not
+    /// written yet.
+    fn finish(&mut self, last: Option<&Replay>) -> anyhow::Result<()> {
+        let Self {
+            engine,
+            lines,
+            groups,
+        } = self;
+        if let Some(replay) = last {
+            engine.finish(replay.interfaces(), &mut |epoch| {
+                put(&epoch, groups.as_mut(), lines);
+            });
+        }
+        let now = engine.now();
+        if let Some(groups) = groups {
+            groups.finish(now, lines);
+        }
+        lines.put_counts(&engine.counts(), now, MEASUREMENT.name);
+        lines.finish()
+    }
+}
+
+/// An epoch goes into a group if there are any.
+fn put(epoch: &ResponseEpoch, groups: Option<&mut Groups>, lines: &mut Lines) {
+    match groups {
+        Some(groups) => groups.take(epoch, lines),
+        None => lines.put(epoch),
     }
 }

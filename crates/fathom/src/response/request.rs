@@ -4,9 +4,7 @@ use fathom_measure::Selection;
 use fathom_measure::response::{GroupBy, Grouping, ResponseAggregate, ResponseEpoch, Settings};
 
 use super::arguments::{ResponseArguments, ResponsesBy};
-use crate::output::OutputFormat;
-use crate::output::{Backlog, Output};
-use crate::signals::Signals;
+use crate::output::LineOptions;
 
 impl ResponseArguments {
     /// For capture files.
@@ -55,25 +53,17 @@ impl ResponseArguments {
         })
     }
 
-    /// Opens what was asked for, else lines for people on standard output.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
-    pub(super) fn open_output(
-        &self,
-        backlog: Backlog,
-        signals: &Signals,
-    ) -> anyhow::Result<Output> {
-        let format = self.output.format.unwrap_or(OutputFormat::Text);
-        let is_asked_for = self.output.format.is_some() || self.output.place.output.is_some();
-        let main = match self.groups.by {
-            ResponsesBy::Flow => ResponseEpoch::SCHEMA,
-            _ => ResponseAggregate::SCHEMA,
-        };
-        Output::open(&self.output.place, format, main, backlog, signals)?.exporting(
-            &self.export,
-            &self.output.place,
-            is_asked_for,
-        )
+    /// Where records go.
+    pub(super) fn line_options(&self) -> LineOptions<'_> {
+        LineOptions {
+            place: &self.output.place,
+            export: &self.export,
+            format: self.output.format,
+            formatter: None,
+            main: match self.groups.by {
+                ResponsesBy::Flow => ResponseEpoch::SCHEMA,
+                _ => ResponseAggregate::SCHEMA,
+            },
+        }
     }
 }

@@ -15,7 +15,8 @@ use crate::arguments::{
 pub(crate) struct RttArguments {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Threads that work on a capture file, 1 or 2: with 2 one reads ahead while the other measures; the samples stay the same.
+    /// Threads that work on a capture file, 1 or 2: with 2 one reads ahead while the other
+    /// measures; the samples stay the same.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) threads: u8,
     /// Print a configuration file that holds the defaults, and end.
@@ -44,19 +45,24 @@ pub(crate) struct RttArguments {
 pub(crate) struct Sampling {
     /// The methods to use, of timestamp, sequence, handshake, echo, spin and dns; by default all.
     ///
-    /// A TCP connection whose packets carry timestamps is measured by them if `timestamp` is among the methods, else by `sequence`.
+    /// A TCP connection whose packets carry timestamps is measured by them if `timestamp` is among
+    /// the methods, else by `sequence`.
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     pub(crate) method: Vec<Method>,
-    /// Time between the packets of one direction of a flow that are measured; 0 measures every one; by default 100ms live, 0 in files.
+    /// Time between the packets of one direction of a flow that are measured; 0 measures every one;
+    /// by default 100ms live, 0 in files.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) sample_interval: Option<Duration>,
-    /// Samples per smoothed round trip and direction, at most; 0 is no limit; by default 4 live, 0 in files and with `--sample-interval 0`.
+    /// Samples per smoothed round trip and direction, at most; 0 is no limit; by default 4 live, 0
+    /// in files and with `--sample-interval 0`.
     #[arg(long, value_name = "COUNT")]
     pub(crate) per_rtt: Option<u32>,
-    /// Measure towards this machine's own addresses too, and so the delay of its own stack; live only.
+    /// Measure towards this machine's own addresses too, and so the delay of its own stack; live
+    /// only.
     #[arg(long)]
     pub(crate) near_side: bool,
-    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the outermost, not the innermost.
+    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the
+    /// outermost, not the innermost.
     #[arg(long)]
     pub(crate) no_tunnels: bool,
 }
@@ -76,7 +82,8 @@ pub(crate) struct SelectionArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Aggregation")]
 pub(crate) struct AggregationArguments {
-    /// Print no samples, but at the end of every such interval its counts and percentiles; at least 10ms; by default off.
+    /// Print no samples, but at the end of every such interval its counts and percentiles; at least
+    /// 10ms; by default off.
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
     /// What to put together with --interval.
@@ -117,7 +124,8 @@ pub(crate) struct OutputArguments {
     /// Also print when flows open and close, why, and what they carried.
     #[arg(long)]
     pub(crate) events: bool,
-    /// How to print; by default text, live on a terminal a table that refreshes, and nothing with --export.
+    /// How to print; by default text, live on a terminal a table that refreshes, and nothing with
+    /// --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<RttFormat>,
     #[command(flatten)]
@@ -128,10 +136,12 @@ pub(crate) struct OutputArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Bounds")]
 pub(crate) struct Bounds {
-    /// Flows with state at the same time, at most; the least recently used goes; by default 65536 live, 16384 live with --sample-interval 0, 1048576 in files.
+    /// Flows with state at the same time, at most; the least recently used goes; by default 65536
+    /// live, 16384 live with --sample-interval 0, 1048576 in files.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864))]
     pub(crate) flows: Option<u32>,
-    /// Memory for the state of flows, as in 64M: lowers --flows to what fits; at least 64K; by default no bound but --flows.
+    /// Memory for the state of flows, as in 64M: lowers --flows to what fits; at least 64K; by
+    /// default no bound but --flows.
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     pub(crate) max_memory: Option<u64>,
 }
@@ -175,7 +185,7 @@ pub(crate) enum RttFormat {
 
 impl Measures for RttArguments {
     fn name(&self) -> &'static str {
-        "rtt"
+        super::MEASUREMENT.name
     }
 
     fn prints_config(&self) -> bool {

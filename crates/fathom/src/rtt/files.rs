@@ -5,30 +5,31 @@ use std::time::Instant;
 use fathom_measure::rtt::{Engine, Report};
 use fathom_measure::{Ended, Replay, secret};
 
+use super::MEASUREMENT;
 use super::arguments::RttArguments;
 use super::intervals::Intervals;
-use super::lines::Lines;
-use super::summary::say_summary;
 use crate::captures::{Input, Reading, read_all};
-use crate::output::{Backlog, Output};
+use crate::output::{Backlog, Lines};
 use crate::signals::Signals;
+use crate::summary::say_summary;
 
 /// Reads all files that were named.
 ///
 /// # Errors
-/// When a file cannot be opened or is no capture, or when the output cannot be written. A file that is damaged on the way is a warning.
+/// When a file cannot be opened or is no capture, or when the output cannot be written. A file that
+/// is damaged on the way is a warning.
 pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
     let begin = Instant::now();
     let inputs = Input::look_at_all(&arguments.source.files)?;
     let mut run = Run {
         engine: Engine::new(&arguments.settings_for_files(), secret())?,
-        lines: Lines::open(arguments, Backlog::Short, signals)?,
+        lines: arguments.line_options().open(Backlog::Short, signals)?,
         intervals: arguments.aggregation().map(Intervals::new),
         has_reader: arguments.threads > 1,
     };
     let last = read_all(&inputs, arguments.verbose, signals, &mut run)?;
     run.finish(last.as_ref())?;
-    say_summary(run.engine.counts(), begin.elapsed());
+    say_summary(&run.engine.counts(), begin.elapsed());
     Ok(())
 }
 
@@ -49,8 +50,8 @@ impl Reading for Run {
         }
     }
 
-    fn output(&mut self) -> &mut Output {
-        &mut self.lines.output
+    fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
     }
 
     fn file_done(&mut self, replay: &Replay) {
@@ -70,16 +71,17 @@ impl Reading for Run {
             return replay.run(engine, &mut |report| lines.put(&report));
         };
         let ended = replay.run(engine, &mut |report| match report {
-            Report::Sample(..) => intervals.take(report),
+            Report::Sample(sample, _) => intervals.take(sample),
             Report::Flow(_) => lines.put(&report),
         });
-        intervals.settle(replay, engine, &mut lines.output);
+        intervals.settle(replay, engine, lines);
         ended
     }
 }
 
 impl Run {
-    /// The end of flows that are still open, the last interval, the last counts, and all that was not written yet.
+    /// The end of flows that are still open, the last interval, the last counts, and all that was
+    /// not written yet.
     fn finish(&mut self, last: Option<&Replay>) -> anyhow::Result<()> {
         if let Some(replay) = last {
             let lines = &mut self.lines;
@@ -88,12 +90,12 @@ impl Run {
             });
         }
         if let Some(intervals) = &mut self.intervals {
-            intervals.finish(&self.engine, &mut self.lines.output);
-        } else if self.lines.output.wants_counts() {
-            for count in self.engine.counts().records(self.engine.now()) {
-                self.lines.output.put(&count);
-            }
+            intervals.finish(&self.engine, &mut self.lines);
+        } else {
+            let counts = self.engine.counts();
+            self.lines
+                .put_counts(&counts, self.engine.now(), MEASUREMENT.name);
         }
-        self.lines.output.finish()
+        self.lines.finish()
     }
 }

@@ -1,21 +1,22 @@
 //! Intervals of aggregation that follow the time of a capture.
 
 use fathom_measure::Replay;
-use fathom_measure::rtt::{Aggregation, Aggregator, Engine, Report};
+use fathom_measure::rtt::{Aggregation, Aggregator, Engine, RttSample};
 use fathom_record::{Nanoseconds, Time};
 
-use crate::output::Output;
+use super::MEASUREMENT;
+use crate::output::Lines;
 
 /// Puts samples into intervals, the first of which begins with the first sample.
 ///
-/// Samples are in the interval that their time says. Packets and bytes are counted at the end of a batch of frames: at a boundary up to
-/// a batch of them is in the interval before.
+/// Samples are in the interval that their time says. Packets and bytes are counted at the end of a
+/// batch of frames: at a boundary up to a batch of them is in the interval before.
 pub(super) struct Intervals {
     aggregator: Aggregator,
     length_ns: u64,
     /// Where the present interval began; `None` before the first sample.
     begin_ns: Option<u64>,
-    reports: Vec<Report>,
+    samples: Vec<RttSample>,
 }
 
 impl Intervals {
@@ -27,30 +28,27 @@ impl Intervals {
                 .unwrap_or(u64::MAX)
                 .max(1),
             begin_ns: None,
-            reports: Vec::new(),
+            samples: Vec::new(),
         }
     }
 
-    /// Takes a report of the present batch; flows that open and close are not for it.
-    pub(super) fn take(&mut self, report: Report) {
-        self.reports.push(report);
+    /// Takes a sample of the present batch.
+    pub(super) fn take(&mut self, sample: RttSample) {
+        self.samples.push(sample);
     }
 
     /// After a batch: ends the intervals that are over, into the output.
-    pub(super) fn settle(&mut self, replay: &Replay, engine: &Engine, output: &mut Output) {
-        let mut reports = std::mem::take(&mut self.reports);
-        for report in &reports {
-            if let Report::Sample(sample, _) = report {
-                self.advance(sample.time.0, replay, engine, output);
-                self.aggregator.on_report(report);
-            }
+    pub(super) fn settle(&mut self, replay: &Replay, engine: &Engine, lines: &mut Lines) {
+        let mut samples = std::mem::take(&mut self.samples);
+        for sample in samples.drain(..) {
+            self.advance(sample.time.0, replay, engine, lines);
+            self.aggregator.on_sample(&sample);
         }
-        reports.clear();
-        self.reports = reports;
-        self.advance(engine.now().0, replay, engine, output);
+        self.samples = samples;
+        self.advance(engine.now().0, replay, engine, lines);
     }
 
-    fn advance(&mut self, now_ns: u64, replay: &Replay, engine: &Engine, output: &mut Output) {
+    fn advance(&mut self, now_ns: u64, replay: &Replay, engine: &Engine, lines: &mut Lines) {
         if now_ns == 0 {
             return; // no packet yet
         }
@@ -61,7 +59,7 @@ impl Intervals {
         }
         engine.count_traffic(&mut self.aggregator, replay.interfaces());
         let end = begin.saturating_add(self.length_ns);
-        self.write(Time(end), self.length_ns, engine, output);
+        self.write(Time(end), self.length_ns, engine, lines);
         // Those in between, if any, were empty.
         self.begin_ns = Some(begin.saturating_add(passed.saturating_mul(self.length_ns)));
     }
@@ -72,23 +70,21 @@ impl Intervals {
     }
 
     /// At the end of all: the interval that is not full, with its own length.
-    pub(super) fn finish(&mut self, engine: &Engine, output: &mut Output) {
+    pub(super) fn finish(&mut self, engine: &Engine, lines: &mut Lines) {
         let now = engine.now();
         let begin = self.begin_ns.unwrap_or(now.0);
         let length = now.0.saturating_sub(begin);
-        self.write(now, length, engine, output);
+        self.write(now, length, engine, lines);
     }
 
-    fn write(&mut self, end: Time, length_ns: u64, engine: &Engine, output: &mut Output) {
+    fn write(&mut self, end: Time, length_ns: u64, engine: &Engine, lines: &mut Lines) {
         let records = self.aggregator.end_interval(end, Nanoseconds(length_ns));
         if records.len() == 0 {
             return;
         }
         for record in records {
-            output.put(&record);
+            lines.put(&record);
         }
-        for count in engine.counts().records(end) {
-            output.put(&count);
-        }
+        lines.put_counts(&engine.counts(), end, MEASUREMENT.name);
     }
 }

@@ -4,18 +4,19 @@ mod arguments;
 mod doctor;
 mod files;
 mod intervals;
-mod lines;
 mod ppviz;
 mod request;
-mod summary;
+#[cfg(feature = "live")]
+mod rows;
 
 use fathom_measure::rtt::{RttAggregate, RttFlow, RttSample};
 
-use crate::Measurement;
+use crate::Description;
 use crate::signals::Signals;
+pub(crate) use arguments::RttArguments;
 
 /// What others know of it.
-pub(crate) const MEASUREMENT: Measurement = Measurement {
+pub(crate) const MEASUREMENT: Description = Description {
     name: "rtt",
     kinds: &[RttSample::SCHEMA, RttFlow::SCHEMA, RttAggregate::SCHEMA],
     examine: doctor::examine,
@@ -24,7 +25,8 @@ pub(crate) const MEASUREMENT: Measurement = Measurement {
 /// Measures until there is nothing more, or until it is told to stop.
 ///
 /// # Errors
-/// When the measurement cannot begin, when an interface or a file fails, or when the output cannot be written.
+/// When the measurement cannot begin, when an interface or a file fails, or when the output cannot
+/// be written.
 pub(crate) fn run(arguments: &RttArguments) -> anyhow::Result<()> {
     let signals = Signals::listen(arguments.output.place.output.is_some())?;
     if arguments.source.files.is_empty() {
@@ -35,18 +37,35 @@ pub(crate) fn run(arguments: &RttArguments) -> anyhow::Result<()> {
 }
 
 #[cfg(feature = "live")]
-mod live;
-#[cfg(feature = "live")]
-mod table;
-#[cfg(feature = "live")]
-mod view;
-pub(crate) use arguments::RttArguments;
-#[cfg(feature = "live")]
-use live::run as live;
+fn live(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
+    use fathom_measure::rtt::{Live, Options};
+
+    use crate::session::{self, Plan, View};
+    use crate::table::Ranked;
+
+    let source = &arguments.source;
+    let options = Options {
+        interfaces: source.interface.clone(),
+        has_xdp: source.xdp,
+        settings: arguments.settings_for_interfaces(),
+    };
+    let live = Live::start(&options, arguments.aggregation())?;
+    let plan = Plan {
+        duration: source.duration,
+        interval: arguments.aggregation.interval,
+        is_verbose: arguments.verbose,
+    };
+    let open_view = || {
+        let lines = arguments.line_options();
+        let asks_for_lines =
+            lines.is_asked_for() || arguments.output.events || plan.interval.is_some();
+        let table = Ranked::new(rows::FlowRows::new(), &source.interface);
+        View::open(lines, (!asks_for_lines).then_some(table), signals)
+    };
+    session::run(vec![Box::new(live)], &plan, open_view, signals)
+}
 
 #[cfg(not(feature = "live"))]
 fn live(_: &RttArguments, _: &Signals) -> anyhow::Result<()> {
-    anyhow::bail!(
-        "this fathom reads capture files only: build it with the feature `live` to measure on interfaces"
-    )
+    anyhow::bail!(crate::FILES_ONLY)
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use fathom_measure::rtt::{Aggregation, MethodSet, Settings};
+use fathom_measure::rtt::{Aggregation, MethodSet, RttAggregate, RttSample, Settings};
 
 use super::arguments::{Bounds, RttArguments, RttFormat};
+use super::ppviz::Ppviz;
+use crate::output::{Formatter, LineOptions, OutputFormat};
 
 /// Bytes of a flow that has no slots: its key, its state, and what the table adds.
 const FLOW_BYTES: u64 = 320;
@@ -12,10 +14,12 @@ const FLOW_BYTES: u64 = 320;
 const SLOT_BYTES: u64 = 32;
 /// Slots that a flow of a file has on average; there are few that need many.
 const FILE_SLOTS: u64 = 4;
-/// Slots of a direction when every packet is to be measured: as many as a fast sender has timestamps in flight when a queue grows to seconds.
+/// Slots of a direction when every packet is to be measured: as many as a fast sender has
+/// timestamps in flight when a queue grows to seconds.
 #[cfg(feature = "live")]
 const UNSAMPLED_SLOTS: u32 = 128;
-/// Flows then, unless told otherwise: 72 MB with their slots, where sampling needs 40 MB for four times as many.
+/// Flows then, unless told otherwise: 72 MB with their slots, where sampling needs 40 MB for four
+/// times as many.
 #[cfg(feature = "live")]
 const UNSAMPLED_FLOWS: u32 = 16_384;
 
@@ -64,6 +68,27 @@ impl RttArguments {
         }
     }
 
+    /// Where records go.
+    pub(super) fn line_options(&self) -> LineOptions<'_> {
+        let (format, formatter): (_, Option<Box<dyn Formatter>>) = match self.output.format {
+            Some(RttFormat::Text) => (Some(OutputFormat::Text), None),
+            Some(RttFormat::Json) => (Some(OutputFormat::Json), None),
+            Some(RttFormat::Csv) => (Some(OutputFormat::Csv), None),
+            Some(RttFormat::Ppviz) => (None, Some(Box::new(Ppviz))),
+            None => (None, None),
+        };
+        LineOptions {
+            place: &self.output.place,
+            export: &self.export,
+            format,
+            formatter,
+            main: match self.aggregation.interval {
+                Some(_) => RttAggregate::SCHEMA,
+                None => RttSample::SCHEMA,
+            },
+        }
+    }
+
     /// How samples are put together, if they are.
     pub(super) fn aggregation(&self) -> Option<Aggregation> {
         let options = &self.aggregation;
@@ -77,7 +102,8 @@ impl RttArguments {
     }
 }
 
-/// Slots whose memory a flow takes: bytes that are counted take as much again, and that of one slot.
+/// Slots whose memory a flow takes: bytes that are counted take as much again, and that of one
+/// slot.
 fn slots_taken(slots: u64, settings: &Settings) -> u64 {
     if settings.has_bytes {
         slots * 2 + 1

@@ -2,7 +2,8 @@
 
 use fathom_record::Histogram;
 
-/// Columns of a histogram: three for each power of ten from 10 us to 10 s; what is beyond is in the outermost.
+/// Columns of a histogram: three for each power of ten from 10 us to 10 s; what is beyond is in the
+/// outermost.
 pub(crate) const COLUMNS: usize = 18;
 /// What the columns mean, as wide as they are.
 pub(crate) const AXIS: &str = "10us  1ms   .1s   ";

@@ -1,9 +1,15 @@
-//! What the tables share that live measurements show on a terminal.
+//! The table that a live measurement shows on a terminal.
 
-mod fitting;
+mod columns;
 mod histogram;
+mod ranked;
+mod recent;
 mod screen;
 
-pub(crate) use fitting::{SPACING, fitting_of};
+pub(crate) use columns::{Column, duration};
 pub(crate) use histogram::{AXIS, COLUMNS, bars, bars_of};
-pub(crate) use screen::{Rate, Screen, Shown, Wish, is_looked_at};
+#[cfg(test)]
+pub(crate) use ranked::tests::drawn;
+pub(crate) use ranked::{Order, Ranked, Rows};
+pub(crate) use recent::Recent;
+pub(crate) use screen::{Screen, Shown, Wish, is_looked_at};

@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fathom_measure::Counts;
+use fathom_record::Record;
 use nix::unistd::{getpgrp, tcgetpgrp};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::{DefaultTerminal, Frame};
@@ -26,6 +28,12 @@ pub(crate) enum Wish {
 
 /// What a screen shows.
 pub(crate) trait Shown {
+    /// Takes a record in.
+    fn take(&mut self, record: &dyn Record);
+
+    /// What is drawn next is as of `now`, when so much is counted.
+    fn update(&mut self, now: Instant, counts: &Counts);
+
     /// Draws all; the last line is for a message to the user, if there is one.
     fn draw(&self, frame: &mut Frame<'_>, message: Option<&str>);
 
@@ -37,20 +45,20 @@ pub(crate) trait Shown {
 }
 
 /// The table on the terminal. Dropped, the terminal is as it was; so it is after a panic.
-pub(crate) struct Screen<S> {
+pub(crate) struct Screen {
     terminal: DefaultTerminal,
     /// The table.
-    pub(crate) shown: S,
+    pub(crate) shown: Box<dyn Shown>,
     messages: Vec<String>,
     drawn: Option<Instant>,
 }
 
-impl<S: Shown> Screen<S> {
+impl Screen {
     /// Takes the terminal over.
     ///
     /// # Errors
     /// When it does not let itself be.
-    pub(crate) fn open(shown: S) -> anyhow::Result<Self> {
+    pub(crate) fn open(shown: Box<dyn Shown>) -> anyhow::Result<Self> {
         Ok(Self {
             terminal: ratatui::try_init().context("cannot show a table on this terminal")?,
             shown,
@@ -70,7 +78,7 @@ impl<S: Shown> Screen<S> {
     /// When the terminal is gone, or `ready` fails.
     pub(crate) fn refresh(
         &mut self,
-        ready: impl FnOnce(&mut S, Instant) -> anyhow::Result<()>,
+        ready: impl FnOnce(&mut dyn Shown, Instant) -> anyhow::Result<()>,
     ) -> anyhow::Result<Wish> {
         let mut has_changed = false;
         while event::poll(Duration::ZERO).context("cannot read the terminal")? {
@@ -90,7 +98,7 @@ impl<S: Shown> Screen<S> {
             .drawn
             .is_none_or(|drawn| now.duration_since(drawn) >= REDRAW);
         if has_changed || is_old {
-            ready(&mut self.shown, now)?;
+            ready(&mut *self.shown, now)?;
             let (shown, message) = (&self.shown, self.messages.last().map(String::as_str));
             self.terminal
                 .draw(|frame| shown.draw(frame, message))
@@ -119,7 +127,7 @@ impl<S: Shown> Screen<S> {
     }
 }
 
-impl<S> Drop for Screen<S> {
+impl Drop for Screen {
     fn drop(&mut self) {
         ratatui::restore();
         for message in &self.messages {
@@ -128,24 +136,25 @@ impl<S> Drop for Screen<S> {
     }
 }
 
-/// Is standard output a terminal, and ours? A job in the background would be stopped as soon as it set the terminal up.
+/// Is standard output a terminal, and ours? A job in the background would be stopped as soon as it
+/// set the terminal up.
 pub(crate) fn is_looked_at() -> bool {
     io::stdout().is_terminal()
         && tcgetpgrp(io::stdout()).is_ok_and(|foreground| foreground == getpgrp())
 }
 
 /// How many there are a second of something that is counted.
-pub(crate) struct Rate {
+pub(super) struct Rate {
     since: Instant,
     /// At that time.
     count: u64,
     /// Over the last second.
-    pub(crate) per_second: f64,
+    pub(super) per_second: f64,
 }
 
 impl Rate {
     /// From now on.
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),
             count: 0,
@@ -154,7 +163,7 @@ impl Rate {
     }
 
     /// There are `count` by now.
-    pub(crate) fn update(&mut self, now: Instant, count: u64) {
+    pub(super) fn update(&mut self, now: Instant, count: u64) {
         let passed = now.duration_since(self.since);
         if passed >= RATE_OVER {
             self.per_second = (count - self.count) as f64 / passed.as_secs_f64();

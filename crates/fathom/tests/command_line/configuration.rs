@@ -34,7 +34,8 @@ fn the_command_line_comes_before_the_environment_before_the_file() {
 fn a_variable_is_of_one_command() {
     let capture = Capture::new(1);
     let arguments = ["rtt", capture.path()];
-    // `dot` is a format of `fathom hops`, and `--timeout` of `fathom response` no duration of `fathom hops`.
+    // `dot` is a format of `fathom hops`, and `--timeout` of `fathom response` no duration of
+    // `fathom hops`.
     let mut others = command(&arguments);
     others.envs([
         ("FATHOM_FORMAT", "dot"),

@@ -69,7 +69,8 @@ fn spent(arguments: &[&str]) -> (u32, Option<i32>) {
     (ticks, child.wait().unwrap().code())
 }
 
-/// Nearly all of its time is that of the kernel's verifier: it is held against a measurement that begins and ends.
+/// Nearly all of its time is that of the kernel's verifier: it is held against a measurement that
+/// begins and ends.
 #[test]
 fn it_costs_little_more_than_beginning_to_measure() {
     let (measuring, status) = spent(&["rtt", "-i", "lo", "--duration", "1ms"]);

@@ -10,7 +10,8 @@ use fathom_ipfix::{Collector, Limits, Session};
 use crate::capture::Capture;
 use crate::run::fathom;
 
-/// The records that a collector gets while `work` runs: names and values as text, those of options first.
+/// The records that a collector gets while `work` runs: names and values as text, those of options
+/// first.
 fn collected(work: impl FnOnce(&str)) -> [Vec<BTreeMap<String, String>>; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -85,7 +85,8 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// What is kept of a domain; of the least recently used one nothing any more if there are too many.
+    /// What is kept of a domain; of the least recently used one nothing any more if there are too
+    /// many.
     pub(super) fn domain(&mut self, session: Session, domain: u32, limits: &Limits) -> &mut Domain {
         self.clock += 1;
         let key = (session, domain);

@@ -3,7 +3,8 @@
 use crate::Error;
 use crate::wire::Message;
 
-/// Puts the bytes of a stream together into messages. It never holds more than a message and what was last pushed.
+/// Puts the bytes of a stream together into messages. It never holds more than a message and what
+/// was last pushed.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
@@ -22,7 +23,8 @@ impl Frames {
     /// The next message, if all of it is there.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if no message begins where one should: the stream is of no use any more.
+    /// [`Error::Malformed`] if no message begins where one should: the stream is of no use any
+    /// more.
     pub fn message(&mut self) -> Result<Option<&[u8]>, Error> {
         let rest = &self.bytes[self.taken..];
         let Some(message) = Message::length(rest)?.and_then(|length| rest.get(..length)) else {

@@ -22,7 +22,8 @@ use cache::Cache;
 /// The longest name of an element that is kept.
 const LONGEST_NAME_BYTES: usize = 128;
 
-/// Whose templates and numbers belong together: those of a connection, or of the datagrams from one address.
+/// Whose templates and numbers belong together: those of a connection, or of the datagrams from one
+/// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Session {
     /// Where messages come from.
@@ -34,12 +35,15 @@ pub struct Session {
 /// Bounds of what a collector keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams and observation domains at the same time; the least recently used goes; by default 1024.
+    /// Streams and observation domains at the same time; the least recently used goes; by default
+    /// 1024.
     pub domains: usize,
-    /// Fields in all templates of a stream and domain; by default 65536. A template that is too much is not taken.
+    /// Fields in all templates of a stream and domain; by default 65536. A template that is too
+    /// much is not taken.
     pub fields: usize,
-    /// Templates that came in datagrams go when they were not told again for so long (RFC 7011, section 8.4), by the time that
-    /// [`Collector::advance`] tells; by default 1800 s, three times what exporters usually let pass; zero: never.
+    /// Templates that came in datagrams go when they were not told again for so long (RFC 7011,
+    /// section 8.4), by the time that [`Collector::advance`] tells; by default 1800 s, three times
+    /// what exporters usually let pass; zero: never.
     pub template_lifetime: Duration,
     /// Names of elements that exporters tell; by default 16384. What comes later has none.
     pub names: usize,
@@ -94,7 +98,8 @@ pub struct Collected<'a> {
 pub struct CollectedField<'a> {
     /// The element's numbers, and its length.
     pub specifier: FieldSpecifier,
-    /// The name: IANA's, that of the exporter or of the schemas, or `e<enterprise>id<element>` (`id<element>` for IANA's unknown).
+    /// The name: IANA's, that of the exporter or of the schemas, or `e<enterprise>id<element>`
+    /// (`id<element>` for IANA's unknown).
     pub name: Cow<'a, str>,
     /// The value.
     pub value: DataValue<'a>,
@@ -182,8 +187,8 @@ impl Names {
 
 /// Reads the messages of any number of exporters. It does no I/O and reads no clock.
 ///
-/// Templates of datagrams are kept until they are replaced, their lifetime is over, or the exporter is the one not heard from for longest;
-/// those of a connection until [`Collector::forget`].
+/// Templates of datagrams are kept until they are replaced, their lifetime is over, or the exporter
+/// is the one not heard from for longest; those of a connection until [`Collector::forget`].
 ///
 /// ```
 /// use fathom_ipfix::wire::{DataValue, FieldSpecifier, MessageWriter, Template};
@@ -223,8 +228,8 @@ impl Collector {
         }
     }
 
-    /// Takes the names and types of own elements from the descriptions of records, as if an exporter with this enterprise number had
-    /// told them.
+    /// Takes the names and types of own elements from the descriptions of records, as if an
+    /// exporter with this enterprise number had told them.
     pub fn know(&mut self, schemas: &[&'static Schema], enterprise: u32) {
         for schema in schemas {
             for (number, element) in own_elements(schema) {
@@ -233,14 +238,16 @@ impl Collector {
         }
     }
 
-    /// Tells the time, by which templates of datagrams age; a collector that is never told forgets none. Any clock will do that no one sets.
+    /// Tells the time, by which templates of datagrams age; a collector that is never told forgets
+    /// none. Any clock will do that no one sets.
     pub fn advance(&mut self, now: Time) {
         let lifetime_ns = self.limits.template_lifetime.as_nanos();
         let lifetime_ns = u64::try_from(lifetime_ns).unwrap_or(u64::MAX);
         self.counts.expired_templates += self.cache.advance(now, lifetime_ns);
     }
 
-    /// Reads the messages in a datagram, or one taken off a stream, and hands over the records in their order.
+    /// Reads the messages in a datagram, or one taken off a stream, and hands over the records in
+    /// their order.
     ///
     /// # Errors
     /// [`Error::Malformed`] where reading had to stop; records before that were handed over.
@@ -267,7 +274,8 @@ impl Collector {
         }
     }
 
-    /// A connection has ended: its templates are void. `is_within_message`: it ended within a message.
+    /// A connection has ended: its templates are void. `is_within_message`: it ended within a
+    /// message.
     pub fn forget(&mut self, session: Session, is_within_message: bool) {
         self.counts.malformed += u64::from(is_within_message);
         self.cache.forget(session);

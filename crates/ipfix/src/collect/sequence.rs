@@ -3,14 +3,16 @@
 /// The numbers of one stream and domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sequence {
-    /// The number the next message should have; `None` before the first, and after one whose records could not be counted.
+    /// The number the next message should have; `None` before the first, and after one whose
+    /// records could not be counted.
     expected: Option<u32>,
     lost: u64,
 }
 
 impl Sequence {
-    /// Takes the number of a message and how many records are in it, `None` if that could not be told. Gives the change of the
-    /// count of lost records: negative when a message that was thought lost comes late.
+    /// Takes the number of a message and how many records are in it, `None` if that could not be
+    /// told. Gives the change of the count of lost records: negative when a message that was
+    /// thought lost comes late.
     pub(super) fn message(&mut self, number: u32, records: Option<u32>) -> i64 {
         let ahead = match self.expected {
             Some(expected) => number.wrapping_sub(expected).cast_signed(),
@@ -22,7 +24,8 @@ impl Sequence {
             self.lost += u64::from(ahead.cast_unsigned());
             return i64::from(ahead);
         }
-        // An earlier number: a message that was overtaken has been counted as lost; otherwise the exporter has begun anew.
+        // An earlier number: a message that was overtaken has been counted as lost; otherwise the
+        // exporter has begun anew.
         let late = u64::from(records.unwrap_or(0));
         let was_counted = self.lost >= u64::from(ahead.unsigned_abs()).min(late.max(1));
         if was_counted && late <= u64::from(ahead.unsigned_abs()) {

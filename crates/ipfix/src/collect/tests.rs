@@ -157,7 +157,8 @@ fn memory_is_bounded() {
     assert_eq!(collect(&mut collector, &data(2)).len(), 0);
 }
 
-/// Writes what the fuzz target starts from, when `FATHOM_CORPUS` says where: an export, message by message and in one piece.
+/// Writes what the fuzz target starts from, when `FATHOM_CORPUS` says where: an export, message by
+/// message and in one piece.
 #[test]
 fn corpus() {
     let Some(folder) = std::env::var_os("FATHOM_CORPUS") else {

@@ -56,7 +56,8 @@ impl Derived {
         }
     }
 
-    /// Writes a record into `body` and says what must be sent before; `None` for a record that no template can carry.
+    /// Writes a record into `body` and says what must be sent before; `None` for a record that no
+    /// template can carry.
     pub(super) fn encode(
         &mut self,
         record: &dyn Record,

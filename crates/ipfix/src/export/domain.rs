@@ -1,5 +1,5 @@
-//! What the observation domain is called: who observed. It is told once to each collector, and again
-//! with the templates, so that records need not carry it.
+//! What the observation domain is called: who observed. It is told once to each collector, and
+//! again with the templates, so that records need not carry it.
 
 use fathom_record::{Field, Type, Unit, Value};
 

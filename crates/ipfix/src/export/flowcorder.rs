@@ -1,8 +1,10 @@
 //! The templates of Flowcorder 0.8, filled from the fields of fathom's profiles by their names.
 //!
-//! Its collectors (a Logstash pipeline among them) know these numbers. A field that a profile lacks is sent as zero, an empty text or
-//! the unspecified address: these templates have no variants. Counters that Flowcorder calls totals are, there as here, what happened
-//! since the profile before. RTTs have a resolution of a millisecond, and the next hop of a flow without one is unspecified.
+//! Its collectors (a Logstash pipeline among them) know these numbers. A field that a profile lacks
+//! is sent as zero, an empty text or the unspecified address: these templates have no variants.
+//! Counters that Flowcorder calls totals are, there as here, what happened since the profile
+//! before. RTTs have a resolution of a millisecond, and the next hop of a flow without one is
+//! unspecified.
 
 use std::net::IpAddr;
 
@@ -167,7 +169,8 @@ const DNS: [Column; 7] = [
     (true, 5, 2, Source::Milliseconds("latency_ns")),
 ];
 
-/// The columns of a template, as Flowcorder orders them: by length, and as above where that is equal.
+/// The columns of a template, as Flowcorder orders them: by length, and as above where that is
+/// equal.
 fn columns(template: u16) -> Option<Vec<Column>> {
     let (addresses, own): (Option<usize>, &[&[Column]]) = match template {
         47_561 => (Some(0), &[&TCP]),
@@ -227,7 +230,8 @@ pub(super) struct Flowcorder {
 }
 
 impl Flowcorder {
-    /// Writes a record into `body`, and gives its template when it is the first of it; `None` if the record has no place in the set.
+    /// Writes a record into `body`, and gives its template when it is the first of it; `None` if
+    /// the record has no place in the set.
     pub(super) fn encode(
         &mut self,
         record: &dyn Record,

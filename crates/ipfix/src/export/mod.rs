@@ -28,8 +28,8 @@ pub enum TemplateSet {
     /// Made from the description of the records.
     #[default]
     Derived,
-    /// Those of Flowcorder 0.8: numbers 47561 to 47567, 19 elements of enterprise 65534. Only kinds `profile`, `profile_mptcp` and
-    /// `profile_dns` have a place in them.
+    /// Those of Flowcorder 0.8: numbers 47561 to 47567, 19 elements of enterprise 65534. Only kinds
+    /// `profile`, `profile_mptcp` and `profile_dns` have a place in them.
     Flowcorder,
 }
 
@@ -40,21 +40,22 @@ pub struct ExporterSettings {
     pub templates: TemplateSet,
     /// The observation domain; by default 1, and for Flowcorder's templates 56423.
     pub domain: u32,
-    /// What the observation domain is called, as a rule the host that observes; by default nothing is
-    /// said of it. Flowcorder's templates have no place for it.
+    /// What the observation domain is called, as a rule the host that observes; by default nothing
+    /// is said of it. Flowcorder's templates have no place for it.
     pub domain_name: Option<String>,
-    /// The private enterprise number of own elements; by default 32473, which RFC 5612 reserves for examples: no collector knows it
-    /// for anything else. Flowcorder's templates keep their own.
+    /// The private enterprise number of own elements; by default 32473, which RFC 5612 reserves for
+    /// examples: no collector knows it for anything else. Flowcorder's templates keep their own.
     pub enterprise: u32,
     /// Bytes of a message at most, unless a single record needs more; at most 65535.
     pub message_bytes: usize,
     /// How long a record may wait for others to share its message; by default 1 s.
     pub flush: Duration,
-    /// Send texts in so many bytes, filled up with zeros and cut where they are longer, 1 to 1024; by default, `None`, as long as they are.
-    /// It takes room, and is for collectors that cannot read own elements of variable length. Flowcorder's templates keep their own.
+    /// Send texts in so many bytes, filled up with zeros and cut where they are longer, 1 to 1024;
+    /// by default, `None`, as long as they are. It takes room, and is for collectors that cannot
+    /// read own elements of variable length. Flowcorder's templates keep their own.
     pub text_bytes: Option<u16>,
-    /// Templates for each kind of record at most; by default 64. A record that would need one more is sent by the one that leaves out
-    /// fewest of its values.
+    /// Templates for each kind of record at most; by default 64. A record that would need one more
+    /// is sent by the one that leaves out fewest of its values.
     pub most_variants: usize,
 }
 
@@ -101,8 +102,8 @@ pub struct ExporterCounts {
 /// A message for the collector, and whether it must reach it again whenever it may have forgotten.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outgoing {
-    /// Templates, what own elements are and what the observation domain is called: needed before the
-    /// data, and again at each connection.
+    /// Templates, what own elements are and what the observation domain is called: needed before
+    /// the data, and again at each connection.
     Announcement(Encoded),
     /// Records.
     Data(Encoded),
@@ -126,8 +127,8 @@ struct Body {
 
 /// Turns records into messages. It does no I/O and reads no clock.
 ///
-/// IPFIX has no missing value, so every set of fields that records of a kind really have gets a template of its own, as does either
-/// family of addresses.
+/// IPFIX has no missing value, so every set of fields that records of a kind really have gets a
+/// template of its own, as does either family of addresses.
 ///
 /// ```
 /// use fathom_ipfix::{Exporter, ExporterSettings, Outgoing};
@@ -208,7 +209,8 @@ impl Exporter {
         }
     }
 
-    /// Takes a record, and ends the message at hand if it has no room for it or has waited long enough.
+    /// Takes a record, and ends the message at hand if it has no room for it or has waited long
+    /// enough.
     pub fn record(&mut self, record: &dyn Record, now: Time) {
         self.tick(now);
         let introduction = self.introduction.take();
@@ -227,7 +229,8 @@ impl Exporter {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// Ends the message at hand if its first record has waited long enough, or if the clock was set back.
+    /// Ends the message at hand if its first record has waited long enough, or if the clock was set
+    /// back.
     pub fn tick(&mut self, now: Time) {
         let is_due = |since: Time| {
             now.0
@@ -272,7 +275,8 @@ impl Exporter {
         self.counts
     }
 
-    /// Writes the record into `body` and announces what it needs; false if no template can carry it.
+    /// Writes the record into `body` and announces what it needs; false if no template can carry
+    /// it.
     fn encode(&mut self, record: &dyn Record) -> bool {
         let (body, counts) = (&mut self.body, &mut self.counts);
         let needs = match &mut self.encoder {

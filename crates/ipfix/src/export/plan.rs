@@ -289,7 +289,8 @@ fn write_time(out: &mut Vec<u8>, data_type: DataType, ns: u64) {
     }
 }
 
-/// The names of the fields that IPFIX does not carry: those that declare no element, and those whose element cannot hold their type.
+/// The names of the fields that IPFIX does not carry: those that declare no element, and those
+/// whose element cannot hold their type.
 ///
 /// ```
 /// use fathom_ipfix::fields_without_element;

@@ -15,7 +15,8 @@ const TYPE_TEMPLATE: u16 = FIRST_TEMPLATE;
 /// The longest description that is sent.
 const LONGEST_DESCRIPTION_BYTES: usize = 300;
 
-/// `privateEnterpriseNumber`, `informationElementId` (the scope), `informationElementDataType`, `-Semantics`, `-Units`, `-Name`, `-Description`.
+/// `privateEnterpriseNumber`, `informationElementId` (the scope), `informationElementDataType`,
+/// `-Semantics`, `-Units`, `-Name`, `-Description`.
 const FIELDS: [(u16, u16); 7] = [
     (346, 4),
     (303, 2),
@@ -47,8 +48,8 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// Messages that tell about the elements of a kind of record which were not told about yet. The name of an element is that of its
-    /// field, as in JSON.
+    /// Messages that tell about the elements of a kind of record which were not told about yet. The
+    /// name of an element is that of its field, as in JSON.
     pub(super) fn tell(
         &mut self,
         schema: &'static Schema,

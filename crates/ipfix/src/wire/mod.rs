@@ -1,4 +1,5 @@
-//! The bytes of RFC 7011: messages of sets of records, templates that describe the records, and the values in them.
+//! The bytes of RFC 7011: messages of sets of records, templates that describe the records, and the
+//! values in them.
 
 mod read;
 mod record;

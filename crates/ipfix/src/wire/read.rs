@@ -26,7 +26,8 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// How long the message is that begins with `bytes`; `None` while there are too few bytes to say.
+    /// How long the message is that begins with `bytes`; `None` while there are too few bytes to
+    /// say.
     ///
     /// # Errors
     /// [`Error::Malformed`] when no message begins so: a stream cannot be read on then.

@@ -45,7 +45,8 @@ pub struct DataRecords<'a> {
 }
 
 impl Template {
-    /// The records of a set of this template, up to the first that is not whole; fewer bytes than a record needs are padding.
+    /// The records of a set of this template, up to the first that is not whole; fewer bytes than a
+    /// record needs are padding.
     pub fn records<'a>(&'a self, set: &'a [u8]) -> DataRecords<'a> {
         DataRecords {
             template: self,

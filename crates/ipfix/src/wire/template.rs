@@ -1,4 +1,5 @@
-//! Templates, options templates and their withdrawal (RFC 7011, sections 3.2, 3.4.1, 3.4.2 and 8.1).
+//! Templates, options templates and their withdrawal (RFC 7011, sections 3.2, 3.4.1, 3.4.2 and
+//! 8.1).
 
 use super::{ENTERPRISE_BIT, FIRST_TEMPLATE, u16_at, u32_at};
 use crate::Error;
@@ -22,7 +23,8 @@ pub struct FieldSpecifier {
 pub struct Template {
     /// Its number, 256 or more.
     pub id: u16,
-    /// How many of the first fields say what the others are about; zero for records of data, more for options.
+    /// How many of the first fields say what the others are about; zero for records of data, more
+    /// for options.
     pub scope_fields: u16,
     /// The fields in the order of their values.
     pub fields: Vec<FieldSpecifier>,

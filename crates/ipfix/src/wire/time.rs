@@ -4,21 +4,24 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 /// From 1900, where the time of NTP begins, to 1970.
 const NTP_TO_UNIX_SECONDS: u64 = 2_208_988_800;
 
-/// `dateTimeNanoseconds`: seconds since 1900 modulo 2^32, and a fraction of 2^-32 s, rounded up so that reading gives the same nanosecond.
+/// `dateTimeNanoseconds`: seconds since 1900 modulo 2^32, and a fraction of 2^-32 s, rounded up so
+/// that reading gives the same nanosecond.
 pub(crate) const fn date_time_nanoseconds(unix_ns: u64) -> u64 {
     let seconds = (unix_ns / NS_PER_SECOND + NTP_TO_UNIX_SECONDS) & 0xffff_ffff;
     let fraction = ((unix_ns % NS_PER_SECOND) << 32).div_ceil(NS_PER_SECOND);
     seconds << 32 | fraction
 }
 
-/// `dateTimeMicroseconds`: the same with the last 11 bits zero, which leaves 477 ns; rounded up so that reading gives the same microsecond.
+/// `dateTimeMicroseconds`: the same with the last 11 bits zero, which leaves 477 ns; rounded up so
+/// that reading gives the same microsecond.
 pub(crate) const fn date_time_microseconds(unix_ns: u64) -> u64 {
     const LAST_BITS: u64 = (1 << 11) - 1;
     // A microsecond is 4295 steps: rounding up by fewer than 2048 stays within it.
     (date_time_nanoseconds(unix_ns / 1_000 * 1_000) + LAST_BITS) & !LAST_BITS
 }
 
-/// Nanoseconds since the Unix epoch out of an NTP timestamp. The era is the one that reaches from 1968 to 2104 (RFC 4330, section 3).
+/// Nanoseconds since the Unix epoch out of an NTP timestamp. The era is the one that reaches from
+/// 1968 to 2104 (RFC 4330, section 3).
 pub(super) const fn unix_ns(ntp: u64) -> Option<u64> {
     let (mut seconds, fraction) = (ntp >> 32, ntp & 0xffff_ffff);
     if seconds < 1 << 31 {

@@ -24,7 +24,8 @@ pub enum DataValue<'a> {
     Address(IpAddr),
     /// A hardware address.
     HardwareAddress([u8; 6]),
-    /// Bytes: those of unknown elements and of lists, and whatever does not fit the type of its element.
+    /// Bytes: those of unknown elements and of lists, and whatever does not fit the type of its
+    /// element.
     Octets(&'a [u8]),
 }
 

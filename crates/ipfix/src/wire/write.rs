@@ -15,7 +15,8 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Writes what is known when the message leaves: the time in seconds since the Unix epoch, and how many records left before.
+    /// Writes what is known when the message leaves: the time in seconds since the Unix epoch, and
+    /// how many records left before.
     pub fn stamp(&mut self, export_time: u32, sequence: u32) {
         self.bytes[4..8].copy_from_slice(&export_time.to_be_bytes());
         self.bytes[8..12].copy_from_slice(&sequence.to_be_bytes());
@@ -47,7 +48,8 @@ pub struct MessageWriter {
 }
 
 impl MessageWriter {
-    /// A writer of messages of this observation domain, whose `limit_bytes` [`MessageWriter::has_room`] goes by, 65535 at most.
+    /// A writer of messages of this observation domain, whose `limit_bytes`
+    /// [`MessageWriter::has_room`] goes by, 65535 at most.
     pub fn new(domain: u32, limit_bytes: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -91,7 +93,8 @@ impl MessageWriter {
         template.write(&mut self.bytes);
     }
 
-    /// Adds the definition or withdrawal of a template; what is withdrawn one by one is of options if `is_options`.
+    /// Adds the definition or withdrawal of a template; what is withdrawn one by one is of options
+    /// if `is_options`.
     pub fn template_change(&mut self, change: &TemplateChange, is_options: bool) {
         let (set, id) = match change {
             TemplateChange::Defined(template) => return self.template(template),
@@ -158,7 +161,8 @@ const fn template_set(is_options: bool) -> u16 {
     }
 }
 
-/// Appends a value of variable length with its length before it (section 7); what is longer than 65535 bytes is cut.
+/// Appends a value of variable length with its length before it (section 7); what is longer than
+/// 65535 bytes is cut.
 pub fn write_text(out: &mut Vec<u8>, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     match u8::try_from(value.len()) {

@@ -1,8 +1,10 @@
-//! The attribute `#[fathom_lab::real_time]`: it hands the body of a test to `fathom_lab::in_real_time`, and does nothing else.
+//! The attribute `#[fathom_lab::real_time]`: it hands the body of a test to
+//! `fathom_lab::in_real_time`, and does nothing else.
 
 use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Runs the body of a test by `fathom_lab::in_real_time`, which measures it again where the hypervisor took a processor away.
+/// Runs the body of a test by `fathom_lab::in_real_time`, which measures it again where the
+/// hypervisor took a processor away.
 #[proc_macro_attribute]
 pub fn real_time(_: TokenStream, test: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = test.into_iter().collect();

@@ -49,8 +49,8 @@ impl ChainBuilder {
         self
     }
 
-    /// Makes link `number` a veth pair instead of an emulated link: as fast as the kernel, with its offloads, queueing disciplines and native XDP, but
-    /// without effects and truth.
+    /// Makes link `number` a veth pair instead of an emulated link: as fast as the kernel, with its
+    /// offloads, queueing disciplines and native XDP, but without effects and truth.
     #[must_use]
     pub fn plain(mut self, number: usize) -> Self {
         self.demand((1..=self.links.len()).contains(&number), || {
@@ -60,7 +60,8 @@ impl ChainBuilder {
         self
     }
 
-    /// Adds a way past `router`, over one router fewer than `links`, of which there are one to three; router 1 and the last have none.
+    /// Adds a way past `router`, over one router fewer than `links`, of which there are one to
+    /// three; router 1 and the last have none.
     #[must_use]
     pub fn branch(mut self, router: usize, links: impl IntoIterator<Item = LinkConfig>) -> Self {
         let links: Vec<_> = links.into_iter().collect();
@@ -78,7 +79,8 @@ impl ChainBuilder {
         self
     }
 
-    /// Makes `router` a scripted one. No branch begins or ends at it, though one may lead past it, and none is behind one that translates.
+    /// Makes `router` a scripted one. No branch begins or ends at it, though one may lead past it,
+    /// and none is behind one that translates.
     #[must_use]
     pub fn scripted(mut self, router: usize, script: ScriptedRouter) -> Self {
         self.demand((1..=self.routers).contains(&router), || {
@@ -88,15 +90,17 @@ impl ChainBuilder {
         self
     }
 
-    /// What the emulated links carry; with Ethernet the neighbours know each other from the start, so that no ARP passes.
+    /// What the emulated links carry; with Ethernet the neighbours know each other from the start,
+    /// so that no ARP passes.
     #[must_use]
     pub fn layer(mut self, layer: Layer) -> Self {
         self.layer = layer;
         self
     }
 
-    /// Captures what passes each end of the emulated links in `directory`, in files like `client-eth0.pcap`, `router1-link1.pcap` and
-    /// `branch1-link2-1.pcap` (`branch1b-…` for a second router).
+    /// Captures what passes each end of the emulated links in `directory`, in files like
+    /// `client-eth0.pcap`, `router1-link1.pcap` and `branch1-link2-1.pcap` (`branch1b-…` for a
+    /// second router).
     #[must_use]
     pub fn captures(mut self, directory: &Path) -> Self {
         self.captures = Some(directory.to_owned());
@@ -106,7 +110,8 @@ impl ChainBuilder {
     /// Creates namespaces, links, addresses and routes; the traffic takes the main way.
     ///
     /// # Errors
-    /// [`Error::Arrangement`] when the description makes no chain, else as [`Namespace::new`] and [`LinkBuilder::start`](crate::LinkBuilder::start).
+    /// [`Error::Arrangement`] when the description makes no chain, else as [`Namespace::new`] and
+    /// [`LinkBuilder::start`](crate::LinkBuilder::start).
     pub fn build(self) -> Result<Chain> {
         self.check()?;
         let mut chain = Chain {

@@ -13,7 +13,8 @@ use crate::{Error, Link, Namespace, Result, Worker};
 pub use self::builder::ChainBuilder;
 pub use self::plan::Family;
 
-/// A client, one to eight routers and a server in a row, with fixed addresses; any number can exist at a time, also in one process.
+/// A client, one to eight routers and a server in a row, with fixed addresses; any number can exist
+/// at a time, also in one process.
 ///
 /// ```text
 ///           link 1                 link 2        …        link N+1
@@ -23,15 +24,18 @@ pub use self::plan::Family;
 ///     fd78:1::1  fd78:1::2  fd78:2::1  fd78:2::2           fd78:N+1::2
 /// ```
 ///
-/// Link k is 10.78.k.0/24 and `fd78:k::/64`; its near end, on the client's side, is number 1, its far end number 2, and the interfaces of routers
-/// at both ends are called `linkk`. So router k is hop k and **answers as 10.78.k.2 and `fd78:k::2`, wherever a packet came in**, and the server is
+/// Link k is 10.78.k.0/24 and `fd78:k::/64`; its near end, on the client's side, is number 1, its
+/// far end number 2, and the interfaces of routers at both ends are called `linkk`. So router k is
+/// hop k and **answers as 10.78.k.2 and `fd78:k::2`, wherever a packet came in**, and the server is
 /// hop N+1. Forward is the way from the client to the server, on all links.
 ///
-/// The routers forward both families, send as many ICMP errors as they are asked for unless [`Chain::limit_icmp`] says otherwise, and know the way to
-/// two addresses of the client and to everything else towards the server.
+/// The routers forward both families, send as many ICMP errors as they are asked for unless
+/// [`Chain::limit_icmp`] says otherwise, and know the way to two addresses of the client and to
+/// everything else towards the server.
 ///
 /// # Branches
-/// Beside a router k that has routers on both sides there may be other ways from router k-1 to router k+1:
+/// Beside a router k that has routers on both sides there may be other ways from router k-1 to
+/// router k+1:
 ///
 /// ```text
 ///                         10.79.k.2   branch 1   10.79.k+1.1
@@ -39,10 +43,12 @@ pub use self::plan::Family;
 ///   … ──── router k-1 ─┴───────────── router k ──────────────┴─ router k+1 ──── …
 /// ```
 ///
-/// Branches are numbered from 1 in the order in which they were described, over the whole chain. Link i of branch b is 10.(78+b).i.0/24 and
-/// `fd78:i:b::/64` on interfaces `linki-b`, where i counts from k. A branch has one router, as drawn, or none (the way is shorter by one hop), or two
-/// (longer). No packet takes it before [`Chain::reroute`] says so; then one branch can be the way, or the flows are spread over several of them by a
-/// hash of addresses and ports that is the same in both directions.
+/// Branches are numbered from 1 in the order in which they were described, over the whole chain.
+/// Link i of branch b is 10.(78+b).i.0/24 and `fd78:i:b::/64` on interfaces `linki-b`, where i
+/// counts from k. A branch has one router, as drawn, or none (the way is shorter by one hop), or
+/// two (longer). No packet takes it before [`Chain::reroute`] says so; then one branch can be the
+/// way, or the flows are spread over several of them by a hash of addresses and ports that is the
+/// same in both directions.
 ///
 /// # Examples
 /// ```no_run
@@ -96,7 +102,8 @@ impl Chain {
     /// The interface of the client and that of the server.
     pub const HOST_INTERFACE: &str = "eth0";
 
-    /// Starts to describe a chain of one to eight `routers`; without more its links pass packets on at once.
+    /// Starts to describe a chain of one to eight `routers`; without more its links pass packets on
+    /// at once.
     pub fn builder(routers: usize) -> ChainBuilder {
         ChainBuilder::new(routers)
     }
@@ -117,7 +124,8 @@ impl Chain {
         self.links.iter().flatten()
     }
 
-    /// The name of the routers' interfaces at the ends of link `link` of the main way; the hosts' is [`Chain::HOST_INTERFACE`].
+    /// The name of the routers' interfaces at the ends of link `link` of the main way; the hosts'
+    /// is [`Chain::HOST_INTERFACE`].
     pub fn interface(link: usize) -> String {
         Place::main(link).interface()
     }
@@ -137,7 +145,8 @@ impl Chain {
         Place::main(hop.clamp(1, self.routers.len() + 1)).far(family)
     }
 
-    /// Who answers at each hop when the traffic takes `branch` (0 is the main way), the server last.
+    /// Who answers at each hop when the traffic takes `branch` (0 is the main way), the server
+    /// last.
     ///
     /// # Panics
     /// When there is no such branch.
@@ -149,7 +158,8 @@ impl Chain {
         detour.responders(self.routers.len(), family)
     }
 
-    /// Lets router `number` send only as many ICMP errors as Linux does by default: one a second to each destination. On a scripted one it has no effect.
+    /// Lets router `number` send only as many ICMP errors as Linux does by default: one a second to
+    /// each destination. On a scripted one it has no effect.
     ///
     /// # Errors
     /// [`Error::Arrangement`] without such a router, else as [`Namespace::limit_icmp`].

@@ -52,7 +52,8 @@ impl Family {
     }
 }
 
-/// A link by its place: how many links of its way lie before it, from the client, and the way's number.
+/// A link by its place: how many links of its way lie before it, from the client, and the way's
+/// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) branch: usize,
@@ -149,7 +150,8 @@ impl Detour {
         }
     }
 
-    /// Who answers at each hop of a chain of `routers` when the traffic goes this way, the server last.
+    /// Who answers at each hop of a chain of `routers` when the traffic goes this way, the server
+    /// last.
     pub(super) fn responders(self, routers: usize, family: Family) -> Vec<IpAddr> {
         let before = (1..self.router).map(Place::main);
         let within = self.links().take(self.routers);

@@ -8,11 +8,13 @@ use super::{Branch, Chain};
 use crate::{Error, Namespace, Result, Way};
 
 impl Chain {
-    /// Leads the traffic of both families and directions past router `router` by `branches` of it, 0 being the router itself. Several spread the flows
-    /// by a hash of addresses and ports. Packets on their way go on where they are.
+    /// Leads the traffic of both families and directions past router `router` by `branches` of it,
+    /// 0 being the router itself. Several spread the flows by a hash of addresses and ports.
+    /// Packets on their way go on where they are.
     ///
     /// # Errors
-    /// [`Error::Arrangement`] when a branch is none of this router's, [`Error::Command`] when a route cannot be set.
+    /// [`Error::Arrangement`] when a branch is none of this router's, [`Error::Command`] when a
+    /// route cannot be set.
     pub fn reroute(&self, router: usize, branches: &[usize]) -> Result<()> {
         self.reroute_way(router, Way::Forward, branches)?;
         self.reroute_way(router, Way::Backward, branches)
@@ -125,7 +127,8 @@ impl Chain {
     }
 }
 
-/// The prefix of the client's address alone: IPv6 limits ICMP errors as documented only towards host routes.
+/// The prefix of the client's address alone: IPv6 limits ICMP errors as documented only towards
+/// host routes.
 fn client(family: Family) -> String {
     let address = Place::main(1).near(family);
     format!("{address}/{}", family.host_bits())

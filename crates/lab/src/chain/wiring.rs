@@ -1,4 +1,5 @@
-//! What makes a chain's devices a network: addresses, neighbours, and the threads that forward in place of a kernel.
+//! What makes a chain's devices a network: addresses, neighbours, and the threads that forward in
+//! place of a kernel.
 
 use super::Script;
 use super::plan::{Family, Place};
@@ -6,7 +7,8 @@ use crate::router::{self, Attachment, Identity, ScriptedRouter};
 use crate::topology::{give_addresses, give_hardware_address, hardware_address, introduce};
 use crate::{Layer, LinkEnd, Namespace, Result};
 
-/// Settings of every namespace of a chain: ways there and back may differ, and flows of both families are spread by their ports.
+/// Settings of every namespace of a chain: ways there and back may differ, and flows of both
+/// families are spread by their ports.
 const ROUTING_SETTINGS: [(&str, &str); 4] = [
     ("net/ipv4/conf/all/rp_filter", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
@@ -31,7 +33,8 @@ pub(super) fn router(name: &str) -> Result<Namespace> {
     Ok(namespace)
 }
 
-/// A namespace whose kernel does nothing with packets: it has no addresses, and without a route IPv6 would say so to their senders.
+/// A namespace whose kernel does nothing with packets: it has no addresses, and without a route
+/// IPv6 would say so to their senders.
 pub(super) fn bystander(name: &str) -> Result<Namespace> {
     let namespace = Namespace::new(name)?;
     for scope in ["all", "default"] {
@@ -54,7 +57,8 @@ pub(super) fn connect(ends: &[LinkEnd; 2], has_offloads: bool) -> Result<()> {
     Ok(())
 }
 
-/// Gives both ends of a link their addresses, except those of scripted routers, and on Ethernet their neighbours.
+/// Gives both ends of a link their addresses, except those of scripted routers, and on Ethernet
+/// their neighbours.
 pub(super) fn name(
     place: Place,
     ends: &[LinkEnd; 2],

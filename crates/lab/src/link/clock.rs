@@ -1,4 +1,5 @@
-//! The clocks of a link: decisions are made on the monotonic one, the truth is told on the one of capture files.
+//! The clocks of a link: decisions are made on the monotonic one, the truth is told on the one of
+//! capture files.
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -7,7 +8,8 @@ pub(crate) fn monotonic_ns() -> u64 {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// What to add to monotonic nanoseconds to get `CLOCK_REALTIME`; a link takes it once, as only somebody who sets the clock changes it.
+/// What to add to monotonic nanoseconds to get `CLOCK_REALTIME`; a link takes it once, as only
+/// somebody who sets the clock changes it.
 pub(crate) fn realtime_offset_ns() -> u64 {
     let attempt = || {
         let before_ns = monotonic_ns();

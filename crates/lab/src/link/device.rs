@@ -1,4 +1,5 @@
-//! TUN and TAP devices: the places where an emulated link takes packets out of the kernel and puts them back.
+//! TUN and TAP devices: the places where an emulated link takes packets out of the kernel and puts
+//! them back.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,8 +11,8 @@ use nix::libc;
 
 use crate::{Error, Namespace, Result};
 
-/// Packets the kernel keeps for a device until the link reads them; beyond, it drops them unseen by the truth record
-/// ([`Device::unread_drops`]).
+/// Packets the kernel keeps for a device until the link reads them; beyond, it drops them unseen by
+/// the truth record ([`Device::unread_drops`]).
 const DEVICE_QUEUE_PACKETS: u32 = 10_000;
 
 /// What a link carries.
@@ -20,13 +21,14 @@ pub enum Layer {
     /// IP packets, over TUN devices.
     #[default]
     Ip,
-    /// Ethernet frames, over TAP devices, so that VLAN tags and other protocols can pass; also ARP and neighbour discovery, unless
-    /// the neighbours are permanent.
+    /// Ethernet frames, over TAP devices, so that VLAN tags and other protocols can pass; also ARP
+    /// and neighbour discovery, unless the neighbours are permanent.
     Ethernet,
 }
 
 impl Layer {
-    /// Bytes a frame may have before its network layer: none, or an Ethernet header with room for three VLAN tags or labels.
+    /// Bytes a frame may have before its network layer: none, or an Ethernet header with room for
+    /// three VLAN tags or labels.
     pub(crate) fn overhead_bytes(self) -> usize {
         match self {
             Self::Ip => 0,
@@ -94,7 +96,8 @@ impl Device {
             let (name, counters) = line.split_once(':')?;
             (name.trim() == self.interface).then_some(counters)
         });
-        // Eight counters of what was received, then bytes, packets, errors and drops of what was sent.
+        // Eight counters of what was received, then bytes, packets, errors and drops of what was
+        // sent.
         let drops = counters.and_then(|counters| counters.split_whitespace().nth(11)?.parse().ok());
         Ok(drops.unwrap_or_default())
     }

@@ -1,4 +1,5 @@
-//! Random decisions that depend only on the seed, the packet's index and what is decided, never on what was decided before.
+//! Random decisions that depend only on the seed, the packet's index and what is decided, never on
+//! what was decided before.
 
 use crate::random::{below, fraction, mix};
 

@@ -7,8 +7,9 @@ use super::schedule::Schedule;
 
 /// Everything one direction of a link does to packets; the default passes them on at once.
 ///
-/// A packet meets, in this order: its rules, the bottleneck (rate and queue), loss, corruption and duplication, then delay, jitter and
-/// reordering. So a lost packet has used up the bottleneck, as on a wire behind it.
+/// A packet meets, in this order: its rules, the bottleneck (rate and queue), loss, corruption and
+/// duplication, then delay, jitter and reordering. So a lost packet has used up the bottleneck, as
+/// on a wire behind it.
 ///
 /// # Examples
 /// ```
@@ -53,7 +54,8 @@ impl Direction {
         }
     }
 
-    /// A direction whose delay follows `schedule`, starting when the link does or when this direction is put in force.
+    /// A direction whose delay follows `schedule`, starting when the link does or when this
+    /// direction is put in force.
     pub fn scheduled(schedule: Schedule) -> Self {
         Self {
             delay: schedule,

@@ -63,7 +63,8 @@ impl Engine {
         engine
     }
 
-    /// Puts another configuration in force: its schedule and rules start over, packet indexes and queue go on.
+    /// Puts another configuration in force: its schedule and rules start over, packet indexes and
+    /// queue go on.
     pub(crate) fn reconfigure(&mut self, direction: Direction, now_ns: u64) {
         self.rules = direction
             .rules

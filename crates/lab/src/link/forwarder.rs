@@ -20,7 +20,8 @@ use super::header::PacketHeader;
 use super::held::Held;
 use super::truth::{Arrival, Fate, Ledger};
 
-/// How long before a release the thread stops sleeping and watches the clock: an idle CPU needs about 50 us to wake up.
+/// How long before a release the thread stops sleeping and watches the clock: an idle CPU needs
+/// about 50 us to wake up.
 const WATCH_NS: u64 = 100_000;
 
 /// How the owner of a link talks to the thread of one direction.
@@ -127,7 +128,8 @@ impl Forwarder {
         let packet = &mut self.held.incoming()[..length_bytes];
         let header = PacketHeader::parse(self.layer, packet);
         if header.is_some_and(|header| header.is_listener_report()) {
-            // Kernels send them when they please: counted as packets, they would shift the indexes that decisions depend on.
+            // Kernels send them when they please: counted as packets, they would shift the indexes
+            // that decisions depend on.
             self.ledger.on_listener_report();
             return;
         }
@@ -236,7 +238,8 @@ fn timespec(nanoseconds: u64) -> TimeSpec {
     TimeSpec::from_duration(std::time::Duration::from_nanos(nanoseconds))
 }
 
-/// Flips one bit of the payload, or of the end of the header where there is none, so that a checksum fails.
+/// Flips one bit of the payload, or of the end of the header where there is none, so that a
+/// checksum fails.
 fn flip_bit(packet: &mut [u8], header: Option<&PacketHeader>, random: u64) {
     let payload_bytes = header.map_or(0, |header| header.payload_length as usize);
     let candidates = payload_bytes.clamp(1, packet.len().max(1));

@@ -20,7 +20,8 @@ const ALL_MLDV2_ROUTERS: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0
 /// Bytes of a UDP payload that its hash covers.
 const HASHED_BYTES: usize = 32;
 
-/// Types of ICMP errors: unreachable, source quench, redirect, time exceeded, parameter problem (RFC 792).
+/// Types of ICMP errors: unreachable, source quench, redirect, time exceeded, parameter problem
+/// (RFC 792).
 pub(crate) const ICMP_ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
 /// Types of `ICMPv6` errors are below (RFC 4443 §2.1).
 pub(crate) const ICMPV6_ERRORS_END: u8 = 128;

@@ -1,4 +1,5 @@
-//! An emulated link between two namespaces: two devices, a thread for each direction, and a record of what happened.
+//! An emulated link between two namespaces: two devices, a thread for each direction, and a record
+//! of what happened.
 
 mod capture_file;
 mod clock;
@@ -50,7 +51,8 @@ pub struct LinkEnd {
     pub namespace: Namespace,
     /// Its name, at most 15 bytes.
     pub interface: String,
-    /// A pcap file of the packets that pass this end, as the devices see them: before the link's effects going in, after them coming out.
+    /// A pcap file of the packets that pass this end, as the devices see them: before the link's
+    /// effects going in, after them coming out.
     pub capture: Option<PathBuf>,
 }
 
@@ -101,7 +103,8 @@ impl LinkBuilder {
     /// Creates the devices and starts forwarding.
     ///
     /// # Errors
-    /// [`Error::Device`] when a device cannot be created, [`Error::Capture`] when a capture file cannot, [`Error::Runtime`] without threads.
+    /// [`Error::Device`] when a device cannot be created, [`Error::Capture`] when a capture file
+    /// cannot, [`Error::Runtime`] without threads.
     pub fn start(self) -> Result<Link> {
         let device = |end: &LinkEnd| {
             Device::create(&end.namespace, &end.interface, self.layer, self.mtu_bytes).map(Arc::new)
@@ -193,7 +196,8 @@ impl Drop for Half {
     fn drop(&mut self) {
         self.control.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed when it happened; the truth record shows what is missing.
+            // A panic of the thread was printed when it happened; the truth record shows what is
+            // missing.
             let _ = thread.join();
         }
     }
@@ -242,12 +246,14 @@ impl Link {
         }
     }
 
-    /// Puts another configuration of one direction in force, from the next packet on; packets in the link keep their release times.
+    /// Puts another configuration of one direction in force, from the next packet on; packets in
+    /// the link keep their release times.
     pub fn reconfigure(&self, way: Way, direction: Direction) {
         self.half(way).control.reconfigure(direction);
     }
 
-    /// What happened to every packet so far, forward ones first, each direction in the order of reading.
+    /// What happened to every packet so far, forward ones first, each direction in the order of
+    /// reading.
     pub fn truth(&self) -> Vec<PacketFate> {
         let mut fates = self.forward.ledger.fates();
         fates.append(&mut self.backward.ledger.fates());
@@ -259,8 +265,8 @@ impl Link {
         self.half(way).ledger.totals()
     }
 
-    /// Packets of one direction that the kernel dropped before the link could read them, unseen by its truth; zero unless a flood
-    /// is faster than the link.
+    /// Packets of one direction that the kernel dropped before the link could read them, unseen by
+    /// its truth; zero unless a flood is faster than the link.
     ///
     /// # Errors
     /// [`Error::Namespace`] or [`Error::Runtime`] when the counters cannot be read.
@@ -268,7 +274,8 @@ impl Link {
         self.half(way).input.unread_drops()
     }
 
-    /// Processor time of the thread of one direction so far; it includes the receiving kernel path of the packets it delivers.
+    /// Processor time of the thread of one direction so far; it includes the receiving kernel path
+    /// of the packets it delivers.
     pub fn cpu_time(&self, way: Way) -> Duration {
         self.half(way).cpu_time()
     }

@@ -1,6 +1,7 @@
 //! What an ICMP error says of the packet it is about.
 
-/// The parts of a quoted packet within the 8 bytes after its IP header that RFC 792 promises, as the sender of the error saw them.
+/// The parts of a quoted packet within the 8 bytes after its IP header that RFC 792 promises, as
+/// the sender of the error saw them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Quote {
     /// IANA protocol number, in IPv6 of what follows the fixed header.
@@ -13,7 +14,8 @@ pub struct Quote {
     pub source_port: u16,
     /// The next 16 bits, the destination port of TCP and UDP.
     pub destination_port: u16,
-    /// The next 32 bits: the sequence number of TCP, length and checksum of UDP, identifier and sequence number of an echo message.
+    /// The next 32 bits: the sequence number of TCP, length and checksum of UDP, identifier and
+    /// sequence number of an echo message.
     pub word: u32,
 }
 

@@ -78,7 +78,8 @@ enum Scope {
     Port(u16),
 }
 
-/// An impairment of the Nth packet (or of several in a row) of a kind, counted from one since the direction was put in force.
+/// An impairment of the Nth packet (or of several in a row) of a kind, counted from one since the
+/// direction was put in force.
 ///
 /// # Examples
 /// ```

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Delay as a function of the time since it was put in force: linear between points, constant after the last.
+/// Delay as a function of the time since it was put in force: linear between points, constant after
+/// the last.
 ///
 /// # Examples
 /// ```
@@ -28,7 +29,8 @@ impl Schedule {
         Self::through(vec![(Duration::ZERO, from), (period, to)])
     }
 
-    /// Through the given points (time since start, delay), sorted by time here; before the first its delay holds.
+    /// Through the given points (time since start, delay), sorted by time here; before the first
+    /// its delay holds.
     pub fn through(mut points: Vec<(Duration, Duration)>) -> Self {
         points.sort_by_key(|(time, _)| *time);
         Self { points }

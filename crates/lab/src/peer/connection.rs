@@ -28,7 +28,8 @@ pub struct Opening {
     pub window_scale: Option<u8>,
     /// Whether the kernel may send selective acknowledgements, and gets some.
     pub is_sack_permitted: bool,
-    /// The script's clock, TSval of its first segment; the clock stands still until [`Connection::set_clock`].
+    /// The script's clock, TSval of its first segment; the clock stands still until
+    /// [`Connection::set_clock`].
     pub clock: Option<u32>,
 }
 
@@ -48,8 +49,9 @@ impl Default for Opening {
 
 /// One connection between script and kernel.
 ///
-/// Its methods build segments with the numbers that would be right now; the script alters them as it likes and sends them, or does not.
-/// Offsets count the bytes of one direction from zero, wherever its sequence numbers start and wrap.
+/// Its methods build segments with the numbers that would be right now; the script alters them as
+/// it likes and sends them, or does not. Offsets count the bytes of one direction from zero,
+/// wherever its sequence numbers start and wrap.
 #[derive(Debug)]
 pub struct Connection {
     wire: Arc<Wire>,
@@ -110,13 +112,15 @@ impl Connection {
         self.next.wrapping_sub(first)
     }
 
-    /// The sequence number of the script's payload byte at `offset`; negative offsets lie before its data.
+    /// The sequence number of the script's payload byte at `offset`; negative offsets lie before
+    /// its data.
     pub fn sequence_at(&self, offset: i32) -> u32 {
         let first = self.opening.initial_sequence.wrapping_add(1);
         first.wrapping_add_signed(offset)
     }
 
-    /// The sequence number of the kernel's payload byte at `offset`, meant for acknowledgements; zero before its SYN was seen.
+    /// The sequence number of the kernel's payload byte at `offset`, meant for acknowledgements;
+    /// zero before its SYN was seen.
     pub fn kernel_sequence_at(&self, offset: i32) -> u32 {
         self.kernel.as_ref().map_or(0, |kernel| {
             let first = kernel.initial_sequence.wrapping_add(1);
@@ -129,7 +133,8 @@ impl Connection {
         segment.acknowledgement.wrapping_sub(self.sequence_at(0))
     }
 
-    /// The selective acknowledgements of `segment`, of the kernel, as offsets of the script's payload.
+    /// The selective acknowledgements of `segment`, of the kernel, as offsets of the script's
+    /// payload.
     pub fn sacked_by(&self, segment: &Segment) -> Vec<(u32, u32)> {
         let offset = |sequence: u32| sequence.wrapping_sub(self.sequence_at(0));
         let blocks = segment.options.sack_blocks.iter();
@@ -171,7 +176,8 @@ impl Connection {
         self.opening.window = window;
     }
 
-    /// The script's SYN, or its SYN-ACK when the kernel's SYN was seen. An option that the kernel did not offer is not answered.
+    /// The script's SYN, or its SYN-ACK when the kernel's SYN was seen. An option that the kernel
+    /// did not offer is not answered.
     pub fn syn(&self) -> Segment {
         let offered = self.kernel.as_ref().map(|kernel| &kernel.offered);
         let is_open = |is_offered: fn(&TcpOptions) -> bool| offered.is_none_or(is_offered);
@@ -215,8 +221,8 @@ impl Connection {
         }
     }
 
-    /// Acknowledges the first `received` bytes of the kernel's payload and, selectively, `blocks`: offsets of their first bytes and of
-    /// the first after them.
+    /// Acknowledges the first `received` bytes of the kernel's payload and, selectively, `blocks`:
+    /// offsets of their first bytes and of the first after them.
     pub fn ack_of(&self, received: u32, blocks: &[(u32, u32)]) -> Segment {
         let sequence = |offset: u32| self.kernel_sequence_at(offset.cast_signed());
         let mut segment = self.ack();
@@ -228,8 +234,8 @@ impl Connection {
         segment
     }
 
-    /// The part of the script's payload of `length` bytes at `offset`, with an acknowledgement; in order if `offset` is
-    /// [`Connection::sent`].
+    /// The part of the script's payload of `length` bytes at `offset`, with an acknowledgement; in
+    /// order if `offset` is [`Connection::sent`].
     pub fn data(&self, offset: u32, length: usize) -> Segment {
         Segment {
             sequence: self.sequence_at(offset.cast_signed()),
@@ -267,7 +273,8 @@ impl Connection {
     /// Hands `segment` to the kernel; its end counts as sent if it is the farthest so far.
     ///
     /// # Errors
-    /// [`Error::Runtime`](crate::Error::Runtime) when the segment cannot be built or the device is down.
+    /// [`Error::Runtime`](crate::Error::Runtime) when the segment cannot be built or the device is
+    /// down.
     pub fn send(&mut self, segment: &Segment) -> Result<()> {
         self.wire.send(&segment.packet()?)?;
         let end = segment.sequence_end();
@@ -287,10 +294,12 @@ impl Connection {
         self.take(patience, Earlier::Skip, &|_| true)
     }
 
-    /// Waits for the first segment of the kernel on this connection that `is_wanted`; those before count as received but are passed over.
+    /// Waits for the first segment of the kernel on this connection that `is_wanted`; those before
+    /// count as received but are passed over.
     ///
     /// # Errors
-    /// [`Error::Deadline`](crate::Error::Deadline), telling what came instead, when none comes within `patience`.
+    /// [`Error::Deadline`](crate::Error::Deadline), telling what came instead, when none comes
+    /// within `patience`.
     pub fn expect(
         &mut self,
         patience: Duration,
@@ -299,7 +308,8 @@ impl Connection {
         self.take(patience, Earlier::Skip, &is_wanted)
     }
 
-    /// As [`Connection::expect`], but those before can still be asked for and do not count as received until then.
+    /// As [`Connection::expect`], but those before can still be asked for and do not count as
+    /// received until then.
     ///
     /// # Errors
     /// As [`Connection::expect`].
@@ -311,10 +321,12 @@ impl Connection {
         self.take(patience, Earlier::Keep, &is_wanted)
     }
 
-    /// All segments that the kernel has sent on this connection and nobody has asked for, without waiting.
+    /// All segments that the kernel has sent on this connection and nobody has asked for, without
+    /// waiting.
     ///
-    /// The kernel takes in a segment before [`Connection::send`] returns, so that its direct answer is there; not there are what a timer of
-    /// the kernel sends (delayed acknowledgements, retransmissions) and what waits because another thread is inside a call on the socket.
+    /// The kernel takes in a segment before [`Connection::send`] returns, so that its direct answer
+    /// is there; not there are what a timer of the kernel sends (delayed acknowledgements,
+    /// retransmissions) and what waits because another thread is inside a call on the socket.
     ///
     /// # Errors
     /// [`Error::Runtime`](crate::Error::Runtime) when the device is gone.

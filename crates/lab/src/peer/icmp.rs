@@ -7,7 +7,8 @@ use etherparse::{Icmpv4Type, Icmpv6Type};
 use super::segment::{Segment, ip_builder, unbuildable};
 use crate::Result;
 
-/// Most bytes of a refused packet that an ICMP error carries, so that it has at most 576 (RFC 1812 §4.3.2.3).
+/// Most bytes of a refused packet that an ICMP error carries, so that it has at most 576 (RFC 1812
+/// §4.3.2.3).
 const REFUSED_BYTES_MAXIMUM: usize = 576 - 20 - 8;
 
 /// The answer of the destination of `refused` that it cannot be reached.

@@ -23,8 +23,8 @@ pub use self::segment::Segment;
 
 /// Largest packet of the kernel, in bytes.
 const MTU_BYTES: u32 = 1500;
-/// The only neighbour of a namespace, whose TCP is the test's own: it sends the segments that the test builds, when it says so, and nothing
-/// else, and hands out what the kernel sends.
+/// The only neighbour of a namespace, whose TCP is the test's own: it sends the segments that the
+/// test builds, when it says so, and nothing else, and hands out what the kernel sends.
 ///
 /// ```text
 ///   namespace: the kernel's TCP ──── peer0 (TUN) ──── the test
@@ -32,9 +32,10 @@ const MTU_BYTES: u32 = 1500;
 ///                       fd78::1                       fd78::2
 /// ```
 ///
-/// The kernel takes in a segment while it is being sent, so a direct answer can be asked for at once; nothing sleeps, and whatever waits
-/// has a deadline. Clones are the same peer, also on other threads. Device and namespace are gone when the last clone, [`Connection`] and
-/// socket in the namespace are.
+/// The kernel takes in a segment while it is being sent, so a direct answer can be asked for at
+/// once; nothing sleeps, and whatever waits has a deadline. Clones are the same peer, also on other
+/// threads. Device and namespace are gone when the last clone, [`Connection`] and socket in the
+/// namespace are.
 ///
 /// # Examples
 /// The kernel sends a byte, which goes missing; it sends the byte again.
@@ -86,11 +87,13 @@ impl ScriptedPeer {
     /// A peer of `namespace`, which must not have one.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device cannot be created, [`Error::Command`] when it cannot be set up.
+    /// [`Error::Device`] when the device cannot be created, [`Error::Command`] when it cannot be
+    /// set up.
     pub fn attach(namespace: &Namespace) -> Result<Self> {
         let layer = Layer::Ip;
         let device = Device::create(namespace, Self::INTERFACE, layer, MTU_BYTES)?;
-        // With a queue, a packet would be left to another CPU that is sending one, such as a multicast report, at the time.
+        // With a queue, a packet would be left to another CPU that is sending one, such as a
+        // multicast report, at the time.
         let interface = Self::INTERFACE;
         namespace.run(&format!("tc qdisc replace dev {interface} root noqueue"))?;
         for (address, prefix) in [(Self::KERNEL_V4, 24), (Self::KERNEL_V6, 64)] {
@@ -107,7 +110,8 @@ impl ScriptedPeer {
         &self.namespace
     }
 
-    /// Hands a segment to the kernel, which has dealt with it on return unless another thread is inside a call on the socket.
+    /// Hands a segment to the kernel, which has dealt with it on return unless another thread is
+    /// inside a call on the socket.
     ///
     /// # Errors
     /// As [`Segment::packet`]; [`Error::Runtime`] when the device is down.
@@ -123,8 +127,8 @@ impl ScriptedPeer {
         self.wire.send(packet)
     }
 
-    /// Tells the kernel by ICMP that the destination of `refused`, a segment of its own, cannot be reached: host unreachable (RFC 792) or
-    /// address unreachable (RFC 4443 §3.1).
+    /// Tells the kernel by ICMP that the destination of `refused`, a segment of its own, cannot be
+    /// reached: host unreachable (RFC 792) or address unreachable (RFC 4443 §3.1).
     ///
     /// # Errors
     /// As [`ScriptedPeer::send`].
@@ -132,7 +136,8 @@ impl ScriptedPeer {
         self.send_packet(&icmp::unreachable(refused)?)
     }
 
-    /// Waits for the first segment of the kernel that `is_wanted`; those before, of any connection, are passed over for good.
+    /// Waits for the first segment of the kernel that `is_wanted`; those before, of any connection,
+    /// are passed over for good.
     ///
     /// # Errors
     /// [`Error::Deadline`], telling what came instead, when none comes within `patience`.
@@ -156,7 +161,8 @@ impl ScriptedPeer {
         self.take(patience, Earlier::Keep, &is_wanted)
     }
 
-    /// All segments that the kernel has sent and nobody has asked for, of any connection, without waiting.
+    /// All segments that the kernel has sent and nobody has asked for, of any connection, without
+    /// waiting.
     ///
     /// # Errors
     /// [`Error::Runtime`] when the device is gone.
@@ -164,7 +170,8 @@ impl ScriptedPeer {
         self.wire.drain(|_| true)
     }
 
-    /// All packets that the kernel has sent since the last call and that are not TCP, such as ICMP and reports of multicast groups.
+    /// All packets that the kernel has sent since the last call and that are not TCP, such as ICMP
+    /// and reports of multicast groups.
     ///
     /// # Errors
     /// [`Error::Runtime`] when the device is gone.
@@ -172,7 +179,8 @@ impl ScriptedPeer {
         self.wire.drain_others()
     }
 
-    /// A connection that the peer is going to open from its port `port` to `kernel`; nothing is sent yet.
+    /// A connection that the peer is going to open from its port `port` to `kernel`; nothing is
+    /// sent yet.
     pub fn open(&self, port: u16, kernel: SocketAddr, opening: Opening) -> Connection {
         Connection::new(&self.wire, Self::address_for(kernel, port), kernel, opening)
     }
@@ -187,7 +195,8 @@ impl ScriptedPeer {
     /// Connects from port `port` of the peer to `kernel`, where a socket listens.
     ///
     /// # Errors
-    /// [`Error::Runtime`] when the kernel refuses, [`Error::Deadline`] when it does not answer within `patience`.
+    /// [`Error::Runtime`] when the kernel refuses, [`Error::Deadline`] when it does not answer
+    /// within `patience`.
     pub fn connect_to_kernel(
         &self,
         port: u16,
@@ -205,11 +214,12 @@ impl ScriptedPeer {
         Ok(connection)
     }
 
-    /// Accepts a connection that the kernel opens to port `port` of the peer: waits for the SYN, answers and waits for the acknowledgement,
-    /// each for at most `patience`.
+    /// Accepts a connection that the kernel opens to port `port` of the peer: waits for the SYN,
+    /// answers and waits for the acknowledgement, each for at most `patience`.
     ///
     /// # Errors
-    /// [`Error::Runtime`] when the kernel refuses, [`Error::Deadline`] when it does not connect or not go on.
+    /// [`Error::Runtime`] when the kernel refuses, [`Error::Deadline`] when it does not connect or
+    /// not go on.
     pub fn accept_from_kernel(
         &self,
         port: u16,
@@ -230,8 +240,10 @@ impl ScriptedPeer {
         Ok(connection)
     }
 
-    /// Lets the kernel open a connection to port `port` of the peer, over IPv4 or IPv6, without waiting for it: the SYN is sent on return, and
-    /// the stream does not block. With `initial_sequence` that is the kernel's ISS instead of a random one; zero asks for a random one too.
+    /// Lets the kernel open a connection to port `port` of the peer, over IPv4 or IPv6, without
+    /// waiting for it: the SYN is sent on return, and the stream does not block. With
+    /// `initial_sequence` that is the kernel's ISS instead of a random one; zero asks for a random
+    /// one too.
     ///
     /// # Errors
     /// [`Error::Namespace`] or [`Error::Runtime`] when the kernel does not open it.

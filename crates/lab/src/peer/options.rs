@@ -8,7 +8,8 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// The timestamp option (RFC 7323 §3.2), in ticks of its sender's choice; the kernel's are milliseconds.
+/// The timestamp option (RFC 7323 §3.2), in ticks of its sender's choice; the kernel's are
+/// milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timestamps {
     /// TSval: the sender's clock.
@@ -28,8 +29,9 @@ pub struct TcpOptions {
     pub is_sack_permitted: bool,
     /// Clocks of both sides.
     pub timestamps: Option<Timestamps>,
-    /// Selective acknowledgements: first sequence number received and first missing after it, at most four, three beside timestamps. One
-    /// that the acknowledgement number covers tells of a duplicate (RFC 2883).
+    /// Selective acknowledgements: first sequence number received and first missing after it, at
+    /// most four, three beside timestamps. One that the acknowledgement number covers tells of a
+    /// duplicate (RFC 2883).
     pub sack_blocks: Vec<(u32, u32)>,
     /// Options of other kinds, such as Multipath TCP's 30: kind and body.
     pub others: Vec<(u8, Vec<u8>)>,

@@ -17,8 +17,8 @@ const HOP_LIMIT: u8 = 64;
 /// Where the checksum is in a TCP header (RFC 9293 §3.1).
 const CHECKSUM_OFFSET_BYTES: usize = 16;
 
-/// A TCP segment in an IPv4 or IPv6 packet. All parts can be anything, so change what a helper made:
-/// `Segment { window: 0, ..connection.ack() }`.
+/// A TCP segment in an IPv4 or IPv6 packet. All parts can be anything, so change what a helper
+/// made: `Segment { window: 0, ..connection.ack() }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// Where it comes from.
@@ -63,7 +63,8 @@ impl Segment {
     /// The whole IP packet.
     ///
     /// # Errors
-    /// [`Error::Runtime`] when the address families differ, the options need more than 40 bytes or the packet more than 65,535.
+    /// [`Error::Runtime`] when the address families differ, the options need more than 40 bytes or
+    /// the packet more than 65,535.
     pub fn packet(&self) -> Result<Vec<u8>> {
         let (source, destination) = (self.source.ip(), self.destination.ip());
         let refused = |why: &dyn fmt::Display| unbuildable(source, destination, why);

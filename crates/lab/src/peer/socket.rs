@@ -11,8 +11,9 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, socke
 /// The queue of what is to be sent, of `enum` in `linux/tcp.h`.
 const SEND_QUEUE: libc::c_int = 2;
 
-/// Starts to connect the thread's namespace to `address`; the stream does not block. `initial_sequence` is set as for the restoring of
-/// checkpointed processes (`TCP_REPAIR`): the kernel takes a random number only where there is none.
+/// Starts to connect the thread's namespace to `address`; the stream does not block.
+/// `initial_sequence` is set as for the restoring of checkpointed processes (`TCP_REPAIR`): the
+/// kernel takes a random number only where there is none.
 pub(super) fn connect(address: SocketAddr, initial_sequence: Option<u32>) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() {
         AddressFamily::Inet

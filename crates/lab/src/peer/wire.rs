@@ -15,7 +15,8 @@ use crate::{Error, Result};
 
 /// The longest packet that a device passes in one piece.
 const PACKET_BYTES: usize = 1 << 16;
-/// Segments, and as many other packets, that may wait to be looked at; a script that leaves more has gone astray.
+/// Segments, and as many other packets, that may wait to be looked at; a script that leaves more
+/// has gone astray.
 const WAITING_MAXIMUM: usize = 1 << 16;
 /// How soon a script sees what a script on another thread read.
 const POLL_MAXIMUM: Duration = Duration::from_millis(5);
@@ -29,7 +30,8 @@ pub(super) enum Earlier {
     Keep,
 }
 
-/// The place where script and kernel meet: packets go in by `send` and come out by `take` and `drain`.
+/// The place where script and kernel meet: packets go in by `send` and come out by `take` and
+/// `drain`.
 #[derive(Debug)]
 pub(super) struct Wire {
     device: Device,
@@ -74,7 +76,8 @@ impl Wire {
             .map_err(|source| Error::runtime("hand a packet of the script to the kernel", source))
     }
 
-    /// Waits for what is looked for; `passed` gets the candidates skipped on the way, also when it does not come.
+    /// Waits for what is looked for; `passed` gets the candidates skipped on the way, also when it
+    /// does not come.
     pub(super) fn take(
         &self,
         patience: Duration,
@@ -83,7 +86,8 @@ impl Wire {
     ) -> Result<Segment> {
         let deadline = Instant::now() + patience;
         loop {
-            // Looked at before the device is, so that what came in time is found even if this thread had no CPU.
+            // Looked at before the device is, so that what came in time is found even if this
+            // thread had no CPU.
             let rest = deadline.saturating_duration_since(Instant::now());
             if let Some(segment) = self.read()?.take(search, passed) {
                 return Ok(segment);

@@ -12,15 +12,18 @@ const HOP_LIMIT: u8 = 255;
 /// Time exceeded in transit (RFC 792; RFC 4443 §3.3).
 const ICMP_TIME_EXCEEDED: u8 = 11;
 const ICMPV6_TIME_EXCEEDED: u8 = 3;
-/// Most bytes of a quote in an answer of at most 576 bytes (RFC 1812 §4.3.2.3), and of 1280 (RFC 4443 §3.3).
+/// Most bytes of a quote in an answer of at most 576 bytes (RFC 1812 §4.3.2.3), and of 1280 (RFC
+/// 4443 §3.3).
 const QUOTE_MAXIMUM_V4: usize = 576 - 20 - 8;
 const QUOTE_MAXIMUM_V6: usize = 1280 - 40 - 8;
 /// Bytes of a quote before extensions (RFC 4884 §5.1, §5.2).
 const QUOTE_BEFORE_EXTENSIONS: usize = 128;
-/// Class and type of the label stack (RFC 4950 §3), and class of interface information (RFC 5837 §4).
+/// Class and type of the label stack (RFC 4950 §3), and class of interface information (RFC 5837
+/// §4).
 const LABEL_STACK: [u8; 2] = [1, 1];
 const INTERFACE_CLASS: u8 = 2;
-/// The type of interface information: of the incoming interface, with index, address, name and MTU (RFC 5837 §4.1).
+/// The type of interface information: of the incoming interface, with index, address, name and MTU
+/// (RFC 5837 §4.1).
 const INCOMING_WITH_ALL: u8 = 0b0000_1111;
 /// Address family numbers (IANA).
 const FAMILY_V4: u16 = 1;
@@ -28,7 +31,8 @@ const FAMILY_V6: u16 = 2;
 /// Most bytes of a name (RFC 5837 §4.3).
 const NAME_MAXIMUM: usize = 63;
 
-/// The answer of a router at `own` that `expired` had no time to live left; `None` if the addresses are not of one family.
+/// The answer of a router at `own` that `expired` had no time to live left; `None` if the addresses
+/// are not of one family.
 pub(super) fn time_exceeded(
     script: &ScriptedRouter,
     own: IpAddr,

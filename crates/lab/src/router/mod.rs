@@ -1,4 +1,5 @@
-//! A router whose kernel forwards nothing: a thread does, as it was told, with habits that Linux routers do not have.
+//! A router whose kernel forwards nothing: a thread does, as it was told, with habits that Linux
+//! routers do not have.
 
 mod answer;
 mod packet;
@@ -21,11 +22,13 @@ use crate::{Error, Namespace, Result, Stop, Worker};
 /// The longest packet that a device passes in one piece.
 const PACKET_BYTES: usize = 1 << 16;
 
-/// What a router of a [`Chain`](crate::Chain) does instead of Linux; put there by [`ChainBuilder::scripted`](crate::ChainBuilder::scripted).
+/// What a router of a [`Chain`](crate::Chain) does instead of Linux; put there by
+/// [`ChainBuilder::scripted`](crate::ChainBuilder::scripted).
 ///
-/// It forwards both families, takes one from the TTL, and answers packets that have none left by a time-exceeded message from its near address, with a
-/// TTL of 255. It answers nothing else, not even an echo request to itself. Beside it, plain links have no offloads. The default is a router whose answers quote as much
-/// as those of Linux.
+/// It forwards both families, takes one from the TTL, and answers packets that have none left by a
+/// time-exceeded message from its near address, with a TTL of 255. It answers nothing else, not
+/// even an echo request to itself. Beside it, plain links have no offloads. The default is a router
+/// whose answers quote as much as those of Linux.
 ///
 /// # Examples
 /// ```
@@ -38,14 +41,16 @@ const PACKET_BYTES: usize = 1 << 16;
 pub struct ScriptedRouter {
     /// Which expired packets are answered.
     pub answers: Answers,
-    /// Most bytes that are quoted after the IP header; 8 is the least that RFC 792 allows. An answer has at most 576 bytes (IPv4) or 1280 (IPv6), and
-    /// with extensions quotes at most 128 bytes, header included, filled up with zeroes (RFC 4884 §5).
+    /// Most bytes that are quoted after the IP header; 8 is the least that RFC 792 allows. An
+    /// answer has at most 576 bytes (IPv4) or 1280 (IPv6), and with extensions quotes at most 128
+    /// bytes, header included, filled up with zeroes (RFC 4884 §5).
     pub quoted_payload_bytes: usize,
     /// The label stack of its answers, outermost first (RFC 4950); empty is none.
     pub labels: Vec<MplsLabel>,
     /// The interface its answers name (RFC 5837).
     pub interface: Option<InterfaceInformation>,
-    /// Whether the answers state the length of the quote, as RFC 4884 demands of those with extensions; older routers do not.
+    /// Whether the answers state the length of the quote, as RFC 4884 demands of those with
+    /// extensions; older routers do not.
     pub is_length_stated: bool,
     /// DSCP (0 to 63) that packets from the client's side leave with.
     pub dscp: Option<u8>,
@@ -92,7 +97,8 @@ pub struct MplsLabel {
     pub ttl: u8,
 }
 
-/// What an answer tells of the interface on which the expired packet came in (RFC 5837), next to the address the answer comes from.
+/// What an answer tells of the interface on which the expired packet came in (RFC 5837), next to
+/// the address the answer comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterfaceInformation {
     /// The index of the interface.
@@ -103,12 +109,14 @@ pub struct InterfaceInformation {
     pub mtu_bytes: u32,
 }
 
-/// A translation that knows one inside host, the client, whose packets leave from the router's far address, and back (RFC 3022).
+/// A translation that knows one inside host, the client, whose packets leave from the router's far
+/// address, and back (RFC 3022).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Translation {
     /// What is added to the client's TCP and UDP ports, modulo 65,536.
     pub port_offset: u16,
-    /// Whether ICMP errors have the client's address and port put back into what they quote; the quoted transport checksum stays as translated.
+    /// Whether ICMP errors have the client's address and port put back into what they quote; the
+    /// quoted transport checksum stays as translated.
     pub restores_quotes: bool,
 }
 
@@ -131,7 +139,8 @@ pub(crate) struct Identity {
     pub(crate) client: IpAddr,
 }
 
-/// Starts the router in `namespace`, between its near and its far attachment; it ends with the worker.
+/// Starts the router in `namespace`, between its near and its far attachment; it ends with the
+/// worker.
 pub(crate) fn start(
     namespace: &Namespace,
     script: &ScriptedRouter,

@@ -28,7 +28,8 @@ pub(super) struct Packet<'bytes> {
 }
 
 impl<'bytes> Packet<'bytes> {
-    /// The packet in `bytes`; `None` when its header is not whole. IPv6 extension headers count as payload.
+    /// The packet in `bytes`; `None` when its header is not whole. IPv6 extension headers count as
+    /// payload.
     pub(super) fn new(bytes: &'bytes mut [u8]) -> Option<Self> {
         let header_bytes = match bytes.first()? >> 4 {
             4 => usize::from(bytes[0] & 15) * 4,
@@ -109,7 +110,8 @@ impl<'bytes> Packet<'bytes> {
         }
     }
 
-    /// Replaces an address by another of the same family, and corrects the transport checksum by what changed.
+    /// Replaces an address by another of the same family, and corrects the transport checksum by
+    /// what changed.
     pub(super) fn set_address(&mut self, end: End, address: IpAddr) {
         let (old, new) = self.replace_address(end, address);
         // The checksum of ICMP, unlike that of ICMPv6, does not cover addresses.
@@ -177,7 +179,8 @@ impl<'bytes> Packet<'bytes> {
         }
     }
 
-    /// Corrects the transport checksum, where it is there, for words that summed up to `old` and now to `new` (RFC 1624).
+    /// Corrects the transport checksum, where it is there, for words that summed up to `old` and
+    /// now to `new` (RFC 1624).
     fn correct_transport(&mut self, old: u32, new: u32) {
         let place = match self.protocol() {
             TCP => 16,

@@ -1,4 +1,5 @@
-//! What a scripted router does with a packet: a pure function of the script, the packets before and this one.
+//! What a scripted router does with a packet: a pure function of the script, the packets before and
+//! this one.
 
 use std::net::IpAddr;
 
@@ -78,7 +79,8 @@ impl Transit {
     }
 
     fn expire(&mut self, packet: &Packet, own: IpAddr) -> Verdict {
-        // Errors about errors would never end, and only the first fragment says whose it is (RFC 1812 §4.3.2.7).
+        // Errors about errors would never end, and only the first fragment says whose it is (RFC
+        // 1812 §4.3.2.7).
         if is_error(packet) || !packet.has_transport() {
             return Verdict::Drop;
         }
@@ -137,7 +139,8 @@ fn translate_back(packet: &mut Packet, translation: Translation, identity: Ident
     }
 }
 
-/// Puts the client into what an error quotes, but leaves the quoted transport checksum alone, as many translators do: what a tool can see them by.
+/// Puts the client into what an error quotes, but leaves the quoted transport checksum alone, as
+/// many translators do: what a tool can see them by.
 fn restore_quote(error: &mut Packet, translation: Translation, identity: Identity) {
     let before = sum(error.payload());
     let offset = translation.port_offset.wrapping_neg();

@@ -169,7 +169,8 @@ fn with_length(message: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes(), message].concat()
 }
 
-/// Queries for numbered names, one after the other, each from a port (or over a connection) of its own.
+/// Queries for numbered names, one after the other, each from a port (or over a connection) of its
+/// own.
 #[derive(Debug, Clone, Copy)]
 pub struct Client {
     /// Where the server listens.
@@ -195,7 +196,8 @@ pub struct Exchange {
     pub name: String,
     /// How often it was sent.
     pub attempts: u32,
-    /// From the latest attempt (with TCP: from the query, not from connecting) to the answer; `None` when none came.
+    /// From the latest attempt (with TCP: from the query, not from connecting) to the answer;
+    /// `None` when none came.
     pub latency: Option<Duration>,
 }
 

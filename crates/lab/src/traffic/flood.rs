@@ -29,8 +29,8 @@ impl Flood {
         self.pause * (self.packets / self.burst)
     }
 
-    /// Sends from `namespace` what `packet` makes of the numbers from 0 on. Returns how many could be sent; ends early when
-    /// dropped.
+    /// Sends from `namespace` what `packet` makes of the numbers from 0 on. Returns how many could
+    /// be sent; ends early when dropped.
     ///
     /// # Errors
     /// [`Error::Runtime`] when the system has no raw socket or no thread for it.
@@ -65,7 +65,8 @@ impl Flood {
     }
 }
 
-/// A permutation of the numbers that leaves no two near each other: flows made of its bits do not come twice.
+/// A permutation of the numbers that leaves no two near each other: flows made of its bits do not
+/// come twice.
 pub fn scattered(number: u32) -> u32 {
     number.wrapping_mul(0x9e37_79b1)
 }

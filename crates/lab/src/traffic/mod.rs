@@ -53,8 +53,8 @@ fn bind_error(
     )
 }
 
-/// Waits until `socket` has something to read or `patience` is over, whichever is first; whether it has. Socket timeouts are only as fine as
-/// the kernel's tick.
+/// Waits until `socket` has something to read or `patience` is over, whichever is first; whether it
+/// has. Socket timeouts are only as fine as the kernel's tick.
 fn wait_readable(socket: &impl AsFd, patience: Duration) -> bool {
     let mut events = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     // A failure shows in the read that follows.

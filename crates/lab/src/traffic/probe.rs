@@ -16,7 +16,8 @@ use crate::{Error, Namespace, Result};
 /// Destination port, where nobody should listen: the first of traceroute's.
 const PORT: u16 = 33_434;
 
-/// How often a datagram is sent that cannot be: once for each earlier one that may be answered meanwhile.
+/// How often a datagram is sent that cannot be: once for each earlier one that may be answered
+/// meanwhile.
 const SEND_ATTEMPTS: usize = 16;
 
 /// Who answered a probe.
@@ -49,7 +50,8 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// A flow from `source_port` of `namespace` (0 is any) to a port of `destination` that should be closed.
+    /// A flow from `source_port` of `namespace` (0 is any) to a port of `destination` that should
+    /// be closed.
     ///
     /// # Errors
     /// [`Error::Runtime`] when the port is taken or there is no route.
@@ -76,8 +78,9 @@ impl Prober {
         Ok(address.map_err(|source| self.failed(source))?.port())
     }
 
-    /// Sends a datagram that lives `hop_limit` hops and waits for its answer; `None` when there is none within `patience`. A later answer is
-    /// not taken for that of another hop, unless it quotes too little to tell.
+    /// Sends a datagram that lives `hop_limit` hops and waits for its answer; `None` when there is
+    /// none within `patience`. A later answer is not taken for that of another hop, unless it
+    /// quotes too little to tell.
     ///
     /// # Errors
     /// [`Error::Runtime`] when it cannot be sent.
@@ -104,7 +107,8 @@ impl Prober {
         let sent = Instant::now();
         self.send(hop_limit)?;
         loop {
-            // Looked at before the queue is, so that what came in time is found even if this thread had no CPU.
+            // Looked at before the queue is, so that what came in time is found even if this thread
+            // had no CPU.
             let rest = patience.saturating_sub(sent.elapsed());
             match self.read_error()? {
                 Some((hops, mut answer)) if hops.is_none_or(|hops| hops == hop_limit) => {
@@ -120,8 +124,9 @@ impl Prober {
         }
     }
 
-    /// Sends a datagram. The answer to the one before makes the call fail if it came late, or was read in the moment between the kernel's putting it in
-    /// the queue and its noting it at the socket; what fails again and again has another cause.
+    /// Sends a datagram. The answer to the one before makes the call fail if it came late, or was
+    /// read in the moment between the kernel's putting it in the queue and its noting it at the
+    /// socket; what fails again and again has another cause.
     fn send(&self, hop_limit: u8) -> io::Result<()> {
         let mut result = Ok(());
         for _ in 0..SEND_ATTEMPTS {
@@ -134,7 +139,8 @@ impl Prober {
         result
     }
 
-    /// The next error in the queue, and the hops its probe had, which are its payload, if the error quotes it.
+    /// The next error in the queue, and the hops its probe had, which are its payload, if the error
+    /// quotes it.
     fn read_error(&self) -> io::Result<Option<(Option<u8>, Answer)>> {
         let mut quoted = [0; 64];
         let mut control = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);

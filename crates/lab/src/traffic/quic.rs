@@ -1,7 +1,8 @@
-//! UDP that looks like QUIC to an observer: version 1 or 2 Initial packets, then short headers with the latency spin bit.
+//! UDP that looks like QUIC to an observer: version 1 or 2 Initial packets, then short headers with
+//! the latency spin bit.
 //!
-//! Headers follow RFC 9000 §17 and RFC 9369 §3.2; what QUIC encrypts is random bytes, so no QUIC implementation could decrypt it, and
-//! no observer can tell.
+//! Headers follow RFC 9000 §17 and RFC 9369 §3.2; what QUIC encrypts is random bytes, so no QUIC
+//! implementation could decrypt it, and no observer can tell.
 
 mod connection;
 mod packet;
@@ -46,7 +47,8 @@ pub enum Spin {
 pub enum Pace {
     /// So many a second, evenly spaced; at least one.
     PerSecond(u32),
-    /// One for each it receives, at once; a client sends another when it hears nothing for a second.
+    /// One for each it receives, at once; a client sends another when it hears nothing for a
+    /// second.
     Reply,
 }
 

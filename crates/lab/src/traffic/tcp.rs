@@ -1,8 +1,9 @@
 //! TCP requests and responses of chosen sizes and think times.
 //!
-//! A request says what it wants: its first twelve bytes are its whole length, the length of the response in bytes and the time the
-//! server thinks in us, each 32 bits big endian. Both sides send one message at a time, so every exchange is one round trip and the
-//! think time, when the messages fit in the congestion window.
+//! A request says what it wants: its first twelve bytes are its whole length, the length of the
+//! response in bytes and the time the server thinks in us, each 32 bits big endian. Both sides send
+//! one message at a time, so every exchange is one round trip and the think time, when the messages
+//! fit in the congestion window.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -187,7 +188,8 @@ impl Client {
     /// Connects from `namespace`, makes all requests and closes.
     ///
     /// # Errors
-    /// [`Error::Runtime`] when the connection cannot be made, breaks or is silent for longer than the patience.
+    /// [`Error::Runtime`] when the connection cannot be made, breaks or is silent for longer than
+    /// the patience.
     pub fn run(&self, namespace: &Namespace) -> Result<Vec<Exchange>> {
         let mut stream = connect(namespace, self.server, self.patience)?;
         let failed = |source| Error::runtime(format!("exchange with TCP {}", self.server), source);

@@ -1,4 +1,5 @@
-//! Real programs as traffic: iperf3, ping, dnsmasq and dig, from the Debian packages of those names (dig: bind9-dnsutils).
+//! Real programs as traffic: iperf3, ping, dnsmasq and dig, from the Debian packages of those names
+//! (dig: bind9-dnsutils).
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Stdio;
@@ -19,7 +20,8 @@ pub fn iperf3_server(namespace: &Namespace, port: u16) -> Result<Process> {
     start_server(namespace, command, &format!("tcp sport = :{port}"))
 }
 
-/// Starts an iperf3 client for `seconds` towards `server`, its JSON report piped; `options` are passed on (`--reverse`, `--bitrate 10M`).
+/// Starts an iperf3 client for `seconds` towards `server`, its JSON report piped; `options` are
+/// passed on (`--reverse`, `--bitrate 10M`).
 ///
 /// # Errors
 /// [`Error::Start`] without iperf3.
@@ -39,7 +41,8 @@ pub fn iperf3_client(
     Process::start(&mut command)
 }
 
-/// Pings `destination` and returns the round-trip times of the answers; missing answers are no error.
+/// Pings `destination` and returns the round-trip times of the answers; missing answers are no
+/// error.
 ///
 /// # Errors
 /// [`Error::Start`] without ping, [`Error::Deadline`] when it does not end.
@@ -67,7 +70,8 @@ pub fn ping(
         .collect())
 }
 
-/// Starts dnsmasq at `address`, answering every name with 192.0.2.1 and `2001:db8::1` unless `options` say otherwise, and waits until it listens.
+/// Starts dnsmasq at `address`, answering every name with 192.0.2.1 and `2001:db8::1` unless
+/// `options` say otherwise, and waits until it listens.
 ///
 /// # Errors
 /// [`Error::Start`] without dnsmasq, [`Error::Deadline`] when it does not listen.
@@ -109,7 +113,8 @@ pub fn dig(namespace: &Namespace, server: SocketAddr, name: &str, is_tcp: bool) 
     ))
 }
 
-/// Starts `command` and waits until a socket matches the `ss` filter behind its protocol, as in `tcp sport = :80`.
+/// Starts `command` and waits until a socket matches the `ss` filter behind its protocol, as in
+/// `tcp sport = :80`.
 ///
 /// # Errors
 /// [`Error::Start`] without the program, [`Error::Deadline`] when it does not listen.

@@ -1,6 +1,7 @@
-//! Rust's view of the C structs and functions that crates share with the kernel, generated from every `native/native.h` into the
-//! `bindings.rs` beside it. The copies are committed so that a build needs no libclang. `--check` (the default) tells whether they are
-//! current, `--write` makes them so.
+//! Rust's view of the C structs and functions that crates share with the kernel, generated from
+//! every `native/native.h` into the `bindings.rs` beside it. The copies are committed so that a
+//! build needs no libclang. `--check` (the default) tells whether they are current, `--write` makes
+//! them so.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -8,13 +9,13 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail};
 use bindgen::callbacks::{DeriveTrait, ImplementsTrait, ParseCallbacks};
 
-/// What measurements share.
+/// What measurements and the balancer share.
 const SHARED: &str = "../src/native";
 /// Every folder here that has a `native/native.h` is a measurement.
 const MEASUREMENTS: &str = "../src";
 const BALANCER: &str = "../../balance/src/native";
 
-/// At the head of what is generated in `fathom-measure`, so that who includes it need not say it.
+/// At the head of what is generated, so that whoever includes it need not say it.
 const LINTS: &str = "#![allow(non_camel_case_types, missing_docs, unreachable_pub, unsafe_code, dead_code, clippy::all, \
      clippy::pedantic, reason = \"generated\")]";
 
@@ -54,23 +55,21 @@ fn generate(folder: &Path) -> Result<String> {
         .ok()
         .context("bindgen does not know Rust 1.88")?;
     let header = folder.join("native.h").display().to_string();
-    let mut builder = bindgen::Builder::default().header(header.as_str());
-    if folder.ends_with(BALANCER) {
-        builder = builder.allowlist_file(".*/(native|balance|table|flow|selection|response).h");
+    let mut builder = bindgen::Builder::default()
+        .header(header.as_str())
+        .raw_line(LINTS);
+    builder = seen(folder)?
+        .iter()
+        .fold(builder, bindgen::Builder::allowlist_file);
+    if folder.ends_with(SHARED) {
+        builder = builder.allowlist_type("__[su](8|16|32|64)");
     } else {
-        builder = seen(folder)?
-            .iter()
-            .fold(builder, bindgen::Builder::allowlist_file)
-            .raw_line(LINTS);
-        if folder.ends_with(SHARED) {
-            builder = builder.allowlist_type("__[su](8|16|32|64)");
-        } else {
-            // Whoever includes the file says where the shared one is.
-            builder = builder
-                .raw_line("use super::shared::*;")
-                .allowlist_recursively(false)
-                .parse_callbacks(Box::new(Shared));
-        }
+        // Whoever includes the file says where the shared one is.
+        builder = builder
+            .raw_line("use super::shared::*;")
+            .allowlist_recursively(false)
+            .blocklist_type("__BindgenBitfieldUnit")
+            .parse_callbacks(Box::new(Shared));
     }
     let bindings = builder
         .use_core()
@@ -86,7 +85,8 @@ fn generate(folder: &Path) -> Result<String> {
     Ok(bindings.to_string())
 }
 
-/// The headers whose contents Rust sees, as regular expressions: a `native.h`, and those that it includes, but the shared one.
+/// The headers whose contents Rust sees, as regular expressions: a `native.h`, and those that it
+/// includes, but the shared one.
 fn seen(folder: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(folder.join("native.h"))?;
     let included = text
@@ -111,16 +111,24 @@ fn literally(path: &Path) -> String {
     expression
 }
 
-/// All that a shared struct has: it is as plain as those that are generated here.
+/// Those of `response` with a union in them: it has neither `Debug` nor equality.
+const WITH_UNIONS: [&str; 2] = ["response_flow", "response_epoch"];
+
+/// What a shared struct has: it is as plain as those that are generated here, or has a union.
 #[derive(Debug)]
 struct Shared;
 
 impl ParseCallbacks for Shared {
     fn blocklisted_type_implements_trait(
         &self,
-        _: &str,
-        _: DeriveTrait,
+        name: &str,
+        derived: DeriveTrait,
     ) -> Option<ImplementsTrait> {
-        Some(ImplementsTrait::Yes)
+        let is_of_all = matches!(derived, DeriveTrait::Copy | DeriveTrait::Default);
+        Some(if is_of_all || !WITH_UNIONS.contains(&name) {
+            ImplementsTrait::Yes
+        } else {
+            ImplementsTrait::No
+        })
     }
 }

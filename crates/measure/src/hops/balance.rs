@@ -1,4 +1,5 @@
-//! The ways that flows to one destination take: flows are grouped by the routers they pass, and the groups' round trips compared.
+//! The ways that flows to one destination take: flows are grouped by the routers they pass, and the
+//! groups' round trips compared.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,14 +10,17 @@ use fathom_record::Network;
 use super::path::Hop;
 use super::rank::{LEAST, kruskal_wallis, median};
 
-/// Flows to the same network of this size are to one destination: no smaller network is routed on its own on the Internet.
+/// Flows to the same network of this size are to one destination: no smaller network is routed on
+/// its own on the Internet.
 const PREFIX_V4: u8 = 24;
 const PREFIX_V6: u8 = 48;
-/// Round trips of a flow within it are one value, their median: a queue makes neighbours alike, and the test takes values for independent.
+/// Round trips of a flow within it are one value, their median: a queue makes neighbours alike, and
+/// the test takes values for independent.
 const VALUE_NS: u64 = 1_000_000_000;
 /// Below this p-value paths are said to differ.
 const SIGNIFICANT: f64 = 0.01;
-/// And who differs by less than this, ns, and less than a part of its round trip besides, is alike: that is how far round trips may be off.
+/// And who differs by less than this, ns, and less than a part of its round trip besides, is alike:
+/// that is how far round trips may be off.
 const ERROR_NS: u64 = 200_000;
 const ERROR_PART: u64 = 100;
 /// Flows that have ended and are kept for the next comparison.
@@ -74,7 +78,8 @@ pub(super) struct Way {
     pub(super) number: u32,
     pub(super) routers: Vec<Option<IpAddr>>,
     pub(super) flows: u32,
-    /// Where round trips are compared: the last router that all ways have in common behind where they part; `None`: at the end of each.
+    /// Where round trips are compared: the last router that all ways have in common behind where
+    /// they part; `None`: at the end of each.
     pub(super) compared: Option<IpAddr>,
     pub(super) rtt_ns: Option<u64>,
     /// That ways of one kind would differ as much as all to this destination do.
@@ -117,7 +122,8 @@ impl Balance {
         }
     }
 
-    /// The ways to every destination that has more than one, over flows that live and that have ended since the last call.
+    /// The ways to every destination that has more than one, over flows that live and that have
+    /// ended since the last call.
     pub(super) fn ways(&mut self, living: impl Iterator<Item = Sighting>) -> Vec<Way> {
         let mut destinations: BTreeMap<(IpAddr, u8), Vec<Sighting>> = BTreeMap::new();
         for sighting in std::mem::take(&mut self.ended).into_iter().chain(living) {
@@ -177,7 +183,8 @@ impl Group {
     }
 }
 
-/// Puts flows together, the best known ones first. A flow of which so little is known that it may have taken several ways is left out.
+/// Puts flows together, the best known ones first. A flow of which so little is known that it may
+/// have taken several ways is left out.
 fn group(mut sightings: Vec<Sighting>) -> Vec<Group> {
     sightings.sort_by_key(|sighting| std::cmp::Reverse(sighting.routers.iter().flatten().count()));
     let mut groups: Vec<Group> = Vec::new();
@@ -246,8 +253,9 @@ fn compare(groups: &[Group]) -> Vec<Way> {
     .collect()
 }
 
-/// How one group differs from most of the others. All pairs are tested only where the groups differ altogether, and each with the share of the
-/// significance that keeps all of them within it (Bonferroni).
+/// How one group differs from most of the others. All pairs are tested only where the groups differ
+/// altogether, and each with the share of the significance that keeps all of them within it
+/// (Bonferroni).
 fn verdict(values: &[Vec<u64>], place: usize, p_value: Option<f64>) -> Option<&'static str> {
     if p_value? >= SIGNIFICANT {
         return Some("alike");
@@ -291,7 +299,8 @@ mod tests {
         IpAddr::from([10, 0, 0, name])
     }
 
-    /// A flow that has passed these routers (0: not known) for 10 s; its round trips are `rtt_ms` each hop and up to 1 ms more.
+    /// A flow that has passed these routers (0: not known) for 10 s; its round trips are `rtt_ms`
+    /// each hop and up to 1 ms more.
     fn sighting(names: &[u8], rtt_ms: u64, seed: u64) -> Sighting {
         let mut hops: Vec<Hop> = Vec::new();
         for ttl in 1..=names.len() as u64 {

@@ -1,16 +1,19 @@
-//! Which routers a flow passes, when that changes, and what only looks like a change: routers that take turns packet by packet.
+//! Which routers a flow passes, when that changes, and what only looks like a change: routers that
+//! take turns packet by packet.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 /// Answers of a hop that are looked at.
 const RECENT: usize = 32;
-/// Turns (an answer or two of one router between those of others) among these that make a hop balanced. Of two routers that are chosen at
-/// random per packet, three of four runs are so short; of one that has a tenth of the packets, all of its three.
+/// Turns (an answer or two of one router between those of others) among these that make a hop
+/// balanced. Of two routers that are chosen at random per packet, three of four runs are so short;
+/// of one that has a tenth of the packets, all of its three.
 const TURNS: usize = 3;
 const TURN_ANSWERS: usize = 2;
-/// A router that gave so many answers in a row is believed to be replaced after three of another, one with half of it after five; by chance, of
-/// two routers that take turns, the former happens in one of 1024 cases. Who gave fewer was never believed. Where a turn was seen, it takes more.
+/// A router that gave so many answers in a row is believed to be replaced after three of another,
+/// one with half of it after five; by chance, of two routers that take turns, the former happens in
+/// one of 1024 cases. Who gave fewer was never believed. Where a turn was seen, it takes more.
 const LONG_RUN: usize = 8;
 const SHORT_RUN: usize = 4;
 const CONFIRMED_LONG: usize = 3;
@@ -18,7 +21,8 @@ const CONFIRMED_SHORT: usize = 5;
 const CONFIRMED_DOUBTFUL: usize = 8;
 /// After a change was confirmed at one hop, the others are waited for at most so long.
 const SETTLE_NS: u64 = 700_000_000;
-/// All hops are probed at once for so long after a router that was not expected, and not again for as long as it takes to be no burden.
+/// All hops are probed at once for so long after a router that was not expected, and not again for
+/// as long as it takes to be no burden.
 const HURRY_NS: u64 = 1_200_000_000;
 const HURRY_PAUSE_NS: u64 = 5_000_000_000;
 /// A router that comes back within it flaps.
@@ -170,7 +174,8 @@ impl Router {
 #[derive(Debug, Default)]
 pub(super) struct Route {
     hops: Vec<Router>,
-    /// A change is known: when the first probe that showed it was sent, and until when others are waited for.
+    /// A change is known: when the first probe that showed it was sent, and until when others are
+    /// waited for.
     pending: Option<(u64, u64)>,
     /// Until when all hops are to be probed, and from when on that may begin anew.
     hurry: Option<(u64, u64)>,
@@ -259,8 +264,8 @@ impl Route {
             .map_or(0, |place| place as u8 + 1)
     }
 
-    /// A router behind the change that was on the old way too says by how much the way has become longer or shorter; otherwise the deepest one
-    /// heard of says how long it is at least.
+    /// A router behind the change that was on the old way too says by how much the way has become
+    /// longer or shorter; otherwise the deepest one heard of says how long it is at least.
     fn new_length(&self, since: u64, changed: usize, old_length: u8) -> u8 {
         let heard = |hop: &Router| {
             let newest = hop.recent.back()?;

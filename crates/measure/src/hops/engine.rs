@@ -1,4 +1,5 @@
-//! From events to records: what is known of every flow, what becomes of every probe, and what comes next.
+//! From events to records: what is known of every flow, what becomes of every probe, and what comes
+//! next.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -99,11 +100,6 @@ impl Engine {
         }
     }
 
-    /// Flows that are probed now.
-    pub(crate) fn len(&self) -> usize {
-        self.flows.len()
-    }
-
     /// Are there probes whose fate is not known yet?
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -133,7 +129,8 @@ impl Engine {
         self.allowance.count(packets, now);
     }
 
-    /// Whether a flow whose application was last seen then is to be probed without it: it is silent, but not for too long.
+    /// Whether a flow whose application was last seen then is to be probed without it: it is
+    /// silent, but not for too long.
     pub(crate) fn is_silent(&self, seen: u64, now: u64) -> bool {
         let silence = now.saturating_sub(seen);
         silence > Nanoseconds::from(DECIDE).0 && silence < Nanoseconds::from(self.settings.idle).0
@@ -158,7 +155,8 @@ impl Engine {
         }
     }
 
-    /// Time has passed: tells of lost probes, and, when an interval is over, of every hop. Returns what the kernel is to do from now on.
+    /// Time has passed: tells of lost probes, and, when an interval is over, of every hop. Returns
+    /// what the kernel is to do from now on.
     pub(crate) fn tick(&mut self, now: u64, report: Sink<'_>) -> Vec<(u32, Plan)> {
         self.lose(
             now.saturating_sub(Nanoseconds::from(self.settings.timeout).0),
@@ -178,7 +176,8 @@ impl Engine {
         self.decide(now)
     }
 
-    /// The end of the measurement: what is still on the way is told of as lost, if it had its time, and every hop is.
+    /// The end of the measurement: what is still on the way is told of as lost, if it had its time,
+    /// and every hop is.
     pub(crate) fn finish(&mut self, now: u64, report: Sink<'_>) {
         self.lose(
             now.saturating_sub(Nanoseconds::from(self.settings.timeout).0),
@@ -358,7 +357,8 @@ impl Purposes {
 struct Shared {
     /// Flows that a router is asked in.
     askers: HashMap<IpAddr, u32>,
-    /// Routers before a destination: what one flow has learnt holds for others, too; the least is the safest.
+    /// Routers before a destination: what one flow has learnt holds for others, too; the least is
+    /// the safest.
     routers: HashMap<IpAddr, u8>,
     /// Flows to a destination that are asked.
     peers: HashMap<IpAddr, u32>,

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use fathom_record::{FlowKey, Protocol};
+use fathom_record::FlowKey;
 
 use super::Quoted;
 use crate::bytes::read_prefix;
-use crate::flow::address;
+use crate::flow::{address, flow_of};
 use crate::hops::native::{self, hops_answer, hops_clue, hops_event, hops_header, hops_opening};
 use crate::replay::Interfaces;
 
@@ -144,23 +144,11 @@ impl hops_header {
 }
 
 fn opened(opening: &hops_opening, interfaces: &impl Interfaces) -> Opened {
-    let key = &opening.key;
-    let forward = FlowKey {
-        protocol: Protocol(key.protocol() as u8),
-        source: address(&key.low),
-        source_port: key.low_port,
-        destination: address(&key.high),
-        destination_port: key.high_port,
-    };
     Opened {
         time: opening.event.time,
         flow: opening.event.flow,
-        key: if opening.direction == 0 {
-            forward
-        } else {
-            forward.reversed()
-        },
-        interface: interfaces.name(key.interface),
+        key: flow_of(&opening.key, opening.direction),
+        interface: interfaces.name(opening.key.interface),
     }
 }
 

@@ -1,4 +1,5 @@
-//! What routers append to ICMP errors: the extensions of RFC 4884, of which MPLS label stacks (RFC 4950) and interfaces (RFC 5837) are read.
+//! What routers append to ICMP errors: the extensions of RFC 4884, of which MPLS label stacks
+//! (RFC 4950) and interfaces (RFC 5837) are read.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,14 +7,16 @@ use std::sync::Arc;
 
 use super::quote::ICMP_BYTES;
 
-/// Where extensions start when nothing says so, and the least where something does (RFC 4884, sections 5.1 and 5.5).
+/// Where extensions start when nothing says so, and the least where something does (RFC 4884,
+/// sections 5.1 and 5.5).
 const QUOTE_BYTES: usize = 128;
 /// Bytes of the structure's and of an object's header.
 const HEADER_BYTES: usize = 4;
 /// Class and type of objects.
 const LABEL_STACK: (u8, u8) = (1, 1);
 const INTERFACE_CLASS: u8 = 2;
-/// Bits of an interface object's type (RFC 5837, section 4.1); the upper two are its role, 0 for the interface that the packet came in by.
+/// Bits of an interface object's type (RFC 5837, section 4.1); the upper two are its role, 0 for
+/// the interface that the packet came in by.
 const HAS_INDEX: u8 = 8;
 const HAS_ADDRESS: u8 = 4;
 const HAS_NAME: u8 = 2;
@@ -21,18 +24,21 @@ const HAS_NAME: u8 = 2;
 /// What a router appended to its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extensions {
-    /// The MPLS labels that the packet carried, outermost first, as label/class/ttl with spaces between.
+    /// The MPLS labels that the packet carried, outermost first, as label/class/ttl with spaces
+    /// between.
     pub mpls: Option<Arc<str>>,
     /// The interface that the packet came in by: name, address and `#index`, what there is of them.
     pub router_interface: Option<Arc<str>>,
 }
 
 impl Extensions {
-    /// Reads an ICMP or ICMPv6 error from its ICMP header on. Whatever is not as the RFCs say is left out: a structure of another version or
-    /// with a wrong checksum altogether, of which a structure that was cut off is one; an object that does not fit, and all behind it.
+    /// Reads an ICMP or ICMPv6 error from its ICMP header on. Whatever is not as the RFCs say is
+    /// left out: a structure of another version or with a wrong checksum altogether, of which a
+    /// structure that was cut off is one; an object that does not fit, and all behind it.
     ///
-    /// A router that states no length (as all did before RFC 4884) has its extensions 128 bytes behind the ICMP header; since those bytes may
-    /// as well be part of a long quote, a checksum is insisted on there.
+    /// A router that states no length (as all did before RFC 4884) has its extensions 128 bytes
+    /// behind the ICMP header; since those bytes may as well be part of a long quote, a checksum is
+    /// insisted on there.
     pub fn read(message: &[u8], is_ipv6: bool) -> Self {
         Self::structure(message, is_ipv6)
             .map(Self::objects)
@@ -41,7 +47,8 @@ impl Extensions {
 
     /// The objects of the structure, which has been verified.
     fn structure(message: &[u8], is_ipv6: bool) -> Option<&[u8]> {
-        // Words of 8 bytes in ICMPv6, of 4 in ICMP; each has its own place for the number (RFC 4884, section 4).
+        // Words of 8 bytes in ICMPv6, of 4 in ICMP; each has its own place for the number (RFC
+        // 4884, section 4).
         let words = |place: usize| message.get(place).copied().map(usize::from);
         let stated = if is_ipv6 {
             words(4)? * 8
@@ -153,7 +160,8 @@ mod tests {
 
     use super::*;
 
-    /// Labels 16 (class 5, TTL 1) and 1048575 (class 5, bottom, TTL 255): RFC 4950's layout by hand.
+    /// Labels 16 (class 5, TTL 1) and 1048575 (class 5, bottom, TTL 255): RFC 4950's layout by
+    /// hand.
     const LABELS: [u8; 12] = [0, 12, 1, 1, 0, 1, 0x0a, 1, 0xff, 0xff, 0xfb, 255];
     /// Index 7, 10.78.2.2, "ge-0/0", MTU 1500.
     const INTERFACE: [u8; 28] = [

@@ -1,4 +1,5 @@
-//! The least of a series, where the least may rise: by drift of a clock, or because the path has become longer.
+//! The least of a series, where the least may rise: by drift of a clock, or because the path has
+//! become longer.
 
 /// A minimum that forgets slowly.
 #[derive(Debug, Clone, Copy)]

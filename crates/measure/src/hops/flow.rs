@@ -83,7 +83,8 @@ impl Flow {
         self.schedule.plan(path, outlook, sharing)
     }
 
-    /// Takes a plan. Returns whether the kernel is to be told of it, which then holds what it must know besides.
+    /// Takes a plan. Returns whether the kernel is to be told of it, which then holds what it must
+    /// know besides.
     pub(super) fn follow(
         &mut self,
         plan: &mut Plan,
@@ -97,7 +98,8 @@ impl Flow {
         let is_first = self.plan.replace(plan.clone()).is_none();
         plan.is_hurried = is_hurried;
         if let Some(destination) = destination.filter(|_| is_first) {
-            // What was asked lately need not be asked again, but that a flow that is asked for itself may have a way of its own.
+            // What was asked lately need not be asked again, but that a flow that is asked for
+            // itself may have a way of its own.
             let is_own = self.standing == Standing::Own;
             let deepest = destination.deepest();
             plan.dues = Some(Box::new(std::array::from_fn(|place| {
@@ -225,7 +227,8 @@ impl Flow {
         }));
     }
 
-    /// Tells of every hop, and begins a new interval. Of probes sent before `until` it is known whether they were lost.
+    /// Tells of every hop, and begins a new interval. Of probes sent before `until` it is known
+    /// whether they were lost.
     pub(super) fn summarize(&mut self, time: Time, until: u64, limits: &Limits, report: Sink<'_>) {
         let mut before_ns = 0;
         for place in 0..self.path.hops.len() {

@@ -17,7 +17,8 @@ impl Flows {
         Table::open(programs, "hops_flows", HOPS_FLOWS).map(Self)
     }
 
-    /// When the flow's application last sent something, ns of `CLOCK_MONOTONIC`; `None` if the flow has lost its place.
+    /// When the flow's application last sent something, ns of `CLOCK_MONOTONIC`; `None` if the flow
+    /// has lost its place.
     #[expect(unsafe_code, reason = "reads what the kernel writes")]
     pub(super) fn seen(&self, number: u32) -> Option<u64> {
         let flow = self.entry(number);
@@ -28,12 +29,13 @@ impl Flows {
         }
     }
 
-    /// Has the kernel follow a plan, if the flow is still at its place. Its next packet takes the turns that have come.
+    /// Has the kernel follow a plan, if the flow is still at its place. Its next packet takes the
+    /// turns that have come.
     #[expect(unsafe_code, reason = "writes what the kernel reads")]
     pub(super) fn apply(&self, number: u32, plan: &Plan) {
         let flow = self.entry(number);
-        // SAFETY: the entry is within the table. The kernel reads and writes other fields meanwhile, and these as whole words, so that
-        // each is seen as it was or as it is.
+        // SAFETY: the entry is within the table. The kernel reads and writes other fields
+        // meanwhile, and these as whole words, so that each is seen as it was or as it is.
         unsafe {
             if (&raw const (*flow).number).read_volatile() != number {
                 return;
@@ -54,7 +56,8 @@ impl Flows {
         }
     }
 
-    /// Forgets the flows that left by an interface that is no more: the next packet of each, by another one, opens it anew.
+    /// Forgets the flows that left by an interface that is no more: the next packet of each, by
+    /// another one, opens it anew.
     #[expect(unsafe_code, reason = "writes what the kernel reads")]
     pub(super) fn forget(&self, interface: u32) {
         for place in 0..HOPS_FLOWS {

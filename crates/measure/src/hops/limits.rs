@@ -1,23 +1,27 @@
-//! Routers that limit their answers (as RFC 1812, section 4.3.2.8, and RFC 4443, section 2.4, ask them to): what all flows that pass a router
-//! showed of it is taken together.
+//! Routers that limit their answers (as RFC 1812, section 4.3.2.8, and RFC 4443, section 2.4, ask
+//! them to): what all flows that pass a router showed of it is taken together.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::path::{Fate, Hop};
 
-/// What is looked at: long enough for some answers of a router that gives one a second, and for a loss of some percent at ten probes a second.
+/// What is looked at: long enough for some answers of a router that gives one a second, and for a
+/// loss of some percent at ten probes a second.
 pub(super) const WINDOW_NS: u64 = 30_000_000_000;
 /// Fewer fates say nothing.
 pub(super) const LEAST_FATES: usize = 5;
-/// Standard deviations between two shares of losses that are not the same: 0.05 % by chance, since it is asked every second of every pair of routers.
+/// Standard deviations between two shares of losses that are not the same: 0.05 % by chance, since
+/// it is asked every second of every pair of routers.
 const DEVIATIONS: f64 = 3.3;
-/// Losses that deeper routers would show if they shared this router's share: with 5 expected, none at all happens in 0.7 % of cases (Poisson).
+/// Losses that deeper routers would show if they shared this router's share: with 5 expected, none
+/// at all happens in 0.7 % of cases (Poisson).
 const EXPECTED_WITNESSED: f64 = 5.0;
 /// Intervals between answers (or losses, whichever are fewer) that tell a steady pace from chance.
 const INTERVALS: usize = 16;
-/// Their variance, in probes², as a share of that of chance. A token bucket has at most 1/4, chance at least 2; this is in between for all
-/// shares, with room for probes that are a little early or late.
+/// Their variance, in probes², as a share of that of chance. A token bucket has at most 1/4, chance
+/// at least 2; this is in between for all shares, with room for probes that are a little early or
+/// late.
 const STEADY: f64 = 0.25;
 /// Their mean; nearer to 1 they are one run, of a router that just stopped answering.
 const LEAST_DISTANCE: f64 = 1.5;
@@ -54,8 +58,9 @@ impl Share {
     }
 }
 
-/// Two routers, the second behind the first, in all flows that pass both: Cochran's test (1954), with Mantel and Haenszel's variance, of whether the first
-/// loses more. Each flow is compared with itself alone, as flows lose differently and are probed at different rates.
+/// Two routers, the second behind the first, in all flows that pass both: Cochran's test (1954),
+/// with Mantel and Haenszel's variance, of whether the first loses more. Each flow is compared with
+/// itself alone, as flows lose differently and are probed at different rates.
 #[derive(Debug, Default)]
 struct Pair {
     excess: f64,
@@ -76,7 +81,8 @@ impl Pair {
     }
 }
 
-/// What routers behind one would have lost if they shared its losses, where they lost nothing in any flow.
+/// What routers behind one would have lost if they shared its losses, where they lost nothing in
+/// any flow.
 #[derive(Debug, Default)]
 struct Clean {
     expected: f64,
@@ -137,8 +143,9 @@ impl Limits {
     }
 }
 
-/// A token bucket that is asked at an even pace answers at an even pace: of answers and losses, the rarer ones are always equally many probes
-/// apart, give or take one. Of chance losses the distances vary as much as their mean (a geometric distribution).
+/// A token bucket that is asked at an even pace answers at an even pace: of answers and losses, the
+/// rarer ones are always equally many probes apart, give or take one. Of chance losses the
+/// distances vary as much as their mean (a geometric distribution).
 pub(super) fn is_steady(hop: &Hop, until: u64) -> bool {
     let mut fates: Vec<&Fate> = within(hop, until).collect();
     fates.sort_unstable_by_key(|fate| fate.sent);

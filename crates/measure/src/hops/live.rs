@@ -1,17 +1,15 @@
 //! The programs loaded and attached, and their events handed to the engine.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fathom_record::{Count, Time};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::engine::{Engine, Settings};
 use super::event::Event;
 use super::flows::Flows;
 use super::program::UserPrograms;
-use super::record::Report;
 use super::schedule::{EXPLORING, interval_us};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::counts::REFUSED;
@@ -20,7 +18,8 @@ use crate::kernel::{
     Framing, Group, Interface, Places, Programs, choose_programs, group_root, monotonic_ns,
     set_constants, wall_clock_offset,
 };
-use crate::{Error, Selection};
+use crate::measurement::{Every, Measurement, Take};
+use crate::{Counts, Error, Selection};
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hops.bpf.o"));
@@ -28,6 +27,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hops.bpf.o"));
 /// TTLs that are probed of a new TCP flow before anything is known of its path, and of others.
 const FIRST_CEILING: u8 = 4;
 const FIRST_CEILING_UNSAFE: u8 = 1;
+/// As long may an answer wait before it is handed on.
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// Between looks at how many packets there are.
 const COUNT: Duration = Duration::from_millis(100);
 /// Between looks for sockets of processes.
@@ -76,7 +77,8 @@ pub struct Options {
     pub settings: Settings,
 }
 
-/// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
+/// A running measurement. Everything it attached goes when it is dropped, or when the process ends
+/// in whatever way.
 pub struct Prober {
     // Dropped in this order: first nothing runs any more, then the maps go.
     places: Places,
@@ -85,17 +87,17 @@ pub struct Prober {
     flows: Flows,
     programs: Programs,
     engine: Engine,
-    looked: u64,
-    tidied: u64,
-    counted: u64,
+    sockets: Every,
+    budgets: Every,
+    packets: Every,
 }
 
 impl Prober {
     /// Loads and attaches.
     ///
     /// # Errors
-    /// [`Error::NoInterface`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it, [`Error::Kernel`] when the
-    /// kernel refuses a step, or a program of the user's.
+    /// [`Error::NoInterface`], [`Error::Unsupported`] when privileges, the kernel or a device do
+    /// not allow it, [`Error::Kernel`] when the kernel refuses a step, or a program of the user's.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let places = Places::find(&options.interfaces, false, programs_of)?;
         let object = options.programs.link_into(OBJECT)?;
@@ -111,9 +113,9 @@ impl Prober {
             flows: Flows::open(&programs)?,
             programs,
             engine: Engine::new(options.settings.clone(), now),
-            looked: 0,
-            tidied: now,
-            counted: now,
+            sockets: Every::new(LOOK),
+            budgets: Every::new(TIDY),
+            packets: Every::new(COUNT),
         };
         if options.owner.is_named() {
             prober.watch_sockets()?;
@@ -122,109 +124,17 @@ impl Prober {
         Ok(prober)
     }
 
-    /// One line an interface: how the programs are attached, for people.
-    pub fn describe(&self) -> impl Iterator<Item = String> {
-        self.places.describe()
-    }
-
-    /// Waits at most `timeout`, hands on the records that have come, and has silent flows probed.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the ring cannot be read.
-    pub fn poll(&mut self, timeout: Duration, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
-        self.programs.ring.wait(timeout)?;
-        self.drain(report)?;
-        let now = monotonic_ns();
-        self.count_packets(now)?;
-        for (number, plan) in self.engine.tick(now, report) {
-            self.flows.apply(number, &plan);
-        }
-        for (number, is_asked) in self.engine.open_flows() {
-            let Some(seen) = self.flows.seen(number) else {
-                continue;
-            };
-            self.engine.hear(number, seen);
-            if is_asked && self.engine.is_silent(seen, now) {
-                self.probe_silent(number)?;
-            }
-        }
-        if now.saturating_sub(self.looked) >= LOOK.as_nanos() as u64 {
-            self.look_for_sockets()?;
-        }
-        if now.saturating_sub(self.tidied) >= TIDY.as_nanos() as u64 {
-            self.tidied = now;
-            self.tidy_budgets(now)?;
-        }
-        Ok(())
-    }
-
-    /// The end of the measurement: what is still in the ring, and a last summary.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the ring cannot be read.
-    pub fn finish(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
-        self.drain(report)?;
-        self.places.clear();
-        self.engine.finish(monotonic_ns(), report);
-        Ok(())
-    }
-
-    /// What was counted since the start, by name; what did not happen is left out.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the counters cannot be read.
-    pub fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
-        let mut sums = [0; native::HOPS_COUNTER_COUNT as usize];
-        self.programs.add_counters("hops_cpus", &mut sums)?;
-        let purposes = self.engine.purposes;
-        let own = [
-            ("probes to known routers", purposes.measured),
-            ("probes that found a router", purposes.explored),
-            ("probes beyond the last known router", purposes.beyond),
-            ("answers that came too late", self.engine.late),
-            (REFUSED, self.places.refused()),
-            (
-                "flows left out of the comparison of paths: too many ended",
-                self.engine.forgotten(),
-            ),
-        ];
-        let names = native::counter_names().iter().copied();
-        Ok(names
-            .zip(sums)
-            .chain(own)
-            .filter(|(_, count)| *count != 0)
-            .map(|(name, count)| Count::new(time, "hops", name, count))
-            .collect())
-    }
-
     /// Are there probes whose fate is not known yet?
     pub fn is_waiting(&self) -> bool {
         self.engine.is_waiting()
     }
 
-    /// How many flows are probed now.
-    pub fn flows(&self) -> usize {
-        self.engine.len()
-    }
-
-    /// Lets go of interfaces that have gone, and takes those that have come. Does not wait. Returns what people are to be told.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the kernel does not tell of its interfaces any more.
-    pub fn follow(&mut self) -> Result<Vec<String>, Error> {
-        let gone = self.places.follow(&self.programs)?;
-        for interface in gone.into_iter().flatten() {
-            self.flows.forget(interface);
-        }
-        Ok(self.places.take_told())
-    }
-
-    fn drain(&mut self, report: &mut dyn FnMut(Report)) -> Result<(), Error> {
+    fn drain(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         self.engine.offset_ns = wall_clock_offset();
         let (engine, names) = (&mut self.engine, &self.places.names);
         self.programs.ring.read(|mut bytes| {
             while let Some((event, behind)) = Event::read(bytes, names) {
-                engine.take(&event, report);
+                engine.take(&event, &mut |report| take(report.record()));
                 bytes = behind;
             }
         })
@@ -232,10 +142,6 @@ impl Prober {
 
     /// Probes are to be few beside packets: the engine is told how many there are.
     fn count_packets(&mut self, now: u64) -> Result<(), Error> {
-        if now.saturating_sub(self.counted) < COUNT.as_nanos() as u64 {
-            return Ok(());
-        }
-        self.counted = now;
         let mut sums = [0; native::HOPS_COUNTER_COUNT as usize];
         self.programs.add_counters("hops_cpus", &mut sums)?;
         self.engine
@@ -243,7 +149,8 @@ impl Prober {
         Ok(())
     }
 
-    /// Makes room for new destinations: a budget that was not touched for a second is whole again, as a new one is.
+    /// Makes room for new destinations: a budget that was not touched for a second is whole again,
+    /// as a new one is.
     fn tidy_budgets(&self, now: u64) -> Result<(), Error> {
         let budgets = self.programs.map("hops_budgets")?;
         let destinations: Vec<Vec<u8>> = budgets.keys().collect();
@@ -298,8 +205,7 @@ impl Prober {
     }
 
     /// Sockets that were there before, or were passed on: nothing tells of those.
-    fn look_for_sockets(&mut self) -> Result<(), Error> {
-        self.looked = monotonic_ns();
+    fn look_for_sockets(&self) -> Result<(), Error> {
         let Some(link) = &self.look else {
             return Ok(());
         };
@@ -314,7 +220,100 @@ impl Prober {
     }
 }
 
-/// The programs that an interface needs: what takes answers first, or the first ones would be missed.
+impl Measurement for Prober {
+    fn name(&self) -> &'static str {
+        "hops"
+    }
+
+    fn describe(&self) -> Vec<String> {
+        self.places.describe().collect()
+    }
+
+    fn events(&self) -> BorrowedFd<'_> {
+        self.programs.ring.as_fd()
+    }
+
+    fn longest_wait(&self) -> Duration {
+        LONGEST_WAIT
+    }
+
+    /// Hands on the records that have come, and has silent flows probed.
+    fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        self.drain(take)?;
+        let now = monotonic_ns();
+        if self.packets.is_due() {
+            self.count_packets(now)?;
+        }
+        let plans = self.engine.tick(now, &mut |report| take(report.record()));
+        for (number, plan) in plans {
+            self.flows.apply(number, &plan);
+        }
+        for (number, is_asked) in self.engine.open_flows() {
+            let Some(seen) = self.flows.seen(number) else {
+                continue;
+            };
+            self.engine.hear(number, seen);
+            if is_asked && self.engine.is_silent(seen, now) {
+                self.probe_silent(number)?;
+            }
+        }
+        if self.sockets.is_due() {
+            self.look_for_sockets()?;
+        }
+        if self.budgets.is_due() {
+            self.tidy_budgets(now)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self) -> Result<Vec<String>, Error> {
+        let gone = self.places.follow(&self.programs)?;
+        for interface in gone.into_iter().flatten() {
+            self.flows.forget(interface);
+        }
+        Ok(self.places.take_told())
+    }
+
+    /// Hands on what is in the ring, and a last summary.
+    fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        self.drain(take)?;
+        self.places.clear();
+        let now = monotonic_ns();
+        self.engine.finish(now, &mut |report| take(report.record()));
+        Ok(())
+    }
+
+    fn counts(&self) -> Result<Counts, Error> {
+        let mut sums = [0; native::HOPS_COUNTER_COUNT as usize];
+        self.programs.add_counters("hops_cpus", &mut sums)?;
+        let purposes = self.engine.purposes;
+        let own = [
+            ("probes to known routers", purposes.measured),
+            ("probes that found a router", purposes.explored),
+            ("probes beyond the last known router", purposes.beyond),
+            ("answers that came too late", self.engine.late),
+            (REFUSED, self.places.refused()),
+            (
+                "flows left out of the comparison of paths: too many ended",
+                self.engine.forgotten(),
+            ),
+        ];
+        let counters = native::counter_names().iter().copied().zip(sums);
+        Ok(Counts {
+            measured: vec![
+                ("flows", sums[native::HOPS_COUNT_FLOWS_OPENED as usize]),
+                ("probes", sums[native::HOPS_COUNT_PROBES_SENT as usize]),
+            ],
+            named: counters
+                .chain(own)
+                .filter(|(_, count)| *count != 0)
+                .collect(),
+        })
+    }
+}
+
+/// The programs that an interface needs: what takes answers first, or the first ones would be
+/// missed.
 fn programs_of(interface: &Interface) -> Vec<&'static str> {
     match interface.framing {
         Framing::Ethernet => vec!["ethernet_ingress", "ethernet_egress"],

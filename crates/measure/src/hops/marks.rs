@@ -28,15 +28,18 @@ impl Marks {
     pub const PORTS: Self = Self(1 << 2);
     /// The differentiated services code point was changed (RFC 2474).
     pub const DSCP: Self = Self(1 << 3);
-    /// The congestion notification bits were changed (RFC 3168): cleared, or set by a router that is congested.
+    /// The congestion notification bits were changed (RFC 3168): cleared, or set by a router that
+    /// is congested.
     pub const ECN: Self = Self(1 << 4);
-    /// The TTL at which the router gave up was neither 1 nor 0: somebody before it did not count, as MPLS tunnels do not.
+    /// The TTL at which the router gave up was neither 1 nor 0: somebody before it did not count,
+    /// as MPLS tunnels do not.
     pub const TTL: Self = Self(1 << 5);
     /// It was inside MPLS.
     pub const MPLS: Self = Self(1 << 6);
     /// Routers take turns at this hop, packet by packet.
     pub const BALANCED: Self = Self(1 << 7);
-    /// Its answers seem to pass more or fewer routers on the way back than there are on the way there.
+    /// Its answers seem to pass more or fewer routers on the way back than there are on the way
+    /// there.
     pub const ASYMMETRIC: Self = Self(1 << 8);
 
     /// Both sets.

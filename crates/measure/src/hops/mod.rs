@@ -1,4 +1,5 @@
-//! Probes inside live flows: every router on the path of a flow is measured by headers of the flow itself, sent with a low TTL.
+//! Probes inside live flows: every router on the path of a flow is measured by headers of the flow
+//! itself, sent with a low TTL.
 
 #[cfg(feature = "live")]
 mod balance;

@@ -1,7 +1,10 @@
-//! How much longer than at best packets take in either direction, by the TCP timestamps of the application's own packets (RFC 7323).
+//! How much longer than at best packets take in either direction, by the TCP timestamps of the
+//! application's own packets (RFC 7323).
 //!
-//! A reply has the peer's clock (`TSval`) and this side's, as of the packet that it acknowledges (`TSecr`). Their difference is the way there, plus a
-//! constant that nobody knows; the time of arrival less `TSval` is the way back, less that constant. Over its minimum each is what was waited.
+//! A reply has the peer's clock (`TSval`) and this side's, as of the packet that it acknowledges
+//! (`TSecr`). Their difference is the way there, plus a constant that nobody knows; the time of
+//! arrival less `TSval` is the way back, less that constant. Over its minimum each is what was
+//! waited.
 
 use std::collections::VecDeque;
 
@@ -12,17 +15,20 @@ use super::rank::median;
 const TICKS_NS: [u64; 5] = [1_000, 1_000_000, 4_000_000, 10_000_000, 100_000_000];
 /// A clock is watched for so long before its tick is named.
 const LEARN_NS: u64 = 1_000_000_000;
-/// How far the measured tick may be from one that is known: what waits in queues meanwhile changes the measured one.
+/// How far the measured tick may be from one that is known: what waits in queues meanwhile changes
+/// the measured one.
 const TOLERANCE: f64 = 1.4;
 /// Replies kept until the ticks are known: one every 20 ms (`HOPS_CLUE_NS`).
 const KEPT: usize = 256;
-/// The least of so long is looked at, since an acknowledgement may be delayed for up to 40 ms; the median of these is a window's value.
+/// The least of so long is looked at, since an acknowledgement may be delayed for up to 40 ms; the
+/// median of these is a window's value.
 const BIN_NS: u64 = 100_000_000;
 /// Bins of a window, at least: fewer say nothing.
 const LEAST_BINS: usize = 2;
 /// Bins that are kept.
 const BINS: usize = 64;
-/// Clocks of hosts are within 50 ppm of each other, mostly: a floor that rises so never reports their drift, and forgets 3 ms of a queue a minute.
+/// Clocks of hosts are within 50 ppm of each other, mostly: a floor that rises so never reports
+/// their drift, and forgets 3 ms of a queue a minute.
 const DRIFT_PPM: i64 = 50;
 
 /// What a reply says.
@@ -171,7 +177,8 @@ impl OneWay {
         }
     }
 
-    /// What was waited by replies that arrived from `from` to `until`; `None` if too few did, or their clocks are not known.
+    /// What was waited by replies that arrived from `from` to `until`; `None` if too few did, or
+    /// their clocks are not known.
     pub(super) fn waited(&self, from: u64, until: u64) -> Option<Waited> {
         let bins = || {
             let bins = self.bins.iter();
@@ -203,7 +210,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const SECOND: u64 = 1000 * MS;
 
-    /// A flow that is acknowledged every 20 ms, 10 ms from the peer; `waits(time)` are the waits there, there delayed, and back, in ms.
+    /// A flow that is acknowledged every 20 ms, 10 ms from the peer; `waits(time)` are the waits
+    /// there, there delayed, and back, in ms.
     fn run(seconds: u64, tick_ms: u64, ppm: i64, waits: impl Fn(u64) -> (u64, u64, u64)) -> OneWay {
         let mut one_way = OneWay::default();
         let begin = 5_000 * SECOND;

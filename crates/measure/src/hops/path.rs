@@ -208,7 +208,8 @@ impl Path {
             .map_or(0, |place| place as u8 + 1)
     }
 
-    /// The largest TTL whose last known probe a router answered; 0: none. A path that has become shorter loses the probes of the last ones.
+    /// The largest TTL whose last known probe a router answered; 0: none. A path that has become
+    /// shorter loses the probes of the last ones.
     pub(super) fn answering(&self) -> u8 {
         let answers = |hop: &Hop| hop.answered > hop.refused && hop.lost_of_last(1) == Some(0);
         self.hops
@@ -217,7 +218,8 @@ impl Path {
             .map_or(0, |place| place as u8 + 1)
     }
 
-    /// How many routers there are before whoever mostly refuses probes: the destination, or a router that lets nothing pass.
+    /// How many routers there are before whoever mostly refuses probes: the destination, or a
+    /// router that lets nothing pass.
     pub(super) fn routers_there(&self) -> Option<u8> {
         let refused = self
             .hops
@@ -226,7 +228,8 @@ impl Path {
         refused.map(|place| place as u8)
     }
 
-    /// How many routers replies seem to pass: systems start with a TTL of 64, 128 or 255. A hint, since the way back may be another.
+    /// How many routers replies seem to pass: systems start with a TTL of 64, 128 or 255. A hint,
+    /// since the way back may be another.
     pub(super) fn routers_back(&self) -> Option<u8> {
         routers_passed(self.reply_ttl?)
     }

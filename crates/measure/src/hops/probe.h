@@ -232,7 +232,7 @@ static __always_inline int hops_is_quoted(const struct hops_quote *quote, const 
 {
 	const struct hops_header *header = &flow->header;
 
-	if (!probe->sent || now - probe->sent > HOPS_STALE_NS || probe->flow != flow->number)
+	if (!probe->sent || now > probe->sent + HOPS_STALE_NS || probe->flow != flow->number)
 		return 0;
 	if (quote->protocol != header->protocol || quote->is_ipv6 != header->is_ipv6)
 		return 0;

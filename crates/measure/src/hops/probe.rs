@@ -1,4 +1,5 @@
-//! `probe.h` held against RFC 9293, RFC 768 and RFC 792: what is valid and what is not, byte by byte.
+//! `probe.h` held against RFC 9293, RFC 768 and RFC 792: what is valid and what is not, byte by
+//! byte.
 
 use proptest::prelude::*;
 
@@ -7,7 +8,8 @@ use crate::hops::native::{self, hops_header};
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// The sum of RFC 1071 over a packet's transport and its pseudo-header: 0xffff where the checksum is right.
+/// The sum of RFC 1071 over a packet's transport and its pseudo-header: 0xffff where the checksum
+/// is right.
 fn sum(packet: &[u8], ip_bytes: usize, has_pseudo_header: bool) -> u16 {
     let transport = &packet[ip_bytes..];
     let (protocol, addresses) = match ip_bytes {
@@ -29,7 +31,8 @@ fn sum(packet: &[u8], ip_bytes: usize, has_pseudo_header: bool) -> u16 {
     sum as u16
 }
 
-/// A packet of an application: IP header, transport header, options if TCP, payload, the checksum right.
+/// A packet of an application: IP header, transport header, options if TCP, payload, the checksum
+/// right.
 fn packet(is_ipv6: bool, protocol: u8, payload: &[u8]) -> (Vec<u8>, usize) {
     let mut transport = match protocol {
         TCP => [

@@ -1,4 +1,5 @@
-//! Where packets wait: which link of a path adds to the round trips of all routers behind it, second by second, and in which direction.
+//! Where packets wait: which link of a path adds to the round trips of all routers behind it,
+//! second by second, and in which direction.
 
 use std::collections::VecDeque;
 
@@ -9,13 +10,16 @@ use super::oneway::Waited;
 pub(super) const WINDOW_NS: u64 = 1_000_000_000;
 /// After so long most answers of a window have come.
 const GRACE_NS: u64 = 1_000_000_000;
-/// A queue is named from so much on: routers take up to some milliseconds to make an answer, and clocks tick in milliseconds.
+/// A queue is named from so much on: routers take up to some milliseconds to make an answer, and
+/// clocks tick in milliseconds.
 const LEAST_NS: u64 = 2_000_000;
 /// And from this part of the round trip without queues on: the longer a path, the more it varies.
 const PART_OF_BASELINE: u64 = 5;
-/// And from this part of the longest queue of the window on: a hop that is probed at other moments than its neighbours shows some of their queue as its own.
+/// And from this part of the longest queue of the window on: a hop that is probed at other moments
+/// than its neighbours shows some of their queue as its own.
 const PART_OF_LONGEST: u64 = 4;
-/// A path without queues that has become longer is taken for what it is after some minutes: 20 us a second.
+/// A path without queues that has become longer is taken for what it is after some minutes: 20 us a
+/// second.
 const RISE_PPM: i64 = 20;
 /// Answers kept of a hop: 100 a second over windows and grace, with room.
 const KEPT: usize = 512;
@@ -127,7 +131,8 @@ impl Queues {
         self.hops.truncate(usize::from(ttl.max(1)) - 1);
     }
 
-    /// The next window that is over, as its start and the links that packets waited for, from near to far.
+    /// The next window that is over, as its start and the links that packets waited for, from near
+    /// to far.
     pub(super) fn judge(&mut self, now: u64) -> Option<(u64, Vec<Queue>)> {
         let start = self.next?;
         if now < start + WINDOW_NS + GRACE_NS {
@@ -173,11 +178,12 @@ fn is_within(sent: u64, start: u64) -> bool {
     sent >= start && sent < start + WINDOW_NS
 }
 
-/// What each link adds, at the median of the moments at which the hop with the fewest answers was probed; what others had then is taken from
-/// their own answers before and after.
+/// What each link adds, at the median of the moments at which the hop with the fewest answers was
+/// probed; what others had then is taken from their own answers before and after.
 ///
-/// A queue on the way to a router, or on the way that all answers from there on take back, delays every router behind it too. So what a router
-/// has and none behind it has was not waited on the path of the flow: it is the router's own slowness, or the way back of its answers alone.
+/// A queue on the way to a router, or on the way that all answers from there on take back, delays
+/// every router behind it too. So what a router has and none behind it has was not waited on the
+/// path of the flow: it is the router's own slowness, or the way back of its answers alone.
 fn steps(hops: &[Excess], start: u64) -> Vec<Queue> {
     let count = |hop: &&Excess| {
         let points = hop.points.iter();
@@ -222,8 +228,8 @@ fn steps(hops: &[Excess], start: u64) -> Vec<Queue> {
         .collect()
 }
 
-/// The direction of a queue, by what the application's packets waited; `None` if they did not: then the router is slow to answer, and the flow
-/// waits for nothing.
+/// The direction of a queue, by what the application's packets waited; `None` if they did not: then
+/// the router is slow to answer, and the flow waits for nothing.
 pub(super) fn direction(queue_ns: u64, waited: Option<Waited>) -> Option<Direction> {
     let Some(waited) = waited else {
         return Some(Direction::Unknown);
@@ -248,8 +254,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Four hops 5 ms apart, probed ten times a second, each `phase` ms after the one before; `queue(ttl, time in ms)` is on top. Returns the
-    /// links named, window by window.
+    /// Four hops 5 ms apart, probed ten times a second, each `phase` ms after the one before;
+    /// `queue(ttl, time in ms)` is on top. Returns the links named, window by window.
     fn run(seconds: u64, phase: u64, queue: impl Fn(u8, u64) -> u64) -> Vec<Vec<Queue>> {
         let mut queues = Queues::default();
         let mut windows = Vec::new();

@@ -11,7 +11,8 @@ const IPV6_BYTES: usize = 40;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// The fields of a packet that may be changed on its way; the checksums and what identifies a probe are not among them.
+/// The fields of a packet that may be changed on its way; the checksums and what identifies a probe
+/// are not among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quoted {
     /// Where it came from.
@@ -29,8 +30,9 @@ pub struct Quoted {
 }
 
 impl Quoted {
-    /// Reads the quote of an ICMP or ICMPv6 error, which starts with the ICMP header. `None` where it is no IP packet of TCP, UDP or an
-    /// echo with 8 bytes after its IP header, which is what routers must quote (RFC 792).
+    /// Reads the quote of an ICMP or ICMPv6 error, which starts with the ICMP header. `None` where
+    /// it is no IP packet of TCP, UDP or an echo with 8 bytes after its IP header, which is what
+    /// routers must quote (RFC 792).
     pub fn read(message: &[u8]) -> Option<Self> {
         let packet = message.get(ICMP_BYTES..)?;
         match packet.first()? >> 4 {
@@ -64,8 +66,8 @@ impl Quoted {
         }
     }
 
-    /// How it differs from what was sent. `is_expired`: the router gave up for the TTL, so that there is something to expect of it: 1, as
-    /// it arrived, or 0, as it would have left.
+    /// How it differs from what was sent. `is_expired`: the router gave up for the TTL, so that
+    /// there is something to expect of it: 1, as it arrived, or 0, as it would have left.
     pub fn changes(&self, sent: &Self, is_expired: bool) -> Marks {
         let service = self.service ^ sent.service;
         let are_ports_same =

@@ -1,4 +1,5 @@
-//! Whether groups of measurements differ, by their ranks alone: round trips are not distributed like anything that has a name.
+//! Whether groups of measurements differ, by their ranks alone: round trips are not distributed
+//! like anything that has a name.
 
 use libm::erfc;
 
@@ -11,8 +12,9 @@ pub(super) fn median(mut values: Vec<u64>) -> Option<u64> {
     values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
-/// Kruskal and Wallis (1952), with the correction for ties: the probability that groups of one kind differ so much. `None` for fewer than two
-/// groups, one with fewer than [`LEAST`] values, or when all values are the same.
+/// Kruskal and Wallis (1952), with the correction for ties: the probability that groups of one kind
+/// differ so much. `None` for fewer than two groups, one with fewer than [`LEAST`] values, or when
+/// all values are the same.
 pub(super) fn kruskal_wallis(groups: &[Vec<u64>]) -> Option<f64> {
     if groups.len() < 2 || groups.iter().any(|group| group.len() < LEAST) {
         return None;
@@ -48,7 +50,8 @@ pub(super) fn kruskal_wallis(groups: &[Vec<u64>]) -> Option<f64> {
     Some(chi_squared(statistic / correction, groups.len() - 1))
 }
 
-/// The probability that the sum of so many squared normal variables exceeds `value`: closed forms, Abramowitz and Stegun 26.4.4 and 26.4.5.
+/// The probability that the sum of so many squared normal variables exceeds `value`: closed forms,
+/// Abramowitz and Stegun 26.4.4 and 26.4.5.
 fn chi_squared(value: f64, freedom: usize) -> f64 {
     let half = value.max(0.0) / 2.0;
     let is_odd = freedom % 2 == 1;
@@ -109,7 +112,8 @@ mod tests {
 
     #[test]
     fn ties_share_their_ranks() {
-        // Five times 1 and five times 2: ranks 3 and 8, H = 12 / 110 * (15² + 40²) / 5 - 33 = 6.8182, over 1 - 240 / 990 = 9.
+        // Five times 1 and five times 2: ranks 3 and 8, H = 12 / 110 * (15² + 40²) / 5 - 33 =
+        // 6.8182, over 1 - 240 / 990 = 9.
         let halves = [vec![1; 5], vec![2; 5]];
         is_near(kruskal_wallis(&halves).unwrap(), 0.002_700);
         assert_eq!(kruskal_wallis(&[vec![3; 5], vec![3; 5]]), None);

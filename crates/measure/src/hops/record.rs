@@ -111,14 +111,17 @@ record! {
         /// Type and code of the ICMP message (RFC 792, RFC 4443): type times 256 plus code.
         #[field(absent, own_ipfix = 207)]
         pub icmp_type_code: Option<u16>,
-        /// Labels of the MPLS stack that the probe carried at the router (RFC 4950), outermost first, as label/class/ttl with spaces between.
+        /// Labels of the MPLS stack that the probe carried at the router (RFC 4950), outermost
+        /// first, as label/class/ttl with spaces between.
         #[field(label = "mpls", own_ipfix = 208)]
         pub mpls: Option<Arc<str>>,
-        /// The router's interface that the probe came in by (RFC 5837): its name, address and `#index`, what there is of them.
+        /// The router's interface that the probe came in by (RFC 5837): its name, address and
+        /// `#index`, what there is of them.
         #[field(label = "at", own_ipfix = 209)]
         pub router_interface: Option<Arc<str>>,
-        /// What the quoted probe shows to have been changed on the way: words of `source`, `destination`, `ports`, `dscp`, `ecn`, `ttl` (it had
-        /// more left than 1 where the router gave up).
+        /// What the quoted probe shows to have been changed on the way: words of `source`,
+        /// `destination`, `ports`, `dscp`, `ecn`, `ttl` (it had more left than 1 where the router
+        /// gave up).
         #[field(label = "changed", own_ipfix = 210)]
         pub changed: Option<Arc<str>>,
         /// TCP sequence number of the probe; of an echo its identifier and sequence number.
@@ -164,7 +167,8 @@ record! {
         /// Probes of these without an answer in time.
         #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 214)]
         pub probes_lost: u64,
-        /// Why there were none: `silent`, `rate limited`, `forward loss`, `reverse loss`, `loss` where it cannot be told.
+        /// Why there were none: `silent`, `rate limited`, `forward loss`, `reverse loss`, `loss`
+        /// where it cannot be told.
         #[field(label = "for", own_ipfix = 215)]
         pub silence: Option<&'static str>,
         /// The last round trip.
@@ -191,15 +195,18 @@ record! {
         /// The greatest of the interval.
         #[field(absent, own_ipfix = 243)]
         pub rtt_max_ns: Option<Nanoseconds>,
-        /// What the link to this router adds by waiting: the median over the minimum, less the same of the router before.
+        /// What the link to this router adds by waiting: the median over the minimum, less the same
+        /// of the router before.
         #[field(label = "queue", own_ipfix = 220)]
         pub queue_ns: Option<Nanoseconds>,
-        /// How many routers its answers seem to pass on the way back, where these are not as many as on the way there: by the TTL that they arrive
-        /// with, as systems start with 64, 128 or 255.
+        /// How many routers its answers seem to pass on the way back, where these are not as many
+        /// as on the way there: by the TTL that they arrive with, as systems start with 64, 128 or
+        /// 255.
         #[field(label = "back", own_ipfix = 238)]
         pub routers_back: Option<u8>,
-        /// What answers of the interval showed: words as in `changed`, `mpls` for labels, `balanced` where routers take turns packet by packet,
-        /// `asymmetric` where `routers_back` says so.
+        /// What answers of the interval showed: words as in `changed`, `mpls` for labels,
+        /// `balanced` where routers take turns packet by packet, `asymmetric` where `routers_back`
+        /// says so.
         #[field(label = "marks", own_ipfix = 251)]
         pub marks: Option<Arc<str>>,
         /// The interface that the flow leaves by.
@@ -217,20 +224,23 @@ record! {
         #[field(ipfix = 153)]
         pub time: Time,
         /// How long was judged.
-        #[field(absent, own_ipfix = 221)]
+        #[field(absent, own_ipfix = 103)]
         pub duration_ns: Nanoseconds,
         /// The flow; its source is this side.
         pub flow: FlowKey,
-        /// The TTL that reaches the router at the far end of the link; of TTL 1 the link begins at this host, and its own queue is part of it.
+        /// The TTL that reaches the router at the far end of the link; of TTL 1 the link begins at
+        /// this host, and its own queue is part of it.
         #[field(own_ipfix = 200)]
         pub ttl: u8,
-        /// The router at the near end: the last one before that answers; for the first link this side of the flow.
+        /// The router at the near end: the last one before that answers; for the first link this
+        /// side of the flow.
         #[field(label = "from", own_ipfix = 222)]
         pub near: IpAddr,
         /// The router at the far end.
         #[field(label = "to", own_ipfix = 223)]
         pub far: Option<IpAddr>,
-        /// Which way packets wait, by the application's TCP timestamps: `forward`, `reverse`, `both`, `unknown` where they do not tell.
+        /// Which way packets wait, by the application's TCP timestamps: `forward`, `reverse`,
+        /// `both`, `unknown` where they do not tell.
         #[field(bare, own_ipfix = 224)]
         pub direction: &'static str,
         /// What the link adds to round trips by waiting, at the median of the second.
@@ -290,23 +300,26 @@ record! {
         /// The number of the way among those to this destination, from 1.
         #[field(label = "way", own_ipfix = 231)]
         pub number: u32,
-        /// The routers, the nearest first; `*` where none is known, or some take turns packet by packet.
+        /// The routers, the nearest first; `*` where none is known, or some take turns packet by
+        /// packet.
         #[field(bare, own_ipfix = 232)]
         pub path: String,
         /// Flows that took it.
         #[field(own_ipfix = 233)]
         pub flows: u32,
         /// The median of its round trips, one a second of each flow, to the router in `compared`.
-        #[field(label = "rtt", own_ipfix = 234)]
+        #[field(label = "rtt", own_ipfix = 218)]
         pub rtt_p50_ns: Option<Nanoseconds>,
-        /// Where the ways are compared: the last router that all have in common behind where they part; absent: each at its deepest router.
+        /// Where the ways are compared: the last router that all have in common behind where they
+        /// part; absent: each at its deepest router.
         #[field(label = "to", own_ipfix = 235)]
         pub compared: Option<IpAddr>,
-        /// How it compares to most of the others: `slower`, `faster`, `alike` (Kruskal and Wallis's test of
-        /// pairs, p < 0.01 over all, and medians further apart than 200 us and 1 %).
+        /// How it compares to most of the others: `slower`, `faster`, `alike` (Kruskal and Wallis's
+        /// test of pairs, p < 0.01 over all, and medians further apart than 200 us and 1 %).
         #[field(bare, own_ipfix = 236)]
         pub verdict: Option<&'static str>,
-        /// The probability that ways of one kind differ as much as all of these do (Kruskal and Wallis); absent with too few round trips.
+        /// The probability that ways of one kind differ as much as all of these do (Kruskal and
+        /// Wallis); absent with too few round trips.
         #[field(label = "p", own_ipfix = 237)]
         pub p_value: Option<f64>,
     }

@@ -1,8 +1,10 @@
 //! How often which router is asked: pure decisions from what is known of a path.
 //!
-//! A path is explored from this side. TCP's probes do no harm where they arrive, so several TTLs beyond the last router are tried at a time; of
-//! other transports one is, and never one that may be the destination's by the TTL of its replies. A hop's rate grows while its answers
-//! keep coming, and falls by half where answers are missing while routers behind it answer: that is what a limit of ICMP errors looks like.
+//! A path is explored from this side. TCP's probes do no harm where they arrive, so several TTLs
+//! beyond the last router are tried at a time; of other transports one is, and never one that may
+//! be the destination's by the TTL of its replies. A hop's rate grows while its answers keep
+//! coming, and falls by half where answers are missing while routers behind it answer: that is what
+//! a limit of ICMP errors looks like.
 
 use std::time::Duration;
 
@@ -16,7 +18,8 @@ pub(super) const AHEAD: u8 = 4;
 pub(super) const SILENT: usize = 5;
 /// How rarely.
 const RARELY: Duration = Duration::from_secs(30);
-/// Probes a second to a TTL that has not answered yet: there may be no router, and what is beyond the last one is nobody's business.
+/// Probes a second to a TTL that has not answered yet: there may be no router, and what is beyond
+/// the last one is nobody's business.
 pub(super) const EXPLORING: f64 = 2.0;
 /// Fates that a decision about a rate looks at.
 const LOOKED_AT: usize = 8;
@@ -30,7 +33,8 @@ pub struct Rate {
     pub most: f64,
     /// All hops of a flow together share it.
     pub is_shared: bool,
-    /// The user asked for it: each flow is asked at this rate. Otherwise flows share what is known, and probes are few beside packets.
+    /// The user asked for it: each flow is asked at this rate. Otherwise flows share what is known,
+    /// and probes are few beside packets.
     pub is_asked: bool,
 }
 
@@ -105,7 +109,8 @@ impl Schedule {
         }
     }
 
-    /// The highest TTL to probe. One flow to a destination looks for routers behind the last; the others, where there is none, now and then for one.
+    /// The highest TTL to probe. One flow to a destination looks for routers behind the last; the
+    /// others, where there is none, now and then for one.
     pub(super) fn ceiling(&self, path: &Path, outlook: &Outlook) -> u8 {
         let deepest = path.deepest();
         let limit = match &outlook.destination {
@@ -120,7 +125,8 @@ impl Schedule {
         limit.min(self.highest_ttl)
     }
 
-    /// One TTL beyond the deepest router, or beyond silent ones that must be routers since there are so many.
+    /// One TTL beyond the deepest router, or beyond silent ones that must be routers since there
+    /// are so many.
     fn unsafe_ceiling(&self, path: &Path, deepest: u8, routers: Option<u8>) -> u8 {
         let mut ceiling = deepest + 1;
         if let Some(routers) = routers {

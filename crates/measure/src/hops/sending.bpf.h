@@ -55,7 +55,7 @@ static __always_inline void hops_note_probe(struct hops_cpu *cpu)
 
 	if (!probe)
 		return;
-	if (probe->sent && !probe->is_answered && now - probe->sent < HOPS_STALE_NS)
+	if (probe->sent && !probe->is_answered && now < probe->sent + HOPS_STALE_NS)
 		cpu->counters[HOPS_COUNT_PROBES_OVERRUN]++;
 	probe->number = cpu->number;
 	probe->flow = cpu->flow;

@@ -1,5 +1,5 @@
-//! What flows to one destination share: what is known of the way there is asked once, and by one of them. And how much may be asked in all, where
-//! nobody said how much.
+//! What flows to one destination share: what is known of the way there is asked once, and by one of
+//! them. And how much may be asked in all, where nobody said how much.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -69,7 +69,8 @@ impl Allowance {
         self.left
     }
 
-    /// Probes a second that flows may be asked for: less than comes in where too much was spent, more where something is left.
+    /// Probes a second that flows may be asked for: less than comes in where too much was spent,
+    /// more where something is left.
     pub(super) fn per_second(&self) -> f64 {
         self.per_second * (self.left / ADVANCE).clamp(0.1, 2.0)
     }
@@ -87,8 +88,8 @@ pub(super) enum Standing {
     Leader,
 }
 
-/// Has flows be asked so rarely that all together are asked `per_second`, if that is less than planned: by steps of a half, so that plans stay what they
-/// are while little changes.
+/// Has flows be asked so rarely that all together are asked `per_second`, if that is less than
+/// planned: by steps of a half, so that plans stay what they are while little changes.
 #[expect(clippy::cast_sign_loss, reason = "neither factor is negative")]
 pub(super) fn slow_down(plans: &mut [(u32, Plan)], per_second: f64) {
     let planned: f64 = plans.iter().map(|(_, plan)| plan.per_second()).sum();
@@ -116,7 +117,8 @@ fn place(key: &FlowKey) -> Place {
 pub(super) struct Destination {
     leader: Option<u32>,
     used: u64,
-    /// Of TTL 1, 2, …: when it was last asked, whether a router answered, and how often in a row nobody has since.
+    /// Of TTL 1, 2, …: when it was last asked, whether a router answered, and how often in a row
+    /// nobody has since.
     hops: [Asked; HOPS_TTL_MAX as usize],
 }
 
@@ -206,7 +208,8 @@ impl Destinations {
         }
     }
 
-    /// Says of flows that wait whether they are asked from now on: one to each destination, and those that live long, as far as `left` probes go.
+    /// Says of flows that wait whether they are asked from now on: one to each destination, and
+    /// those that live long, as far as `left` probes go.
     pub(super) fn appoint(&mut self, flows: &mut BTreeMap<u32, Flow>, now: u64, mut left: f64) {
         let since = |time: u64| Duration::from_nanos(now.saturating_sub(time));
         for (number, flow) in flows {

@@ -1,4 +1,5 @@
-//! Why probes to a hop are not answered: the routers behind it, the pace of its answers and the application's own packets are witnesses.
+//! Why probes to a hop are not answered: the routers behind it, the pace of its answers and the
+//! application's own packets are witnesses.
 
 use std::collections::VecDeque;
 
@@ -7,9 +8,11 @@ use super::path::Hop;
 
 /// A TTL that never answered is called silent from so many probes on.
 const LEAST_SILENT: u64 = 3;
-/// Retransmissions that the application would have made if its packets were lost as probes are: with 5 expected, at most 1 happens in 4 %.
+/// Retransmissions that the application would have made if its packets were lost as probes are:
+/// with 5 expected, at most 1 happens in 4 %.
 const EXPECTED_RETRANSMITTED: f64 = 5.0;
-/// Of these, how many say that its packets are lost, and how few that they are not. A train of segments counts as one packet, hence less than all.
+/// Of these, how many say that its packets are lost, and how few that they are not. A train of
+/// segments counts as one packet, hence less than all.
 const LOST_FORWARD: f64 = 0.25;
 const NOT_FORWARD: f64 = 0.1;
 /// Between samples of the application's counters.
@@ -86,8 +89,9 @@ impl Application {
     }
 }
 
-/// Why the hop at `place` did not answer some of the probes sent in the window before `until`, which must be so long ago that what was not
-/// answered is known to be lost: `None` if it answered all, or there are too few to tell.
+/// Why the hop at `place` did not answer some of the probes sent in the window before `until`,
+/// which must be so long ago that what was not answered is known to be lost: `None` if it answered
+/// all, or there are too few to tell.
 pub(super) fn silence(
     hops: &[Hop],
     place: usize,
@@ -110,7 +114,8 @@ pub(super) fn silence(
         .collect();
     let traffic = application.before(until);
     if own.lost == own.known {
-        // It used to answer. If packets pass, it is the router that is silent, or the destination has come nearer.
+        // It used to answer. If packets pass, it is the router that is silent, or the destination
+        // has come nearer.
         let is_passed = !deeper.is_empty() || traffic.is_some();
         return Some(if is_passed {
             Silence::Silent
@@ -127,7 +132,8 @@ pub(super) fn silence(
     Some(direction(own, traffic))
 }
 
-/// This hop and all behind it lose alike: the application tells whether its packets are among what is lost.
+/// This hop and all behind it lose alike: the application tells whether its packets are among what
+/// is lost.
 fn direction(own: Share, traffic: Option<Traffic>) -> Silence {
     let Some(traffic) = traffic else {
         return Silence::Unknown;

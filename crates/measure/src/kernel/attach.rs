@@ -1,4 +1,5 @@
-//! Attaching: tcx links where the kernel has them, filters of a clsact qdisc where not, XDP on request.
+//! Attaching: tcx links where the kernel has them, filters of a clsact qdisc where not, XDP on
+//! request.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
@@ -21,10 +22,12 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// Attaches programs by the end of their names: `xdp_ingress` to XDP, `…_ingress` and `…_egress` to traffic control.
+    /// Attaches programs by the end of their names: `xdp_ingress` to XDP, `…_ingress` and
+    /// `…_egress` to traffic control.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when the interface cannot have XDP, [`Error::Kernel`] when the kernel refuses.
+    /// [`Error::Unsupported`] when the interface cannot have XDP, [`Error::Kernel`] when the kernel
+    /// refuses.
     pub(super) fn attach(
         &mut self,
         programs: &Programs,
@@ -57,7 +60,8 @@ impl Devices {
         gone
     }
 
-    /// Gets ready for interfaces that come later: where there are no links, the process that cleans up must be made while this one has but one thread.
+    /// Gets ready for interfaces that come later: where there are no links, the process that cleans
+    /// up must be made while this one has but one thread.
     ///
     /// # Errors
     /// [`Error::Kernel`] when it cannot be made.
@@ -217,14 +221,16 @@ fn attach_tcx(program: &ProgramMut<'_>, interface: u32) -> Result<Link, std::io:
     }
 }
 
-/// Has the kernel links for programs of traffic control (since 6.6)? It is asked which there are at the loopback interface, which always has number 1.
+/// Has the kernel links for programs of traffic control (since 6.6)? It is asked which there are at
+/// the loopback interface, which always has number 1.
 #[expect(unsafe_code, reason = "libbpf-rs has no tcx")]
 fn has_tcx() -> bool {
     let mut options = sys::bpf_prog_query_opts {
         sz: size_of::<sys::bpf_prog_query_opts>() as _,
         ..sys::bpf_prog_query_opts::default()
     };
-    // SAFETY: the struct says its size and outlives the call; it has no room for answers, and says so.
+    // SAFETY: the struct says its size and outlives the call; it has no room for answers, and says
+    // so.
     let code = unsafe { sys::bpf_prog_query_opts(1, sys::BPF_TCX_INGRESS, &raw mut options) };
     code != -libc::EINVAL
 }
@@ -234,7 +240,8 @@ pub(super) struct Filter {
     place: FilterPlace,
 }
 
-/// Where a filter is. The qdisc is removed with it only if it was made for it, and nobody else's filter is there: theirs would go with it.
+/// Where a filter is. The qdisc is removed with it only if it was made for it, and nobody else's
+/// filter is there: theirs would go with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FilterPlace {
     interface: u32,
@@ -291,7 +298,8 @@ impl FilterPlace {
         (self.has_made_qdisc != 0).then_some(self.interface)
     }
 
-    /// Removes the filter, and the qdisc if it was made for it. A failure means that the interface is gone.
+    /// Removes the filter, and the qdisc if it was made for it. A failure means that the interface
+    /// is gone.
     #[expect(unsafe_code, reason = "calls libbpf")]
     pub(super) fn remove(self) {
         let mut hook = self.hook();
@@ -341,8 +349,9 @@ impl Filter {
         }
         let is_known = |janitor: &Janitor| janitor.has_made_qdisc(interface.index);
         place.has_made_qdisc = u32::from(created == 0 || janitor.as_ref().is_some_and(is_known));
-        // First of all, since a filter before this one may end the classification; this one never does. If that place is taken by another
-        // kind of filter, wherever the kernel puts it. The handle is left to the kernel, so that no other filter is met.
+        // First of all, since a filter before this one may end the classification; this one never
+        // does. If that place is taken by another kind of filter, wherever the kernel puts it. The
+        // handle is left to the kernel, so that no other filter is met.
         let attached = [1, 0].into_iter().find_map(|priority| {
             let mut options = sys::bpf_tc_opts {
                 sz: size_of::<sys::bpf_tc_opts>() as _,
@@ -379,8 +388,8 @@ impl Drop for Filter {
     }
 }
 
-/// Has only those programs loaded that `is_needed` says yes to: each costs the verifier a good part of a second. Tells the kernel where they will be
-/// attached: by the end of their names.
+/// Has only those programs loaded that `is_needed` says yes to: each costs the verifier a good part
+/// of a second. Tells the kernel where they will be attached: by the end of their names.
 pub(crate) fn choose_programs(object: &mut OpenObject, is_needed: impl Fn(&str) -> bool) {
     for mut program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();

@@ -1,4 +1,5 @@
-//! A program of somebody else at the way out of interfaces, attached as those of the measurements are.
+//! A program of somebody else at the way out of interfaces, attached as those of the measurements
+//! are.
 
 use libbpf_rs::ProgramMut;
 
@@ -7,7 +8,8 @@ use super::interfaces::Interface;
 use super::janitor::Janitor;
 use crate::Error;
 
-/// The interfaces whose outgoing packets go through a program. Dropped, it is gone from there; also when the process is killed.
+/// The interfaces whose outgoing packets go through a program. Dropped, it is gone from there; also
+/// when the process is killed.
 #[derive(Default)]
 pub struct Egress {
     // Dropped in this order: the janitor need not remove what is gone.
@@ -16,10 +18,12 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Attaches a program; it must have been loaded for [`libbpf_rs::ProgramAttachType::TcxEgress`]. One that is attached there already stays.
+    /// Attaches a program; it must have been loaded for
+    /// [`libbpf_rs::ProgramAttachType::TcxEgress`]. One that is attached there already stays.
     ///
     /// # Errors
-    /// [`Error::NoInterface`] when there is none of that name, [`Error::Kernel`] when the kernel refuses.
+    /// [`Error::NoInterface`] when there is none of that name, [`Error::Kernel`] when the kernel
+    /// refuses.
     pub fn attach(&mut self, program: &ProgramMut<'_>, interface: &str) -> Result<(), Error> {
         let interface = Interface::find(interface)?;
         if self

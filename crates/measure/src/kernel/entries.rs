@@ -11,8 +11,8 @@ use crate::native::flow_key;
 /// Flows read at once; a bucket of the kernel's hash table never has nearly so many.
 const BATCH: usize = 1024;
 
-/// Places of a table that each CPU may hold free for itself. An LRU map of exactly as many places as there are flows would evict a few hundred again and
-/// again; so it gets these besides.
+/// Places of a table that each CPU may hold free for itself. An LRU map of exactly as many places
+/// as there are flows would evict a few hundred again and again; so it gets these besides.
 const SPARE_FLOWS: u32 = 256;
 
 /// Sets how large a table of flows is to be: so many flows, and so many bytes of each.
@@ -31,11 +31,12 @@ pub(crate) fn size_flows(
     table.set_max_entries(places).map_err(failed)
 }
 
-/// Calls `visit` for every flow and the bytes that are kept of it, in no order that means anything. Flows that come or go meanwhile may or may not be
-/// among them. After each batch comes `between`: for those who must not be away for long.
+/// Calls `visit` for every flow and the bytes that are kept of it, in no order that means anything.
+/// Flows that come or go meanwhile may or may not be among them. After each batch comes `between`:
+/// for those who must not be away for long.
 ///
-/// (libbpf-rs has an iterator for this, but that of 0.27 takes a batch that is not full for the last one, while a hash map ends a batch where
-/// the next bucket does not fit.)
+/// (libbpf-rs has an iterator for this, but that of 0.27 takes a batch that is not full for the
+/// last one, while a hash map ends a batch where the next bucket does not fit.)
 ///
 /// # Errors
 /// [`Error::Kernel`] when the table cannot be read.
@@ -81,7 +82,8 @@ fn read_batch(
         .as_mut()
         .map_or(std::ptr::null_mut(), std::ptr::from_mut);
     #[expect(unsafe_code, reason = "calls libbpf")]
-    // SAFETY: the buffers have room for as many flows as `count` says, and a position in a hash map is 32 bits wide.
+    // SAFETY: the buffers have room for as many flows as `count` says, and a position in a hash map
+    // is 32 bits wide.
     let code = unsafe {
         libbpf_sys::bpf_map_lookup_batch(
             table.as_fd().as_raw_fd(),

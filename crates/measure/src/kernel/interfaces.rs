@@ -106,7 +106,8 @@ fn index_of(name: &str) -> Option<u32> {
 /// By ioctl, since sysfs may show the interfaces of another namespace.
 fn hardware_type(name: &str) -> std::io::Result<u16> {
     #[expect(unsafe_code, reason = "std cannot ask interfaces for their type")]
-    // SAFETY: the request is zeroed, its name shorter than the field (index_of found it), the socket is closed again.
+    // SAFETY: the request is zeroed, its name shorter than the field (index_of found it), the
+    // socket is closed again.
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
         if socket < 0 {
@@ -134,7 +135,8 @@ fn hardware_type(name: &str) -> std::io::Result<u16> {
 pub fn interface_names() -> Vec<String> {
     let mut names = Vec::new();
     #[expect(unsafe_code, reason = "std cannot list interfaces")]
-    // SAFETY: the list ends with an entry whose index is 0, its names with a zero, and it is freed once.
+    // SAFETY: the list ends with an entry whose index is 0, its names with a zero, and it is freed
+    // once.
     unsafe {
         let list = libc::if_nameindex();
         if list.is_null() {
@@ -166,7 +168,8 @@ pub fn examine(name: &str) -> Result<(), Error> {
 pub(crate) fn local_addresses() -> impl Iterator<Item = IpAddr> {
     let mut addresses = Vec::new();
     #[expect(unsafe_code, reason = "std cannot list addresses")]
-    // SAFETY: the list is walked by its links and freed once; an address is read as what its family says.
+    // SAFETY: the list is walked by its links and freed once; an address is read as what its family
+    // says.
     unsafe {
         let mut list = std::ptr::null_mut();
         if libc::getifaddrs(&raw mut list) != 0 {
@@ -239,7 +242,8 @@ impl InterfaceNames {
         self.0.insert(interface.index, interface.name);
     }
 
-    /// Forgets those that are not there any more, if there are many: flows that were seen there may end later.
+    /// Forgets those that are not there any more, if there are many: flows that were seen there may
+    /// end later.
     pub(super) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
         const MANY: usize = 8192;
         if self.0.len() > MANY {

@@ -1,5 +1,6 @@
-//! Kernels before 6.6 have no links for traffic-control programs: a filter would outlive a killed process. So a second process waits for
-//! the end of this one, whatever ends it, and then removes the filters.
+//! Kernels before 6.6 have no links for traffic-control programs: a filter would outlive a killed
+//! process. So a second process waits for the end of this one, whatever ends it, and then removes
+//! the filters.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -22,8 +23,9 @@ impl Janitor {
     pub(super) fn start() -> Result<Self, Error> {
         let mut ends = [0; 2];
         #[expect(unsafe_code, reason = "std can neither make a bare pipe nor fork")]
-        // SAFETY: the array has room for two descriptors, which are owned once each. The child only reads, detaches and exits. Where this
-        // process has other threads (`fathom doctor`), the only lock that the child takes is that of the allocator, which the C library frees in it.
+        // SAFETY: the array has room for two descriptors, which are owned once each. The child only
+        // reads, detaches and exits. Where this process has other threads (`fathom doctor`), the
+        // only lock that the child takes is that of the allocator, which the C library frees in it.
         unsafe {
             if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
                 return Err(Error::last_os_error());
@@ -51,7 +53,8 @@ impl Janitor {
         self.lifeline.write_all(&place.to_bytes())
     }
 
-    /// Was the qdisc of this interface made for a filter that is entrusted? Then the last one takes it along.
+    /// Was the qdisc of this interface made for a filter that is entrusted? Then the last one takes
+    /// it along.
     pub(super) fn has_made_qdisc(&self, interface: u32) -> bool {
         let mut places = self.kept.places.iter();
         places.any(|place| place.has_made_qdisc() == Some(interface))
@@ -74,7 +77,8 @@ fn standard_input() -> File {
 /// The life of the second process.
 fn wait(mut lifeline: File) {
     #[expect(unsafe_code, reason = "std cannot leave a session nor ignore signals")]
-    // SAFETY: both only change this process. A Ctrl-C at the terminal must not end it before its time.
+    // SAFETY: both only change this process. A Ctrl-C at the terminal must not end it before its
+    // time.
     unsafe {
         libc::setsid();
         libc::signal(libc::SIGHUP, libc::SIG_IGN);

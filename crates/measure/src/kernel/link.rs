@@ -1,4 +1,5 @@
-//! Objects of users, linked into one that was built in: their functions take the place of its weak ones.
+//! Objects of users, linked into one that was built in: their functions take the place of its weak
+//! ones.
 
 use std::ffi::{CString, c_int};
 use std::fs::File;

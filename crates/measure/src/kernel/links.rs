@@ -1,4 +1,5 @@
-//! The links of this network namespace, as rtnetlink tells of them: all at once, and when something changes.
+//! The links of this network namespace, as rtnetlink tells of them: all at once, and when something
+//! changes.
 
 use std::io::{Error, ErrorKind};
 
@@ -7,7 +8,8 @@ use netlink_sys::{Socket, SocketAddr};
 
 /// Room for a datagram of the kernel: it never sends longer ones.
 const LONGEST: usize = 64 << 10;
-/// Datagrams that are taken at a time, at most: a storm of changes must not keep its reader from the packets.
+/// Datagrams that are taken at a time, at most: a storm of changes must not keep its reader from
+/// the packets.
 const BURST: usize = 256;
 /// Bytes of `struct nlmsghdr`, and of it with `struct ifinfomsg`.
 const HEADER: usize = 16;

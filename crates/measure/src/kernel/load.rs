@@ -10,14 +10,16 @@ use libbpf_rs::{
 use crate::Error;
 
 thread_local! {
-    /// What libbpf had to say to this thread since its last look; the verifier's verdict is among it.
+    /// What libbpf had to say to this thread since its last look; the verifier's verdict is among
+    /// it.
     static MESSAGES: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Opens an object, has it prepared, and loads it.
 ///
 /// # Errors
-/// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel refuses, and what `prepare` says.
+/// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel
+/// refuses, and what `prepare` says.
 pub fn load<E: From<Error>>(
     object: &[u8],
     prepare: impl FnOnce(&mut OpenObject) -> Result<(), E>,
@@ -33,7 +35,8 @@ pub fn load<E: From<Error>>(
     Ok(object.load().map_err(|error| refused(&error))?)
 }
 
-/// Sets constants before the load, each a section of its own; a section that the object lacks is none of its programs' business.
+/// Sets constants before the load, each a section of its own; a section that the object lacks is
+/// none of its programs' business.
 ///
 /// # Errors
 /// When a section has no room for the constant.

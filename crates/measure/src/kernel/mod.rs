@@ -1,5 +1,5 @@
-//! What all that is measured in the kernel has in common: programs loaded, their events read, and its clock. What is public is for programs of
-//! other crates.
+//! What all that is measured in the kernel has in common: programs loaded, their events read, and
+//! its clock. What is public is for programs of other crates.
 
 mod attach;
 mod counters;
@@ -64,7 +64,8 @@ pub fn tick_ns() -> u64 {
     resolution.tv_nsec.cast_unsigned()
 }
 
-/// What makes the kernel's times count from 1970; read anew each time, since the wall clock is adjusted.
+/// What makes the kernel's times count from 1970; read anew each time, since the wall clock is
+/// adjusted.
 pub fn wall_clock_offset() -> u64 {
     Time::now().0.wrapping_sub(monotonic_ns())
 }

@@ -1,4 +1,5 @@
-//! Where packets are seen that pass: the interfaces that were asked for, as they go and come, and the programs that each needs.
+//! Where packets are seen that pass: the interfaces that were asked for, as they go and come, and
+//! the programs that each needs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +15,8 @@ use crate::Error;
 pub struct Options<S> {
     /// The interfaces: names, which must be there; patterns with `*` and `?`; `any`.
     pub interfaces: Vec<String>,
-    /// Use XDP for packets that arrive: earlier, before receive offload, and cheaper where the driver has it.
+    /// Use XDP for packets that arrive: earlier, before receive offload, and cheaper where the
+    /// driver has it.
     pub has_xdp: bool,
     /// What to measure.
     pub settings: S,
@@ -33,7 +35,8 @@ enum Refusal {
     Error,
 }
 
-/// The interfaces that were asked for. Those that are there have the programs attached, until this is dropped.
+/// The interfaces that were asked for. Those that are there have the programs attached, until this
+/// is dropped.
 pub(crate) struct Places {
     wanted: Vec<Wanted>,
     programs_of: ProgramsOf,
@@ -54,8 +57,9 @@ impl Places {
     /// Looks for them; `has_loopback` says whether `any` means the loopback interface, too.
     ///
     /// # Errors
-    /// [`Error::NoInterface`] when there is none of a name, [`Error::Unsupported`] when one that was named carries neither Ethernet nor IP,
-    /// [`Error::Kernel`] when it cannot be asked for them.
+    /// [`Error::NoInterface`] when there is none of a name, [`Error::Unsupported`] when one that
+    /// was named carries neither Ethernet nor IP, [`Error::Kernel`] when it cannot be asked for
+    /// them.
     pub(crate) fn find(
         interfaces: &[String],
         has_loopback: bool,
@@ -192,8 +196,8 @@ impl Places {
             .push(format!("{name} is left out: {}", causes.join(": ")));
     }
 
-    /// Lets go of interfaces that have gone, and takes those that have come. Does not wait. Returns the indices of those that have gone; `None` if
-    /// nothing has changed, not even an address.
+    /// Lets go of interfaces that have gone, and takes those that have come. Does not wait. Returns
+    /// the indices of those that have gone; `None` if nothing has changed, not even an address.
     ///
     /// # Errors
     /// [`Error::Kernel`] when it does not tell of changes any more.

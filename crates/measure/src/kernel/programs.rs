@@ -21,7 +21,8 @@ impl Programs {
     /// Opens `object`, has it prepared, loads it, and opens the ring called `ring`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel refuses.
+    /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel
+    /// refuses.
     pub(crate) fn load(
         object: &[u8],
         ring: &str,
@@ -70,19 +71,22 @@ impl Programs {
         Ok(counts.map(|count| u64::from_ne_bytes(*count)).sum())
     }
 
-    /// How many flows the kernel evicted from a table. It does not tell: they are those that were opened, not deleted, and are not there.
+    /// How many flows the kernel evicted from a table. It does not tell: they are those that were
+    /// opened, not deleted, and are not there.
     ///
     /// # Errors
     /// [`Error::Kernel`] when there is no such table or it cannot be read.
     pub(crate) fn evicted(&self, table: &str, opened: u64, deleted: u64) -> Result<u64, Error> {
-        // Read after the counters: flows that are opened in between make the number too small, never too large.
+        // Read after the counters: flows that are opened in between make the number too small,
+        // never too large.
         let mut present = 0;
         self.for_each_flow(table, |_, _| present += 1)?;
         Ok(opened.saturating_sub(deleted + present))
     }
 
-    /// Calls `visit` for every flow of a table, and the bytes that are kept of it. What comes into the ring meanwhile is taken out of it, to be handed
-    /// on later: to look through very many flows takes longer than the ring takes to fill.
+    /// Calls `visit` for every flow of a table, and the bytes that are kept of it. What comes into
+    /// the ring meanwhile is taken out of it, to be handed on later: to look through very many
+    /// flows takes longer than the ring takes to fill.
     ///
     /// # Errors
     /// [`Error::Kernel`] when there is no such table, or it or the ring cannot be read.
@@ -94,7 +98,8 @@ impl Programs {
         for_each_flow(&self.map(table)?, visit, || self.ring.collect())
     }
 
-    /// How often the kernel left a program out because an interrupt came while it ran on the same CPU: what it would have told of is not known.
+    /// How often the kernel left a program out because an interrupt came while it ran on the same
+    /// CPU: what it would have told of is not known.
     #[expect(
         unsafe_code,
         reason = "libbpf-rs looks through all programs of the host for it"
@@ -104,7 +109,8 @@ impl Programs {
         let skipped = programs.map(|program| {
             let mut info = sys::bpf_prog_info::default();
             let mut length = size_of_val(&info) as u32;
-            // SAFETY: the program is loaded, or has no descriptor; the kernel writes at most so much.
+            // SAFETY: the program is loaded, or has no descriptor; the kernel writes at most so
+            // much.
             unsafe {
                 let descriptor = sys::bpf_program__fd(program.as_libbpf_object().as_ptr());
                 let place = (&raw mut info).cast();

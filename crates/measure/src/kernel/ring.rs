@@ -1,6 +1,7 @@
 //! The ring that programs write events into.
 
 use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
 use crate::Error;
 
-/// Events that are taken out of a ring at a time: so many stay in the processor's cache until they are handed on.
+/// Events that are taken out of a ring at a time: so many stay in the processor's cache until they
+/// are handed on.
 const BATCH: usize = 64;
 
 /// A ring, to be read by this process. To be dropped before its map.
@@ -60,7 +62,8 @@ impl Ring {
         self.ring.consume().map_err(unreadable)
     }
 
-    /// Hands on all events that have come and were not handed on, some at a time, one behind the other.
+    /// Hands on all events that have come and were not handed on, some at a time, one behind the
+    /// other.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
@@ -77,6 +80,17 @@ impl Ring {
             if count == 0 {
                 return Ok(());
             }
+        }
+    }
+}
+
+/// Readable while there are events.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        #[expect(unsafe_code, reason = "the library gives a number")]
+        // SAFETY: it stays open for as long as the ring lives.
+        unsafe {
+            BorrowedFd::borrow_raw(self.ring.epoll_fd())
         }
     }
 }

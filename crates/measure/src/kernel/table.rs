@@ -22,7 +22,8 @@ impl<T> Table<T> {
     pub(crate) fn open(programs: &Programs, name: &str, entries: u32) -> Result<Self, Error> {
         let map = programs.map(name)?;
         let entries = entries as usize;
-        // SAFETY: a new mapping, which the kernel keeps within the map, whose entries follow each other.
+        // SAFETY: a new mapping, which the kernel keeps within the map, whose entries follow each
+        // other.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -41,7 +42,8 @@ impl<T> Table<T> {
         })
     }
 
-    /// An entry. The kernel reads and writes it meanwhile: to be used by volatile reads and writes of whole words.
+    /// An entry. The kernel reads and writes it meanwhile: to be used by volatile reads and writes
+    /// of whole words.
     ///
     /// # Panics
     /// When the table is shorter.
@@ -60,7 +62,8 @@ impl<T> Table<T> {
         T: Copy,
     {
         assert_eq!(to.len(), self.entries);
-        // SAFETY: both have so many entries; they hold only integers, for which any bytes are valid.
+        // SAFETY: both have so many entries; they hold only integers, for which any bytes are
+        // valid.
         unsafe {
             self.start
                 .copy_to_nonoverlapping(NonNull::from(to).cast(), self.entries);

@@ -55,7 +55,8 @@ impl Wanted {
     }
 }
 
-/// The names of those that `any` means, without the loopback interface; none if the kernel does not tell.
+/// The names of those that `any` means, without the loopback interface; none if the kernel does not
+/// tell.
 pub fn any_interfaces() -> Vec<String> {
     let any = Wanted::read(ANY, false);
     let all = links().unwrap_or_default();
@@ -78,8 +79,9 @@ pub(super) fn name_of<'a>(
     Some(named.flatten().unwrap_or(first))
 }
 
-/// Do the packets of this link pass another one that is measured, too? Those of a bridge pass its ports, those of a VLAN or MACVLAN the link below, and
-/// those of an IFB were redirected there. With a bond it is the other way: a connection leaves by one port and comes back by another.
+/// Do the packets of this link pass another one that is measured, too? Those of a bridge pass its
+/// ports, those of a VLAN or MACVLAN the link below, and those of an IFB were redirected there.
+/// With a bond it is the other way: a connection leaves by one port and comes back by another.
 fn is_repeated(link: &Link, all: &[Link]) -> bool {
     match link.kind.as_str() {
         "bridge" | "ifb" => return true,

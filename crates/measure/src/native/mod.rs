@@ -44,7 +44,8 @@ pub(crate) fn read_by<C>(
     config: &C,
 ) -> fathom_reading {
     let mut reading = fathom_reading::default();
-    // SAFETY: the parsers read only within the given length, the other pointers are valid or null, and nothing is kept.
+    // SAFETY: the parsers read only within the given length, the other pointers are valid or null,
+    // and nothing is kept.
     unsafe {
         parser(
             frame.data.as_ptr(),

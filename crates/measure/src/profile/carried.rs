@@ -1,4 +1,5 @@
-//! What connections are on the wire, as far as the stack tells: packets of all kinds, with their headers.
+//! What connections are on the wire, as far as the stack tells: packets of all kinds, with their
+//! headers.
 
 use super::increase::received;
 use crate::profile::native::profile_snapshot;
@@ -21,11 +22,13 @@ pub(super) struct Carried {
 pub(super) struct Synchronizing {
     pub(super) sent: u32,
     pub(super) received: u32,
-    /// Does the stack count those sent? Not those of a server, which had no socket then; the one that it received it does.
+    /// Does the stack count those sent? Not those of a server, which had no socket then; the one
+    /// that it received it does.
     pub(super) is_counted: bool,
 }
 
-/// What a profile sent and received: `found` are its increases, `before` and `now` how the connection stood at its ends.
+/// What a profile sent and received: `found` are its increases, `before` and `now` how the
+/// connection stood at its ends.
 pub(super) fn carried(
     found: &profile_snapshot,
     before: Option<&profile_snapshot>,
@@ -61,8 +64,8 @@ fn header_bytes(snapshot: &profile_snapshot) -> u64 {
     IP_HEADER_BYTES[usize::from(is_ipv6)] + u64::from(snapshot.header_bytes)
 }
 
-/// Options that only packets with SYN have: MSS, window scale, and that SACK is permitted, which stands where others have padding before their
-/// timestamps.
+/// Options that only packets with SYN have: MSS, window scale, and that SACK is permitted, which
+/// stands where others have padding before their timestamps.
 fn more_bytes(snapshot: &profile_snapshot) -> u64 {
     if snapshot.header_bytes > TCP_HEADER_BYTES {
         8
@@ -76,7 +79,8 @@ mod tests {
     use super::*;
     use crate::flow::flow_address_of;
 
-    /// The two ends of an upload of 2,000 bytes, as `tcpdump` has it: SYN 60, SYN-ACK 60, ACK 52, data 1,500 and 604, ACK 52.
+    /// The two ends of an upload of 2,000 bytes, as `tcpdump` has it: SYN 60, SYN-ACK 60, ACK 52,
+    /// data 1,500 and 604, ACK 52.
     #[test]
     fn a_handshake_and_data() {
         let mut over_ipv4 = profile_snapshot {

@@ -8,7 +8,8 @@ use fathom_record::Nanoseconds;
 use rustc_hash::FxHashMap;
 
 use super::connection::{Connection, Maker};
-use super::ending::{END_OF_MEASUREMENT, connect_error, ending};
+use super::ending::{connect_error, ending};
+use super::followed::Followed;
 use super::metas::Metas;
 use super::moment::Moment;
 use super::order::Told;
@@ -17,13 +18,11 @@ use crate::profile::native::{
     self, profile_attempt, profile_moment_of, profile_slot, profile_snapshot,
 };
 
-/// A `connect()` behind which no SYN came after so long has found no route; an established connection that nobody accepted for so long is told of
-/// all the same.
+/// A `connect()` behind which no SYN came after so long has found no route; an established
+/// connection that nobody accepted for so long is told of all the same.
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// What the kernel has written to a slot is whole after so long.
 const SETTLED_NS: u64 = 5_000_000;
-/// Connections that are followed at a time.
-const CONNECTIONS_MAX: usize = 65_536;
 
 /// What this kernel can tell, and how to read it.
 #[derive(Debug, Clone)]
@@ -47,20 +46,17 @@ impl Abilities {
 #[derive(Debug)]
 pub(crate) struct Connections {
     maker: Maker,
-    /// How long a profile may become before the connection is told of; zero: as long as it likes.
-    active_timeout_ns: u64,
-    known: FxHashMap<u64, Connection>,
+    followed: Followed<profile_snapshot>,
     metas: Metas,
     /// Those that have no slot in the kernel.
     attempts: FxHashMap<u64, profile_attempt>,
     /// Attempts in slots are told of up to this time.
     attempts_told_ns: u64,
-    /// Attempts, and established connections that wait for their application, in the order that they came.
+    /// Attempts, and established connections that wait for their application, in the order that
+    /// they came.
     waiting: VecDeque<Waiting>,
     /// The connection that closed last: what its `connect()` returned needs no profile of its own.
     last_closed: u64,
-    /// Connections that were dropped to make room.
-    forgotten: u64,
 }
 
 /// Whom to look at again when some time has passed.
@@ -75,27 +71,21 @@ pub(crate) type Report<'a> = &'a mut dyn FnMut(Told);
 
 impl Connections {
     pub(crate) fn new(abilities: Abilities, active_timeout: Duration) -> Self {
+        let active_timeout_ns = Nanoseconds::from(active_timeout).0;
         Self {
             maker: Maker::new(abilities),
-            active_timeout_ns: Nanoseconds::from(active_timeout).0,
-            known: FxHashMap::default(),
-            metas: Metas::new(Nanoseconds::from(active_timeout).0),
+            followed: Followed::new(active_timeout_ns),
+            metas: Metas::new(active_timeout_ns),
             attempts: FxHashMap::default(),
             attempts_told_ns: 0,
             waiting: VecDeque::new(),
             last_closed: 0,
-            forgotten: 0,
         }
-    }
-
-    /// How many connections are followed.
-    pub(crate) fn len(&self) -> usize {
-        self.known.len() + self.metas.len()
     }
 
     /// Connections that were dropped to make room.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.forgotten + self.metas.forgotten
+        self.followed.forgotten + self.metas.followed.forgotten
     }
 
     /// Takes what the ring held. `offset_ns` makes the kernel's time that of the wall clock.
@@ -107,8 +97,8 @@ impl Connections {
         }
     }
 
-    /// Tells of what nothing more will come for: attempts without a SYN, and connections that wait for their application. `slots` is what the
-    /// kernel keeps.
+    /// Tells of what nothing more will come for: attempts without a SYN, and connections that wait
+    /// for their application. `slots` is what the kernel keeps.
     pub(crate) fn look_back(&mut self, now_ns: u64, slots: &[profile_slot], report: Report<'_>) {
         let limit_ns = now_ns.saturating_sub(PATIENCE_NS);
         let told_ns = std::mem::replace(&mut self.attempts_told_ns, limit_ns);
@@ -123,7 +113,8 @@ impl Connections {
         self.look_at_waiting(now_ns, slots, report);
     }
 
-    /// The same of those only that are known to wait; a connection that was accepted meanwhile is told of at once.
+    /// The same of those only that are known to wait; a connection that was accepted meanwhile is
+    /// told of at once.
     pub(crate) fn look_at_waiting(
         &mut self,
         now_ns: u64,
@@ -148,7 +139,7 @@ impl Connections {
         let id = waiting.connection;
         let slot = profile_slot::find(slots, id);
         let is_over = waiting.since_ns <= now_ns.saturating_sub(PATIENCE_NS);
-        if let Some(connection) = self.known.get_mut(&id) {
+        if let Some(connection) = self.followed.known.get_mut(&id) {
             let is_accepted = slot.is_some_and(|slot| {
                 slot.holds(native::PROFILE_ACCEPTED)
                     && slot.since <= now_ns.saturating_sub(SETTLED_NS)
@@ -189,21 +180,16 @@ impl Connections {
         attempts.chain(waiting).chain(metas).min()
     }
 
-    /// The end of the measurement, after a last look through all sockets: what is known of each connection.
+    /// The end of the measurement, after a last look through all sockets: what is known of each
+    /// connection.
     pub(crate) fn finish(&mut self, slots: &[profile_slot], report: Report<'_>) {
-        self.metas.finish(&mut self.maker, report);
-        for (id, mut connection) in self.known.drain() {
+        for (_, mut meta) in self.metas.followed.known.drain() {
+            meta.finish(&mut self.maker, report);
+        }
+        for (id, mut connection) in self.followed.known.drain() {
             let slot = profile_slot::find(slots, id);
             connection.stop_waiting(slot, &mut self.maker, report);
-            if let Some(seen) = connection.seen.take() {
-                connection.tell_end(
-                    &seen,
-                    State::Update,
-                    END_OF_MEASUREMENT,
-                    &mut self.maker,
-                    report,
-                );
-            }
+            connection.finish(&mut self.maker, report);
         }
     }
 
@@ -220,12 +206,17 @@ impl Connections {
         if let Some(kept) = snapshot.kept() {
             self.note(&kept, report);
         }
+        let id = snapshot.of.connection;
+        let maker = &mut self.maker;
         match u32::from(snapshot.of.moment) {
             native::PROFILE_ESTABLISHED => self.establish(snapshot, report),
-            native::PROFILE_LOSSY => self.update(snapshot, "lossy", report),
-            native::PROFILE_RECOVERED => self.update(snapshot, "recovered", report),
+            native::PROFILE_LOSSY => self.followed.update(id, snapshot, "lossy", maker, report),
+            native::PROFILE_RECOVERED => {
+                self.followed
+                    .update(id, snapshot, "recovered", maker, report);
+            }
             native::PROFILE_CLOSED => self.close(snapshot, report),
-            _ => self.see(snapshot, report),
+            _ => self.followed.see(id, snapshot, maker, report),
         }
     }
 
@@ -234,12 +225,13 @@ impl Connections {
             native::PROFILE_CONNECT => {
                 self.attempts.remove(&of.connection);
                 let connection = Connection::opened(of, &mut self.maker);
-                self.insert(of.connection, connection, report);
+                self.followed
+                    .insert(of.connection, connection, &mut self.maker, report);
             }
             native::PROFILE_ACCEPTED => {
                 let subflow = self.metas.accept(of, &mut self.maker, report);
                 let id = subflow.unwrap_or(of.connection);
-                if let Some(connection) = self.known.get_mut(&id) {
+                if let Some(connection) = self.followed.known.get_mut(&id) {
                     connection.accept(of, &mut self.maker, report);
                 }
             }
@@ -269,7 +261,7 @@ impl Connections {
     }
 
     fn fail(&mut self, attempt: &profile_attempt, reason: &'static str, report: Report<'_>) {
-        self.known.remove(&attempt.of.connection);
+        self.followed.known.remove(&attempt.of.connection);
         let mut connection = Connection::opened(&attempt.of, &mut self.maker);
         let snapshot = profile_snapshot {
             of: attempt.of,
@@ -277,90 +269,48 @@ impl Connections {
             net_namespace: attempt.net_namespace,
             ..profile_snapshot::default()
         };
-        connection.tell_end(
-            &snapshot,
-            State::Unreachable,
-            reason,
-            &mut self.maker,
-            report,
-        );
+        let end = (State::Unreachable, reason);
+        connection.tell(&snapshot, end, &mut self.maker, report);
     }
 
     fn establish(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
         let id = snapshot.of.connection;
         // What sent its SYN may be lost.
         self.attempts.remove(&id);
-        if let Some(connection) = self.known.get_mut(&id) {
+        let maker = &mut self.maker;
+        if let Some(connection) = self.followed.known.get_mut(&id) {
             connection.flow = snapshot.of.flow();
-            connection.tell(
-                snapshot,
-                State::Established,
-                "established",
-                &mut self.maker,
-                report,
-            );
-        } else {
-            self.wait(&snapshot.of);
-            self.insert(id, Connection::arrived(snapshot), report);
+            let end = (State::Established, "established");
+            connection.tell(snapshot, end, maker, report);
+            return;
         }
-    }
-
-    fn update(&mut self, snapshot: &profile_snapshot, reason: &'static str, report: Report<'_>) {
-        let id = snapshot.of.connection;
-        if let Some(connection) = self.known.get_mut(&id) {
-            connection.tell(snapshot, State::Update, reason, &mut self.maker, report);
-        } else {
-            // What it did before cannot be told from what it does from now on.
-            self.insert(id, Connection::existing(snapshot, State::Update), report);
-        }
+        // What the handshake took is the first round trip, unless the SYN-ACK was sent again.
+        let handshake_ns = u64::from(snapshot.round_trip) * 1_000;
+        let start_ns = snapshot.of.time.saturating_sub(handshake_ns);
+        let arrived = Connection::arrived(snapshot, "server", start_ns);
+        self.followed.insert(id, arrived, maker, report);
+        self.wait(&snapshot.of);
     }
 
     fn close(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
         let id = snapshot.of.connection;
         self.last_closed = id;
         self.attempts.remove(&id);
-        let (state, reason) = ending(snapshot.of.old_state, snapshot.of.error);
-        let known = self.known.remove(&id);
+        let end = ending(snapshot.of.old_state, snapshot.of.error);
+        let known = self.followed.known.remove(&id);
         let mut connection = known.unwrap_or_else(|| Connection::unknown(&snapshot.of));
-        connection.tell_end(snapshot, state, reason, &mut self.maker, report);
+        connection.tell(snapshot, end, &mut self.maker, report);
     }
+}
 
-    /// A connection that was found by looking through all.
-    fn see(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
-        let of = snapshot.of;
-        let Some(connection) = self.known.get_mut(&of.connection) else {
-            self.insert(
-                of.connection,
-                Connection::existing(snapshot, State::Established),
-                report,
-            );
-            return;
-        };
-        let is_long = of.time.saturating_sub(connection.start_ns) >= self.active_timeout_ns;
-        if self.active_timeout_ns != 0 && is_long {
-            connection.tell(snapshot, State::Update, "periodic", &mut self.maker, report);
-        } else {
-            connection.seen = Some(Box::new(*snapshot));
+impl Connection<profile_snapshot> {
+    /// The first profile of a server's connection, if it is still to be told, with what the
+    /// kernel's slot says of who accepted it.
+    fn stop_waiting(&mut self, slot: Option<&profile_slot>, maker: &mut Maker, report: Report<'_>) {
+        if let Some(slot) = slot.filter(|slot| slot.holds(native::PROFILE_ACCEPTED)) {
+            self.accept(&slot.told(), maker, report);
         }
-    }
-
-    /// Takes a connection in. When there is no room the eighth that was silent for longest is given up, with a last profile of each.
-    fn insert(&mut self, id: u64, connection: Connection, report: Report<'_>) {
-        if self.known.len() >= CONNECTIONS_MAX {
-            let mut ages: Vec<(u64, u64)> = self
-                .known
-                .iter()
-                .map(|(id, known)| (known.start_ns, *id))
-                .collect();
-            ages.sort_unstable();
-            for (_, oldest) in ages.iter().take(CONNECTIONS_MAX / 8) {
-                if let Some(mut connection) = self.known.remove(oldest) {
-                    self.forgotten += 1;
-                    connection.tell_desync(&mut self.maker, report);
-                }
-            }
-        }
-        self.known.insert(id, connection);
+        self.tell_establishment(maker, report);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::State;
 
-const SYN_SENT: u8 = 2;
+/// The state of a socket that waits for the answer to its SYN.
+pub(super) const SYN_SENT: u8 = 2;
 const FIN_WAIT2: u8 = 5;
 const TIME_WAIT: u8 = 6;
 const LAST_ACK: u8 = 9;

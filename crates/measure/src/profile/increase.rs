@@ -1,72 +1,6 @@
 //! What happened between two looks at a connection.
 
-use crate::profile::native::{profile_disorder, profile_round_trips, profile_snapshot};
-
-/// A struct with the increase of these fields, and the others as they are now. The counters wrap around, as the stack's do.
-macro_rules! increase {
-    ($now:expr, $before:expr, $type:ident { $($field:ident),+ $(,)? }) => {
-        $type {
-            $($field: $now.$field.wrapping_sub($before.$field),)+
-            ..$now
-        }
-    };
-}
-
-/// All counters as increases since `before`. Those of a first look count from the beginning, and are increases as they are.
-pub(super) fn increase(before: &profile_snapshot, now: &profile_snapshot) -> profile_snapshot {
-    let counters = increase!(
-        *now,
-        before,
-        profile_snapshot {
-            bytes_sent,
-            bytes_retransmitted,
-            packets_sent,
-            packets_received,
-            segments_out,
-            segments_in,
-            packets_delivered,
-            packets_marked,
-            packets_lost,
-            packets_retransmitted,
-            packets_out_of_order,
-            duplicates_reported,
-            reordering_seen,
-        }
-    );
-    let mut limited = now.limited;
-    for (now, before) in limited.iter_mut().zip(before.limited) {
-        *now = now.wrapping_sub(before);
-    }
-    profile_snapshot {
-        limited,
-        round_trips: increase!(
-            now.round_trips,
-            before.round_trips,
-            profile_round_trips {
-                sum,
-                squares,
-                count
-            }
-        ),
-        disorder: increase!(
-            now.disorder,
-            before.disorder,
-            profile_disorder {
-                duplicate_bytes,
-                partial_duplicate_bytes,
-                out_of_order_bytes,
-                distance_sum,
-                distance_squares,
-                distance_count,
-                duplicate_packets,
-                partial_duplicate_packets,
-                checksum_errors,
-                stalls,
-            }
-        ),
-        ..counters
-    }
-}
+use crate::profile::native::profile_snapshot;
 
 /// Payload received so far: the stack counts a FIN as a byte.
 pub(super) fn received(snapshot: &profile_snapshot) -> u64 {
@@ -75,7 +9,8 @@ pub(super) fn received(snapshot: &profile_snapshot) -> u64 {
         .saturating_sub(u64::from(snapshot.has_fin))
 }
 
-/// Payload acknowledged so far: the stack counts a FIN as a byte, and the SYN of the end that opened the connection.
+/// Payload acknowledged so far: the stack counts a FIN as a byte, and the SYN of the end that
+/// opened the connection.
 pub(super) fn acknowledged(snapshot: &profile_snapshot, is_client: bool) -> u64 {
     let sent_once = snapshot
         .bytes_sent
@@ -97,6 +32,7 @@ pub(super) fn stalled_ns(start_ns: u64, now: &profile_snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::native::increase;
 
     #[test]
     fn counters_wrap_around() {

@@ -136,7 +136,7 @@ static __always_inline struct profile_slot *profile_claim(__u64 connection)
 	owner = slot->connection;
 	/* The read of the clock is for those that have had no route: rare. */
 	if (owner &&
-	    (slot->moment != PROFILE_ATTEMPT || !slot->since || bpf_ktime_get_ns() - slot->since < PROFILE_ATTEMPT_NS))
+	    (slot->moment != PROFILE_ATTEMPT || !slot->since || bpf_ktime_get_ns() < slot->since + PROFILE_ATTEMPT_NS))
 		return 0;
 	if (__sync_val_compare_and_swap(&slot->connection, owner, connection) != owner)
 		return 0;

@@ -4,11 +4,10 @@ use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fathom_record::{Count, Record, Time};
 use libbpf_rs::{Iter, Link};
 
 use super::Indicator;
@@ -22,8 +21,9 @@ use crate::bytes::bytes_of;
 use crate::kernel::{
     Group, Programs, group_root, monotonic_ns, set_constants, tick_ns, wall_clock_offset,
 };
+use crate::measurement::{Measurement, Take};
 use crate::profile::native::{self, profile_config};
-use crate::{Error, Selection};
+use crate::{Counts, Error, Selection};
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.bpf.o"));
@@ -37,6 +37,8 @@ const ARRIVED_NS: u64 = 10_000_000;
 /// With names: an error of a socket, too, is known for what it is.
 const ARRIVED_NAMES_NS: u64 = 200_000_000;
 
+/// As long may a profile wait before it is handed on.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Between looks at what waits for more to come.
 const LOOK_BACK_NS: u64 = 500_000_000;
 
@@ -51,18 +53,21 @@ pub struct Options {
     pub group: Option<PathBuf>,
     /// After so long without a profile a connection gets one; zero: never.
     pub active_timeout: Duration,
-    /// Look through the sockets of all network namespaces that some process is in, not only through those of its own.
+    /// Look through the sockets of all network namespaces that some process is in, not only through
+    /// those of its own.
     pub has_all_namespaces: bool,
-    /// DNS exchanges too, and how long applications wait for names; the latter have neither network nor port, and a selection by these
-    /// leaves them out.
+    /// DNS exchanges too, and how long applications wait for names; the latter have neither network
+    /// nor port, and a selection by these leaves them out.
     pub has_dns: bool,
     /// Tell which names applications wait for.
     pub has_names: bool,
-    /// A DNS query that was not answered for so long since it was last sent will not be; resolver libraries wait 5 s.
+    /// A DNS query that was not answered for so long since it was last sent will not be; resolver
+    /// libraries wait 5 s.
     pub dns_timeout: Duration,
 }
 
-/// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
+/// A running measurement. Everything it attached goes when it is dropped, or when the process ends
+/// in whatever way.
 pub struct Profiler {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     links: Vec<Link>,
@@ -141,7 +146,8 @@ impl Profiler {
     /// Loads and attaches.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when privileges or the kernel do not allow it, [`Error::Kernel`] when the kernel refuses a step.
+    /// [`Error::Unsupported`] when privileges or the kernel do not allow it, [`Error::Kernel`] when
+    /// the kernel refuses a step.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let root = group_root();
         let kernel = Kernel::examine(root.is_some())?;
@@ -228,40 +234,9 @@ impl Profiler {
         &self.probes
     }
 
-    /// Waits at most `timeout` and hands on the profiles that have come, in the order of their times; as a rule within a moment, and within two seconds while a
-    /// connection waits for its application.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the ring cannot be read.
-    pub fn poll(
-        &mut self,
-        timeout: Duration,
-        report: &mut dyn FnMut(&dyn Record),
-    ) -> Result<(), Error> {
-        self.programs.ring.wait(timeout)?;
-        let now_ns = monotonic_ns();
-        self.drain()?;
-        let order = &mut self.order;
-        let mut put = |told| order.put(told);
-        if now_ns.saturating_sub(self.last_look_back_ns) >= LOOK_BACK_NS {
-            self.last_look_back_ns = now_ns;
-            self.connections
-                .look_back(now_ns, self.slots.read(), &mut put);
-        }
-        if let Some(dns) = &mut self.dns {
-            dns.poll(&mut put)?;
-        }
-        let pause = self.active_timeout.min(Duration::from_secs(10)).as_nanos() as u64;
-        if pause != 0 && now_ns.saturating_sub(self.last_look_ns) >= pause {
-            self.look_through()?;
-            self.drain()?;
-        }
-        self.hand_on(now_ns, report);
-        Ok(())
-    }
-
-    /// Hands on what nothing can come before any more. All that had happened by `now_ns` has been read.
-    fn hand_on(&mut self, now_ns: u64, report: &mut dyn FnMut(&dyn Record)) {
+    /// Hands on what nothing can come before any more. All that had happened by `now_ns` has been
+    /// read.
+    fn hand_on(&mut self, now_ns: u64, take: &mut Take<'_>) {
         if self.order.is_empty() && !self.connections.has_waiting() {
             return;
         }
@@ -275,65 +250,7 @@ impl Profiler {
         });
         let waiting_ns = self.connections.oldest_waiting_ns(slots);
         let until_ns = waiting_ns.map_or(arrived_ns, |waiting_ns| waiting_ns.min(arrived_ns));
-        order.leave(until_ns, wall_clock_offset(), report);
-    }
-
-    /// What is still in the ring, and a last profile of every connection that can be looked at.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the ring cannot be read.
-    pub fn finish(&mut self, report: &mut dyn FnMut(&dyn Record)) -> Result<(), Error> {
-        self.links.clear();
-        self.look_through()?;
-        self.drain()?;
-        let order = &mut self.order;
-        let mut put = |told| order.put(told);
-        self.connections.finish(self.slots.read(), &mut put);
-        if let Some(dns) = &mut self.dns {
-            dns.finish(&mut put)?;
-        }
-        self.order.leave_all(report);
-        Ok(())
-    }
-
-    /// What went wrong since the start, by name.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the counters cannot be read.
-    pub fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
-        let mut counts = Vec::new();
-        for (index, name) in (0_u32..).zip(native::counter_names()) {
-            let count = self.programs.counter("profile_counters", index)?;
-            counts.push(Count::new(time, "profile", name, count));
-        }
-        counts.push(Count::new(
-            time,
-            "profile",
-            "moments missed: the probe was at work on that CPU",
-            self.programs.skipped(),
-        ));
-        counts.push(Count::new(
-            time,
-            "profile",
-            "connections forgotten: table full",
-            self.connections.forgotten(),
-        ));
-        counts.push(Count::new(
-            time,
-            "profile",
-            "profiles that left later than others after them",
-            self.order.late,
-        ));
-        if let Some(dns) = &self.dns {
-            counts.extend(dns.counts(time)?);
-        }
-        counts.retain(|count| count.count != 0);
-        Ok(counts)
-    }
-
-    /// How many connections are followed now.
-    pub fn connections(&self) -> usize {
-        self.connections.len()
+        order.leave(until_ns, wall_clock_offset(), take);
     }
 
     fn drain(&mut self) -> Result<(), Error> {
@@ -372,7 +289,95 @@ impl Profiler {
     }
 }
 
-/// Loads the programs of a set. Those that need a function the kernel does not have are left out already.
+impl Measurement for Profiler {
+    fn name(&self) -> &'static str {
+        "profile"
+    }
+
+    /// The set of probes.
+    fn describe(&self) -> Vec<String> {
+        vec![format!("probes: {}", self.probes.set)]
+    }
+
+    fn events(&self) -> BorrowedFd<'_> {
+        self.programs.ring.as_fd()
+    }
+
+    fn longest_wait(&self) -> Duration {
+        LONGEST_WAIT
+    }
+
+    /// Hands on the profiles that have come, in the order of their times; as a rule within a
+    /// moment, and within two seconds while a connection waits for its application.
+    fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        let now_ns = monotonic_ns();
+        self.drain()?;
+        let order = &mut self.order;
+        let mut put = |told| order.put(told);
+        if now_ns.saturating_sub(self.last_look_back_ns) >= LOOK_BACK_NS {
+            self.last_look_back_ns = now_ns;
+            self.connections
+                .look_back(now_ns, self.slots.read(), &mut put);
+        }
+        if let Some(dns) = &mut self.dns {
+            dns.poll(&mut put)?;
+        }
+        let pause = self.active_timeout.min(Duration::from_secs(10)).as_nanos() as u64;
+        if pause != 0 && now_ns.saturating_sub(self.last_look_ns) >= pause {
+            self.look_through()?;
+            self.drain()?;
+        }
+        self.hand_on(now_ns, take);
+        Ok(())
+    }
+
+    /// Hands on what is in the ring, and a last profile of every connection that can be looked at.
+    fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        self.links.clear();
+        self.look_through()?;
+        self.drain()?;
+        let order = &mut self.order;
+        let mut put = |told| order.put(told);
+        self.connections.finish(self.slots.read(), &mut put);
+        if let Some(dns) = &mut self.dns {
+            dns.finish(&mut put)?;
+        }
+        self.order.leave_all(take);
+        Ok(())
+    }
+
+    fn counts(&self) -> Result<Counts, Error> {
+        let mut named = Vec::new();
+        for (index, name) in (0_u32..).zip(native::counter_names()) {
+            named.push((*name, self.programs.counter("profile_counters", index)?));
+        }
+        named.extend([
+            (
+                "moments missed: the probe was at work on that CPU",
+                self.programs.skipped(),
+            ),
+            (
+                "connections forgotten: table full",
+                self.connections.forgotten(),
+            ),
+            (
+                "profiles that left later than others after them",
+                self.order.late,
+            ),
+        ]);
+        if let Some(dns) = &self.dns {
+            named.extend(dns.counts()?);
+        }
+        named.retain(|(_, count)| *count != 0);
+        Ok(Counts {
+            measured: vec![("profiles", self.order.told)],
+            named,
+        })
+    }
+}
+
+/// Loads the programs of a set. Those that need a function the kernel does not have are left out
+/// already.
 fn load(probes: &Probes, options: &Options) -> Result<Programs, Error> {
     let mut callbacks = 0;
     if probes.can(Indicator::RoundTrips) {

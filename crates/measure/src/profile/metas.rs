@@ -3,65 +3,61 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::State;
-use super::connection::Maker;
+use super::connection::{Connection, Maker};
 use super::connections::Report;
-use super::ending::{END_OF_MEASUREMENT, ending};
-use super::meta::Meta;
+use super::ending::{SYN_SENT, ending};
+use super::followed::Followed;
 use crate::profile::native::{self, profile_meta, profile_moment_of};
-
-/// Connections that are followed at a time.
-const CONNECTIONS_MAX: usize = 65_536;
-/// The state of a socket that waits for the answer to its SYN.
-const SYN_SENT: u8 = 2;
 
 /// MPTCP connections by the addresses of their sockets: not all have cookies.
 #[derive(Debug)]
 pub(super) struct Metas {
-    /// How long a profile may become before the connection is told of; zero: as long as it likes.
-    active_timeout_ns: u64,
-    known: HashMap<u64, Meta>,
-    /// Since when connections wait for their application, in the order of time.
-    unaccepted: VecDeque<(u64, u64)>,
-    /// The same connections by the cookies of their sockets, which `accept()` tells of.
-    accepting: HashMap<u64, u64>,
-    /// Connections that were dropped to make room.
-    pub(super) forgotten: u64,
+    pub(super) followed: Followed<profile_meta>,
+    /// Those that wait for their application, in the order of time.
+    unaccepted: VecDeque<Unaccepted>,
+    /// The same by the cookies of their sockets, which `accept()` tells of, with the sockets of
+    /// their first subflows (0: not known).
+    accepting: HashMap<u64, (u64, u64)>,
+}
+
+/// A connection that waits for its application.
+#[derive(Debug, Clone, Copy)]
+struct Unaccepted {
+    since_ns: u64,
+    id: u64,
+    cookie: u64,
 }
 
 impl Metas {
     pub(super) fn new(active_timeout_ns: u64) -> Self {
         Self {
-            active_timeout_ns,
-            known: HashMap::new(),
+            followed: Followed::new(active_timeout_ns),
             unaccepted: VecDeque::new(),
             accepting: HashMap::new(),
-            forgotten: 0,
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.known.len()
-    }
-
-    /// Takes a moment. One that is not selected counts only for a connection that is followed because another subflow of it is.
+    /// Takes a moment. One that is not selected counts only for a connection that is followed
+    /// because another subflow of it is.
     pub(super) fn take(&mut self, meta: &profile_meta, maker: &mut Maker, report: Report<'_>) {
         let id = meta.meta;
-        if meta.is_selected == 0 && !self.known.contains_key(&id) {
+        if meta.is_selected == 0 && !self.followed.known.contains_key(&id) {
             return;
         }
-        match u32::from(meta.of.moment) {
+        let reason = match u32::from(meta.of.moment) {
             native::PROFILE_META_CONNECT => {
-                let opened = Meta::opened(meta, maker);
-                self.insert(id, opened, maker, report);
+                let opened = Connection::opened(&meta.of, maker);
+                return self.followed.insert(id, opened, maker, report);
             }
-            native::PROFILE_META_ESTABLISHED => self.establish(meta, maker, report),
-            native::PROFILE_META_ADDED => self.update(meta, "subflow added", maker, report),
-            native::PROFILE_META_REMOVED => self.update(meta, "subflow removed", maker, report),
-            native::PROFILE_META_LOSSY => self.update(meta, "lossy", maker, report),
-            native::PROFILE_META_RECOVERED => self.update(meta, "recovered", maker, report),
-            native::PROFILE_META_SEEN => self.see(meta, maker, report),
-            _ => self.close(meta, maker, report),
-        }
+            native::PROFILE_META_ESTABLISHED => return self.establish(meta, maker, report),
+            native::PROFILE_META_SEEN => return self.followed.see(id, meta, maker, report),
+            native::PROFILE_META_ADDED => "subflow added",
+            native::PROFILE_META_REMOVED => "subflow removed",
+            native::PROFILE_META_LOSSY => "lossy",
+            native::PROFILE_META_RECOVERED => "recovered",
+            _ => return self.close(meta, maker, report),
+        };
+        self.followed.update(id, meta, reason, maker, report);
     }
 
     /// The application has taken a connection; its first subflow, if it is one of these.
@@ -71,122 +67,74 @@ impl Metas {
         maker: &mut Maker,
         report: Report<'_>,
     ) -> Option<u64> {
-        let id = self.accepting.remove(&of.connection)?;
-        let meta = self.known.get_mut(&id)?;
+        let (id, first_subflow) = self.accepting.remove(&of.connection)?;
+        let meta = self.followed.known.get_mut(&id)?;
         meta.accept(of, maker, report);
-        Some(meta.first_subflow)
+        Some(first_subflow)
     }
 
     /// Tells of connections that wait for their application since `limit_ns` or longer.
     pub(super) fn look_back(&mut self, limit_ns: u64, maker: &mut Maker, report: Report<'_>) {
-        while let Some((since_ns, id)) = self.unaccepted.front().copied() {
-            if since_ns >= limit_ns {
+        while let Some(unaccepted) = self.unaccepted.front().copied() {
+            if unaccepted.since_ns >= limit_ns {
                 return;
             }
             self.unaccepted.pop_front();
-            if let Some(meta) = self.known.get_mut(&id) {
+            self.accepting.remove(&unaccepted.cookie);
+            if let Some(meta) = self.followed.known.get_mut(&unaccepted.id) {
                 meta.tell_establishment(maker, report);
-                self.accepting.remove(&meta.connection);
             }
         }
     }
 
     /// Since when one waits for its application, of those that still do.
     pub(super) fn oldest_waiting_ns(&mut self) -> Option<u64> {
-        while let Some((since_ns, id)) = self.unaccepted.front() {
-            if self.known.get(id).is_some_and(Meta::is_unaccepted) {
-                return Some(*since_ns);
+        while let Some(unaccepted) = self.unaccepted.front() {
+            let meta = self.followed.known.get(&unaccepted.id);
+            if meta.is_some_and(Connection::is_unaccepted) {
+                return Some(unaccepted.since_ns);
             }
+            self.accepting.remove(&unaccepted.cookie);
             self.unaccepted.pop_front();
         }
         None
     }
 
-    /// The end of the measurement: what is known of each connection.
-    pub(super) fn finish(&mut self, maker: &mut Maker, report: Report<'_>) {
-        for (_, mut meta) in self.known.drain() {
-            meta.tell_establishment(maker, report);
-            if let Some(seen) = meta.seen.take() {
-                meta.tell(&seen, State::Update, END_OF_MEASUREMENT, maker, report);
-            }
-        }
-    }
-
     fn establish(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
-        let id = now.meta;
+        let (id, cookie) = (now.meta, now.of.connection);
         // The address may be that of a connection whose end was lost.
-        let known = self.known.get_mut(&id);
-        if let Some(meta) = known.filter(|meta| meta.connection == now.of.connection) {
-            meta.tell(now, State::Established, "established", maker, report);
+        let known = self.followed.known.get_mut(&id);
+        if let Some(meta) = known.filter(|meta| meta.id == cookie) {
+            meta.tell(now, (State::Established, "established"), maker, report);
             return;
         }
-        let mut meta = Meta::arrived(now);
-        if now.of.old_state == SYN_SENT {
+        let since_ns = now.of.time;
+        let is_opened_here = now.of.old_state == SYN_SENT;
+        let role = if is_opened_here { "client" } else { "server" };
+        let mut meta = Connection::arrived(now, role, since_ns);
+        if is_opened_here {
             meta.tell_establishment(maker, report);
         } else {
-            self.unaccepted.push_back((now.of.time, id));
-            self.accepting.insert(now.of.connection, id);
+            let waiting = Unaccepted {
+                since_ns,
+                id,
+                cookie,
+            };
+            self.unaccepted.push_back(waiting);
+            self.accepting.insert(cookie, (id, now.subflow));
         }
-        self.insert(id, meta, maker, report);
-    }
-
-    fn update(
-        &mut self,
-        now: &profile_meta,
-        reason: &'static str,
-        maker: &mut Maker,
-        report: Report<'_>,
-    ) {
-        let id = now.meta;
-        if let Some(meta) = self.known.get_mut(&id) {
-            meta.tell(now, State::Update, reason, maker, report);
-        } else {
-            // What it did before cannot be told from what it does from now on.
-            self.insert(id, Meta::existing(now, State::Update), maker, report);
-        }
-    }
-
-    /// A connection one of whose subflows was found by looking through all sockets.
-    fn see(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
-        let id = now.meta;
-        let Some(meta) = self.known.get_mut(&id) else {
-            self.insert(id, Meta::existing(now, State::Established), maker, report);
-            return;
-        };
-        let is_long = now.of.time.saturating_sub(meta.start_ns) >= self.active_timeout_ns;
-        if self.active_timeout_ns != 0 && is_long {
-            meta.tell(now, State::Update, "periodic", maker, report);
-        } else {
-            meta.seen = Some(Box::new(*now));
-        }
+        self.followed.insert(id, meta, maker, report);
     }
 
     fn close(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
-        let (state, reason) = ending(now.of.old_state, now.of.error);
-        let known = self.known.remove(&now.meta);
+        let known = self.followed.known.remove(&now.meta);
         // Without a SYN there was no route, which the profile of its first subflow says.
         if known.is_some() || now.of.old_state != SYN_SENT {
-            let mut meta = known.unwrap_or_else(|| Meta::unknown(now));
-            self.accepting.remove(&meta.connection);
-            meta.tell(now, state, reason, maker, report);
+            let mut meta = known.unwrap_or_else(|| Connection::unknown(&now.of));
+            self.accepting.remove(&meta.id);
+            let end = ending(now.of.old_state, now.of.error);
+            meta.tell(now, end, maker, report);
         }
-    }
-
-    /// Takes a connection in. When there is no room the eighth that was silent for longest is given up, with a last profile of each.
-    fn insert(&mut self, id: u64, meta: Meta, maker: &mut Maker, report: Report<'_>) {
-        if self.known.len() >= CONNECTIONS_MAX {
-            let ages = self.known.iter().map(|(id, known)| (known.start_ns, *id));
-            let mut ages: Vec<(u64, u64)> = ages.collect();
-            ages.sort_unstable();
-            for (_, oldest) in ages.iter().take(CONNECTIONS_MAX / 8) {
-                if let Some(mut meta) = self.known.remove(oldest) {
-                    self.forgotten += 1;
-                    self.accepting.remove(&meta.connection);
-                    meta.tell_desync(maker, report);
-                }
-            }
-        }
-        self.known.insert(id, meta);
     }
 }
 
@@ -284,6 +232,19 @@ mod tests {
             metas.look_back(limit_ns, &mut maker(), &mut |_| count += 1);
         }
         assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn nothing_is_told_of_who_leaves_before_a_first_look() {
+        let mut metas = Metas::new(0);
+        let opened: Vec<_> = (0..=65_536)
+            .map(|time| profile_meta {
+                meta: time,
+                ..moment(native::PROFILE_META_CONNECT, time, true)
+            })
+            .collect();
+        assert_eq!(told(&mut metas, &opened), [""; 0]);
+        assert_eq!(metas.followed.forgotten, 8192);
     }
 
     #[test]

@@ -1,13 +1,16 @@
-//! Transport profiles: what the TCP and MPTCP connections of this host went through, from the protocol stack itself, at the moments that matter.
+//! Transport profiles: what the TCP and MPTCP connections of this host went through, from the
+//! protocol stack itself, at the moments that matter.
 //!
-//! Probes in the stack tell of those moments (`profile.bpf.c`), with the counters of the connection as they stand; what a connection did from one to the
-//! next is a profile. The README beside this file says what each number means and what cannot be seen.
+//! Probes in the stack tell of those moments (`profile.bpf.c`), with the counters of the connection
+//! as they stand; what a connection did from one to the next is a profile. The README beside this
+//! file says what each number means and what cannot be seen.
 
 mod carried;
 mod connection;
 mod connections;
 mod dns;
 mod ending;
+mod followed;
 mod increase;
 mod indicator;
 mod live;
@@ -21,6 +24,7 @@ mod order;
 mod probes;
 mod record;
 mod slots;
+mod snapshot;
 mod statistics;
 mod totals;
 

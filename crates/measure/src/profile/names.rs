@@ -9,7 +9,8 @@ use rustc_hash::FxHashMap;
 
 use super::moment::text;
 
-/// More names than this are forgotten at once and learnt anew: processes can rename themselves without end.
+/// More names than this are forgotten at once and learnt anew: processes can rename themselves
+/// without end.
 const NAMES_MAX: usize = 4096;
 
 /// Names by what the kernel calls them.
@@ -42,7 +43,8 @@ impl Names {
         Some(Arc::clone(known.or_insert_with(|| text(name).into())))
     }
 
-    /// The path of a control group, or its number as text if it has none; `None` for sockets without one.
+    /// The path of a control group, or its number as text if it has none; `None` for sockets
+    /// without one.
     pub(super) fn group(&mut self, id: u64) -> Option<Arc<str>> {
         if id == 0 {
             return None;

@@ -1,4 +1,5 @@
-//! Records in the order of their time, though some are made later than others: who accepted a server's connection may take a second to know.
+//! Records in the order of their time, though some are made later than others: who accepted a
+//! server's connection may take a second to know.
 
 use fathom_record::{Record, Time};
 
@@ -7,7 +8,8 @@ use super::{MptcpProfile, TcpProfile};
 
 /// Records that may wait; beyond that the oldest leave, whatever may still come before them.
 const HELD_MAX: usize = 32_768;
-/// The wall clock goes faster and slower when it is corrected: two times that are taken from it may be nearer to each other than they were, by less than this.
+/// The wall clock goes faster and slower when it is corrected: two times that are taken from it may
+/// be nearer to each other than they were, by less than this.
 const SLEW_NS: u64 = 1_000_000;
 /// More than that is a clock that was set, after which there is no order with what came before.
 const STEP_NS: u64 = 100_000_000;
@@ -75,6 +77,8 @@ pub(super) struct Order {
     left: Time,
     /// Records whose time was over when they came.
     pub(super) late: u64,
+    /// Records that have left.
+    pub(super) told: u64,
 }
 
 impl Order {
@@ -88,7 +92,8 @@ impl Order {
         self.held.is_empty()
     }
 
-    /// Lets those leave that are older than `until_ns`, in the kernel's time: nothing more will come before that.
+    /// Lets those leave that are older than `until_ns`, in the kernel's time: nothing more will
+    /// come before that.
     pub(super) fn leave(
         &mut self,
         until_ns: u64,
@@ -118,6 +123,7 @@ impl Order {
     }
 
     fn hand_on(&mut self, count: usize, report: &mut dyn FnMut(&dyn Record)) {
+        self.told += count as u64;
         for (time, told) in self.held.drain(..count) {
             self.left = self.left.max(time);
             report(told.record());
@@ -136,7 +142,7 @@ mod tests {
         let time = Time(time_ms * MS);
         let lookup = LookupProfile {
             time,
-            name: None,
+            query_name: None,
             result: "0",
             start_time: time,
             latency_ns: Nanoseconds(0),

@@ -103,42 +103,54 @@ struct profile_slot {
 };
 FATHOM_ASSERT_SIZE(struct profile_slot, 96);
 
-/* What the stack does not count. An entry exists only for connections that had some of it. */
+/* What the stack does not count; profiles tell its increase. */
+#define PROFILE_DISORDER_COUNTERS(X)                                                                                   \
+	X(__u64, duplicate_bytes) /* of segments that had been received whole */                                       \
+	X(__u64, partial_duplicate_bytes) /* the part that had been received, of segments that brought new data too */ \
+	X(__u64, out_of_order_bytes)                                                                                   \
+	X(__u64, distance_sum) /* bytes between what was expected and what came */                                     \
+	X(__u64, distance_squares) /* bytes^2 */                                                                       \
+	X(__u32, distance_count)                                                                                       \
+	X(__u32, duplicate_packets)                                                                                    \
+	X(__u32, partial_duplicate_packets)                                                                            \
+	X(__u32, checksum_errors)                                                                                      \
+	X(__u32, stalls) /* retransmission timeouts: of a SYN, data or a FIN */
+
+/* An entry exists only for connections that had some of it. */
 struct profile_disorder {
-	__u64 duplicate_bytes; /* of segments that had been received whole */
-	__u64 partial_duplicate_bytes; /* the part that had been received, of segments that brought new data too */
-	__u64 out_of_order_bytes;
-	__u64 distance_sum; /* bytes between what was expected and what came */
-	__u64 distance_squares; /* bytes^2 */
-	__u32 distance_max; /* since the profile before */
-	__u32 distance_count;
-	__u32 duplicate_packets;
-	__u32 partial_duplicate_packets;
-	__u32 checksum_errors;
-	__u32 stalls; /* retransmission timeouts: of a SYN, data or a FIN */
+#define X(type, name) type name;
+	PROFILE_DISORDER_COUNTERS(X)
+#undef X
+	__u32 distance_max; /* since the connection was established */
 	__u64 stalled_since; /* ns, the first timeout that it has not recovered from; 0: none */
 };
 FATHOM_ASSERT_SIZE(struct profile_disorder, 72);
 
+/* Counters of the stack, and where struct tcp_sock has them: profiles tell their increase. They wrap around. */
+#define PROFILE_STACK_COUNTERS(X)                                                                                      \
+	X(__u64, bytes_sent, bytes_sent) /* payload, also when sent again */                                           \
+	X(__u64, bytes_acknowledged, bytes_acked) /* as the stack counts: with a SYN and a FIN */                      \
+	X(__u64, bytes_received, bytes_received) /* with a FIN */                                                      \
+	X(__u64, bytes_retransmitted, bytes_retrans)                                                                   \
+	X(__u32, packets_sent, data_segs_out) /* with data */                                                          \
+	X(__u32, packets_received, data_segs_in) /* with data */                                                       \
+	X(__u32, segments_out, segs_out) /* all, with and without data */                                              \
+	X(__u32, segments_in, segs_in)                                                                                 \
+	X(__u32, packets_delivered, delivered) /* acknowledged, also selectively */                                    \
+	X(__u32, packets_marked, delivered_ce) /* of them, with ECN congestion experienced */                          \
+	X(__u32, packets_lost, lost) /* marked as lost, each time */                                                   \
+	X(__u32, packets_retransmitted, total_retrans)                                                                 \
+	X(__u32, packets_out_of_order, rcv_ooopack)                                                                    \
+	X(__u32, duplicates_reported, dsack_dups) /* by the peer, D-SACK */                                            \
+	X(__u32, reordering_seen, reord_seen) /* by the sender: episodes */
+
 /* The counters of a connection as they stand, and where it goes. */
 struct profile_snapshot {
 	struct profile_moment_of of;
-	__u64 bytes_sent; /* payload, also when sent again */
-	__u64 bytes_acknowledged; /* as the stack counts: with a SYN and a FIN */
-	__u64 bytes_received; /* with a FIN */
-	__u64 bytes_retransmitted;
 	__u64 cgroup; /* its id */
-	__u32 packets_sent; /* with data */
-	__u32 packets_received; /* with data */
-	__u32 segments_out; /* all, with and without data */
-	__u32 segments_in;
-	__u32 packets_delivered; /* acknowledged, also selectively */
-	__u32 packets_marked; /* of them, with ECN congestion experienced */
-	__u32 packets_lost; /* marked as lost, each time */
-	__u32 packets_retransmitted;
-	__u32 packets_out_of_order;
-	__u32 duplicates_reported; /* by the peer, D-SACK */
-	__u32 reordering_seen; /* by the sender: episodes */
+#define X(type, name, source) type name;
+	PROFILE_STACK_COUNTERS(X)
+#undef X
 	__u32 round_trip; /* us, smoothed */
 	__u32 round_trip_deviation; /* us, mean */
 	__u32 round_trip_minimum; /* us, over the stack's window; ~0: none yet */

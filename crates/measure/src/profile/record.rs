@@ -50,7 +50,8 @@ impl AsValue for State {
 }
 
 record! {
-    /// What a TCP connection of this host did since the profile before. Counters are increases since then, unless they say otherwise.
+    /// What a TCP connection of this host did since the profile before. Counters are increases
+    /// since then, unless they say otherwise.
     #[record = "profile"]
     #[derive(Debug, Clone, PartialEq)]
     pub struct TcpProfile {
@@ -68,8 +69,8 @@ record! {
         /// What ended the profile.
         #[field(bare, own_ipfix = 102)]
         pub reason: &'static str,
-        /// The same in the words of IPFIX (flowEndReason): `active timeout` where the connection goes on, `end of flow`, `forced end` with the
-        /// measurement, or `lack of resources`.
+        /// The same in the words of IPFIX (flowEndReason): `active timeout` where the connection
+        /// goes on, `end of flow`, `forced end` with the measurement, or `lack of resources`.
         #[field(absent, ipfix = 136)]
         pub flow_end_reason: &'static str,
         /// When the profile starts: the end of the one before, or the attempt to connect.
@@ -78,16 +79,19 @@ record! {
         /// How long the profile is.
         #[field(label = "after", own_ipfix = 103)]
         pub duration_ns: Nanoseconds,
-        /// A number that no other connection of this host has until it restarts (the cookie of the socket).
+        /// A number that no other connection of this host has until it restarts (the cookie of the
+        /// socket).
         #[field(absent, ipfix = 148)]
         pub connection: u64,
-        /// `client` where this host opened the connection, `server` where it accepted it; absent where that is not known.
+        /// `client` where this host opened the connection, `server` where it accepted it; absent
+        /// where that is not known.
         #[field(bare, ipfix = 239)]
         pub role: Option<&'static str>,
         /// True when the connection was there before fathom.
         #[field(own_ipfix = 105)]
         pub is_existing: Option<bool>,
-        /// From the SYN to the established state; of a server, not including the time before its SYN-ACK.
+        /// From the SYN to the established state; of a server, not including the time before its
+        /// SYN-ACK.
         #[field(label = "establishment", own_ipfix = 106)]
         pub establishment_ns: Option<Nanoseconds>,
         /// From the established state until the application took the connection.
@@ -95,18 +99,21 @@ record! {
         pub accept_queue_ns: Option<Nanoseconds>,
         /// In the last profile of a connection, sums of all.
         pub total: AtEnd,
-        /// Packets sent, with and without payload. What the stack sends after it has forgotten the connection does not count: as a rule the
-        /// acknowledgement of the peer's FIN, where this host closed first.
+        /// Packets sent, with and without payload. What the stack sends after it has forgotten the
+        /// connection does not count: as a rule the acknowledgement of the peer's FIN, where this
+        /// host closed first.
         #[field(unit = Unit::Packets, absent, ipfix = 2)]
         pub packets: u64,
-        /// Their IP bytes, by the headers that packets with payload have: short by up to 36 for each that reports gaps (SACK), and by up to 28 for
-        /// each of a subflow of MPTCP; those of IPv6 with extension headers by these.
+        /// Their IP bytes, by the headers that packets with payload have: short by up to 36 for
+        /// each that reports gaps (SACK), and by up to 28 for each of a subflow of MPTCP; those of
+        /// IPv6 with extension headers by these.
         #[field(unit = Unit::Bytes, absent, ipfix = 1)]
         pub bytes: u64,
         /// Packets received, with and without payload, as far as the stack knew whose they are.
         #[field(unit = Unit::Packets, absent, reverse_ipfix = 2)]
         pub reverse_packets: u64,
-        /// Their IP bytes, as those of packets sent; payload that waits out of order counts once it is in order.
+        /// Their IP bytes, as those of packets sent; payload that waits out of order counts once it
+        /// is in order.
         #[field(unit = Unit::Bytes, absent, reverse_ipfix = 1)]
         pub reverse_bytes: u64,
         /// Payload sent, also when sent again.
@@ -145,14 +152,15 @@ record! {
         /// The stack's smoothed round trip at the end of the profile (RFC 6298).
         #[field(label = "srtt", own_ipfix = 121)]
         pub srtt_ns: Option<Nanoseconds>,
-        /// The least round trip of the last minutes, as the stack keeps it (net.ipv4.tcp_min_rtt_wlen).
-        #[field(label = "min_rtt", own_ipfix = 122)]
+        /// The least round trip of the last minutes, as the stack keeps it
+        /// (net.ipv4.tcp_min_rtt_wlen).
+        #[field(label = "min_rtt", own_ipfix = 217)]
         pub rtt_min_ns: Option<Nanoseconds>,
         /// Round trips in the profile: the handshake's, then one each round trip.
         #[field(absent, own_ipfix = 123)]
         pub rtt_samples: Option<u32>,
         /// Their mean.
-        #[field(label = "mean_rtt", own_ipfix = 124)]
+        #[field(label = "mean_rtt", own_ipfix = 240)]
         pub rtt_mean_ns: Option<Nanoseconds>,
         /// Their variance, in microseconds squared.
         #[field(absent, own_ipfix = 125)]
@@ -160,7 +168,8 @@ record! {
         /// The mean deviation of the round trip, as the stack smooths it (RFC 6298, RTTVAR).
         #[field(label = "jitter", own_ipfix = 126)]
         pub jitter_ns: Option<Nanoseconds>,
-        /// Packets received whose payload had all been received before; keep-alives and window probes are none.
+        /// Packets received whose payload had all been received before; keep-alives and window
+        /// probes are none.
         #[field(unit = Unit::Packets, label = "duplicates", unless_zero, own_ipfix = 130)]
         pub packets_duplicate: Option<u32>,
         /// Their payload.
@@ -190,7 +199,8 @@ record! {
         /// Retransmission timeouts, of a SYN, of data or of a FIN, and SYN-ACKs sent again.
         #[field(unless_zero, own_ipfix = 140)]
         pub stalls: u32,
-        /// Time between a retransmission timeout and the recovery from it; for a SYN, until the connection was established.
+        /// Time between a retransmission timeout and the recovery from it; for a SYN, until the
+        /// connection was established.
         #[field(label = "stalled", unless_zero, own_ipfix = 141)]
         pub stalled_ns: Nanoseconds,
         /// Time with data to send that the peer's window held back.
@@ -202,10 +212,12 @@ record! {
         /// Time with data to send or to be acknowledged.
         #[field(absent, own_ipfix = 144)]
         pub busy_ns: Nanoseconds,
-        /// Probes of a closed window or a silent peer that are unanswered at the end of the profile.
+        /// Probes of a closed window or a silent peer that are unanswered at the end of the
+        /// profile.
         #[field(absent, own_ipfix = 145)]
         pub unanswered_probes: u8,
-        /// Packets that the peer reported to have received twice (RFC 2883): signs of spurious retransmissions.
+        /// Packets that the peer reported to have received twice (RFC 2883): signs of spurious
+        /// retransmissions.
         #[field(unit = Unit::Packets, label = "duplicates_reported", unless_zero, own_ipfix = 146)]
         pub packets_reported_duplicate: u32,
         /// Times that the stack noticed that the network reorders what it sends.
@@ -257,7 +269,8 @@ record! {
 }
 
 record! {
-    /// What an MPTCP connection of this host did since the profile before; its subflows have profiles of their own.
+    /// What an MPTCP connection of this host did since the profile before; its subflows have
+    /// profiles of their own.
     #[record = "profile_mptcp"]
     #[derive(Debug, Clone, PartialEq)]
     pub struct MptcpProfile {
@@ -275,8 +288,8 @@ record! {
         /// What ended the profile.
         #[field(bare, own_ipfix = 102)]
         pub reason: &'static str,
-        /// The same in the words of IPFIX (flowEndReason): `active timeout` where the connection goes on, `end of flow`, or `forced end` with the
-        /// measurement.
+        /// The same in the words of IPFIX (flowEndReason): `active timeout` where the connection
+        /// goes on, `end of flow`, or `forced end` with the measurement.
         #[field(absent, ipfix = 136)]
         pub flow_end_reason: &'static str,
         /// When the profile starts: the end of the one before, or the attempt to connect.
@@ -285,10 +298,12 @@ record! {
         /// How long the profile is.
         #[field(label = "after", own_ipfix = 103)]
         pub duration_ns: Nanoseconds,
-        /// A number that no other MPTCP connection of this host has until it restarts: the cookie of the socket, or of a subflow's if it existed before.
+        /// A number that no other MPTCP connection of this host has until it restarts: the cookie
+        /// of the socket, or of a subflow's if it existed before.
         #[field(absent, ipfix = 148)]
         pub connection: u64,
-        /// `client` where this host opened the connection, `server` where it accepted it; absent where that is not known.
+        /// `client` where this host opened the connection, `server` where it accepted it; absent
+        /// where that is not known.
         #[field(bare, ipfix = 239)]
         pub role: Option<&'static str>,
         /// True when the connection was there before fathom.
@@ -297,7 +312,8 @@ record! {
         /// The token that names the connection to its subflows (RFC 8684).
         #[field(own_ipfix = 158)]
         pub mptcp_token: u32,
-        /// The subflow that was added or removed at the end of the profile: the number that its own profiles have.
+        /// The subflow that was added or removed at the end of the profile: the number that its own
+        /// profiles have.
         #[field(label = "path", own_ipfix = 159)]
         pub path_index: Option<u8>,
         /// From the attempt to the established state; of a server absent.
@@ -306,7 +322,8 @@ record! {
         /// From the established state until the application took the connection.
         #[field(label = "accept_queue", own_ipfix = 107)]
         pub accept_queue_ns: Option<Nanoseconds>,
-        /// Payload sent, once whatever the number of subflows that carried it; as all bytes here absent before Linux 6.5.
+        /// Payload sent, once whatever the number of subflows that carried it; as all bytes here
+        /// absent before Linux 6.5.
         #[field(unit = Unit::Bytes, label = "sent", ipfix = 401)]
         pub bytes_sent: Option<u64>,
         /// Payload received in order.
@@ -315,11 +332,12 @@ record! {
         /// Payload that the peer acknowledged.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 114)]
         pub bytes_acknowledged: Option<u64>,
-        /// Payload that was sent again because the connection timed out, as a rule over another subflow.
+        /// Payload that was sent again because the connection timed out, as a rule over another
+        /// subflow.
         #[field(unit = Unit::Bytes, label = "reinjected", unless_zero, own_ipfix = 160)]
         pub bytes_reinjected: Option<u64>,
-        /// Retransmission timeouts of the connection: data waited behind a subflow that did not deliver, head-of-line blocking.
-        /// Absent where functions cannot be probed.
+        /// Retransmission timeouts of the connection: data waited behind a subflow that did not
+        /// deliver, head-of-line blocking. Absent where functions cannot be probed.
         #[field(unless_zero, own_ipfix = 140)]
         pub stalls: Option<u32>,
         /// Established subflows at the end of the profile.

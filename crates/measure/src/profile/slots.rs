@@ -15,7 +15,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Finds the table, and shares its memory: to ask for 4,096 values takes ten times as long as to copy them.
+    /// Finds the table, and shares its memory: to ask for 4,096 values takes ten times as long as
+    /// to copy them.
     ///
     /// # Errors
     /// [`Error::Kernel`] when it cannot be had.
@@ -26,8 +27,8 @@ impl Slots {
         })
     }
 
-    /// The table as it is now. A slot that the kernel writes to meanwhile may be half of each; those that are looked for have not been written to
-    /// for a second.
+    /// The table as it is now. A slot that the kernel writes to meanwhile may be half of each;
+    /// those that are looked for have not been written to for a second.
     pub(super) fn read(&mut self) -> &[profile_slot] {
         self.shared.copy(&mut self.copy);
         &self.copy

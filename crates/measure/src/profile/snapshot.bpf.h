@@ -10,22 +10,10 @@ static __always_inline void profile_read_counters(struct profile_snapshot *snaps
 	__u32 chrono = BPF_CORE_READ_BITFIELD(tcp, chrono_type);
 	__u32 i;
 
-	snapshot->bytes_sent = tcp->bytes_sent;
-	snapshot->bytes_acknowledged = tcp->bytes_acked;
-	snapshot->bytes_received = tcp->bytes_received;
-	snapshot->bytes_retransmitted = tcp->bytes_retrans;
-	snapshot->packets_sent = tcp->data_segs_out;
-	snapshot->packets_received = tcp->data_segs_in;
-	snapshot->segments_out = tcp->segs_out;
-	snapshot->segments_in = tcp->segs_in;
+#define X(type, name, source) snapshot->name = tcp->source;
+	PROFILE_STACK_COUNTERS(X)
+#undef X
 	snapshot->header_bytes = tcp->tcp_header_len;
-	snapshot->packets_delivered = tcp->delivered;
-	snapshot->packets_marked = tcp->delivered_ce;
-	snapshot->packets_lost = tcp->lost;
-	snapshot->packets_retransmitted = tcp->total_retrans;
-	snapshot->packets_out_of_order = tcp->rcv_ooopack;
-	snapshot->duplicates_reported = tcp->dsack_dups;
-	snapshot->reordering_seen = tcp->reord_seen;
 	snapshot->round_trip = tcp->srtt_us >> 3;
 	snapshot->round_trip_deviation = tcp->mdev_us >> 2;
 	snapshot->round_trip_minimum = tcp->rtt_min.s[0].v;

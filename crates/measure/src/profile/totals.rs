@@ -64,7 +64,8 @@ record! {
         /// In the last profile: all stalls.
         #[field(unless_zero, own_ipfix = 193)]
         pub total_stalls: u64,
-        /// In the last profile: all time between retransmission timeouts and the recoveries from them.
+        /// In the last profile: all time between retransmission timeouts and the recoveries from
+        /// them.
         #[field(label = "total_stalled", unless_zero, own_ipfix = 194)]
         pub total_stalled_ns: Nanoseconds,
     }

@@ -1,10 +1,13 @@
-//! Packets that a capture has more than once: of a mirror of both directions or of several ports, of all interfaces of a host, of a bridge and
-//! its ports. Each is measured once, where it was seen first.
+//! Packets that a capture has more than once: of a mirror of both directions or of several ports,
+//! of all interfaces of a host, of a bridge and its ports. Each is measured once, where it was seen
+//! first.
 //!
-//! A copy has the same flow, length, identification and content as a packet a moment before it. That is proof where the sender numbers its
-//! packets (IPv4), and where the copy came another way: another TTL or other link-layer addresses. What has no number (IPv6, and IPv4 with the
-//! identification 0 that atomic datagrams may have) and came the same way could as well be a retransmission or another acknowledgement: it is a
-//! copy where copies are the rule in this capture.
+//! A copy has the same flow, length, identification and content as a packet a moment before it.
+//! That is proof where the sender numbers its packets (IPv4), and where the copy came another way:
+//! another TTL or other link-layer addresses. What has no number (IPv6, and IPv4 with the
+//! identification 0 that atomic datagrams may have) and came the same way could as well be a
+//! retransmission or another acknowledgement: it is a copy where copies are the rule in this
+//! capture.
 
 use super::Dissected;
 use crate::native::{PACKET_COPY, PACKET_MEASURABLE};
@@ -14,7 +17,8 @@ const NUMBERED_NS: u64 = 20_000_000;
 /// The same, of others. A retransmission takes at least a round trip.
 const UNNUMBERED_NS: u64 = 4_000_000;
 
-/// Packets are looked for among the last four of one of so many sets: 256 KiB, or 20 ms of 800,000 packets a second.
+/// Packets are looked for among the last four of one of so many sets: 256 KiB, or 20 ms of 800,000
+/// packets a second.
 const SETS: usize = 4096;
 const WAYS: usize = 4;
 /// Directions of flows whose last number is known.
@@ -73,8 +77,9 @@ impl Copies {
         }
     }
 
-    /// Marks the copies among packets that follow each other, by their verdict. Whether copies are the rule is decided for all together, so that
-    /// it holds from the first packet on. Returns how many there are.
+    /// Marks the copies among packets that follow each other, by their verdict. Whether copies are
+    /// the rule is decided for all together, so that it holds from the first packet on. Returns how
+    /// many there are.
     pub(super) fn mark(&mut self, packets: &mut [Dissected]) -> u64 {
         let mut found = 0;
         self.perhaps.clear();

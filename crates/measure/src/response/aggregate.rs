@@ -20,8 +20,9 @@ pub enum GroupBy {
 }
 
 record! {
-    /// What clients waited for responses, over an interval: of a server, a service, or the clients of a network. Each epoch of a flow counts as often as
-    /// it has causal gaps, and so as often as clients waited.
+    /// What clients waited for responses, over an interval: of a server, a service, or the clients
+    /// of a network. Each epoch of a flow counts as often as it has causal gaps, and so as often as
+    /// clients waited.
     #[record = "response_aggregate"]
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct ResponseAggregate {
@@ -79,7 +80,8 @@ record! {
         /// Gaps that were left out: longer than a retransmission timeout.
         #[field(unless_zero, own_ipfix = 284)]
         pub timeout_gaps: u64,
-        /// The longest that a flow was waiting at the end of an epoch in which it had fallen silent.
+        /// The longest that a flow was waiting at the end of an epoch in which it had fallen
+        /// silent.
         #[field(own_ipfix = 287)]
         pub waiting_ns: Option<Nanoseconds>,
         /// The interface or capture file.
@@ -119,7 +121,8 @@ struct Group {
     waiting: u64,
 }
 
-/// Puts the epochs of an interval together. It has as many groups as there are servers, services or networks in it.
+/// Puts the epochs of an interval together. It has as many groups as there are servers, services or
+/// networks in it.
 #[derive(Debug)]
 pub struct ResponseAggregator {
     grouping: Grouping,
@@ -202,7 +205,8 @@ impl ResponseAggregator {
     }
 }
 
-/// The records of an interval that is over, the slowest group first. There may be very many: each is made when it is asked for.
+/// The records of an interval that is over, the slowest group first. There may be very many: each
+/// is made when it is asked for.
 #[derive(Debug)]
 pub struct ResponseInterval {
     groups: std::vec::IntoIter<(Key, Group)>,
@@ -315,7 +319,8 @@ mod tests {
         ];
         let records = aggregate(GroupBy::Server, &epochs);
         assert_eq!(records.len(), 2);
-        // The slowest first: its p99 is 20 ms; that of the other 10 ms, since only one wait in a hundred is longer.
+        // The slowest first: its p99 is 20 ms; that of the other 10 ms, since only one wait in a
+        // hundred is longer.
         let [second, first] = [&records[0], &records[1]];
         assert_eq!(second.destination, Some(IpAddr::from([192, 0, 2, 2])));
         assert_eq!((first.flows, first.epochs_without), (2, 1));

@@ -1,19 +1,21 @@
-//! The measurement over frames that are handed to it: what the BPF program does in the kernel, with tables of its own.
+//! The measurement over frames that are handed to it: what the BPF program does in the kernel, with
+//! tables of its own.
 
 use fathom_record::{Nanoseconds, Time};
 
+use super::counts::ResponseCounts;
 use super::estimate::estimate;
 use super::evidence::Evidence;
 use super::reverse::{Greetings, Responses};
-use super::{Estimator, ResponseCounts, ResponseEpoch, Settings};
-use crate::Error;
+use super::{Estimator, ResponseEpoch, Settings};
 use crate::flow::{flow_of, tags};
 use crate::native::{PACKET_MEASURABLE, flow_key, selection};
-use crate::replay::{Dissected, Dissector, Interfaces, Measurement};
+use crate::replay::{Dissected, Dissector, Interfaces, Offline};
 use crate::response::native::{
     self, Requests, response_config, response_epoch, response_flow, response_handshake,
 };
 use crate::table::{Departure, State, Table};
+use crate::{Counts, Error};
 
 /// Places for handshakes: 128 KiB.
 pub(super) const HANDSHAKES: u32 = 16_384;
@@ -50,8 +52,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Nothing seen yet. `seed` makes the hash tables unpredictable. `is_compared`: the packets of servers, where there are any, tell the latency
-    /// too.
+    /// Nothing seen yet. `seed` makes the hash tables unpredictable. `is_compared`: the packets of
+    /// servers, where there are any, tell the latency too.
     ///
     /// # Errors
     /// [`Error::TooMany`] when the selection is too long.
@@ -69,8 +71,8 @@ impl Engine {
     }
 
     /// What was counted so far.
-    pub fn counts(&self) -> &ResponseCounts {
-        &self.counts
+    pub fn counts(&self) -> Counts {
+        self.counts.into()
     }
 
     /// When the last packet was captured that was measured; 1970 before the first.
@@ -198,7 +200,7 @@ impl Engine {
     }
 }
 
-impl Measurement for Engine {
+impl Offline for Engine {
     type Report = ResponseEpoch;
 
     fn dissector(&self) -> Dissector {
@@ -260,7 +262,8 @@ impl Flow {
     }
 }
 
-/// How long the last request of a flow has been unanswered. Only TCP tells: a client acknowledges an answer, be it in a packet without data.
+/// How long the last request of a flow has been unanswered. Only TCP tells: a client acknowledges
+/// an answer, be it in a packet without data.
 pub(super) fn waiting(key: &flow_key, flow: &response_flow, now: u64) -> Option<Nanoseconds> {
     let is_unanswered = key.protocol() == 6 && flow.tcp().pure_age == 0;
     is_unanswered.then(|| Nanoseconds(now.saturating_sub(flow.last)))

@@ -9,7 +9,8 @@ use crate::response::native::{self, response_epoch, response_flow, response_mode
 pub(super) struct Evidence {
     /// The gaps that count, together, in nanoseconds.
     pub(super) retained_ns: f64,
-    /// How long clients waited in them, together, at least and at most, in nanoseconds; of TCP only.
+    /// How long clients waited in them, together, at least and at most, in nanoseconds; of TCP
+    /// only.
     pub(super) shortest_ns: f64,
     pub(super) longest_ns: f64,
     /// What clients thought in them, where that is known.
@@ -18,7 +19,8 @@ pub(super) struct Evidence {
     pub(super) causal: u32,
     /// Of these, shorter than a round trip.
     pub(super) early: u32,
-    /// What was sent before the first answer, when that was seen: what it usually is, and what it was the last time.
+    /// What was sent before the first answer, when that was seen: what it usually is, and what it
+    /// was the last time.
     pub(super) flight: Option<Flight>,
     pub(super) latest_flight: Option<Flight>,
     /// Bytes that the first answer after the latest flight triggered; 0 if that is not known.
@@ -57,7 +59,8 @@ pub(super) enum Seal {
     Transparent,
     /// By their length, of which the protocol tells (QUIC, HTTP/2).
     Sizes,
-    /// By their length, the shortest being taken for acknowledgements: short requests beside long ones would look the same.
+    /// By their length, the shortest being taken for acknowledgements: short requests beside long
+    /// ones would look the same.
     Learnt,
     /// Encrypted, and lengths do not tell.
     Opaque,
@@ -68,7 +71,8 @@ pub(super) enum Seal {
 pub(super) enum Gaps {
     /// How many there are in each bin; see `split.h`.
     Bins([u16; native::RESPONSE_BINS as usize]),
-    /// How many there are, and of those that end with a request that a response triggered, how many in each bin.
+    /// How many there are, and of those that end with a request that a response triggered, how many
+    /// in each bin.
     Triggers {
         count: u16,
         causal: [u16; native::RESPONSE_BINS as usize],

@@ -1,52 +1,71 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its epochs read.
 
 use std::collections::HashMap;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
+use fathom_record::{Nanoseconds, Time};
 use libbpf_rs::{MapCore, OpenObject};
 
+use super::counts::ResponseCounts;
 use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
 use super::waits::Waits;
-use super::{Estimator, ResponseCounts, ResponseEpoch, ResponseWait, Settings};
-use crate::Error;
+use super::{Estimator, Grouping, ResponseAggregator, ResponseEpoch, Settings};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
     Options, Places, Programs, choose_programs, monotonic_ns, passing, set_constants, size_flows,
     wall_clock_offset,
 };
+use crate::measurement::{Every, Interval, Measurement, Take};
 use crate::native::flow_key;
 use crate::response::native::{
     self, Requests, response_batches, response_bins, response_config, response_epoch,
     response_flow, response_modes,
 };
 use crate::table::secret;
+use crate::{Counts, Error};
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"));
 
-/// A running measurement. Everything it attached goes when it is dropped, or when the process ends in whatever way.
+/// As long may an epoch wait before it is handed on.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
+/// A running measurement. Everything it attached goes when it is dropped, or when the process ends
+/// in whatever way.
 pub struct Live {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     places: Places,
     programs: Programs,
     config: response_config,
     estimator: Estimator,
-    /// Epochs that were ended by a sweep, by when they began: the kernel tells of them again at the next packet.
+    aggregator: Option<ResponseAggregator>,
+    /// Epochs that were ended by a sweep, by when they began: the kernel tells of them again at the
+    /// next packet.
     swept: HashMap<flow_key, u64>,
     /// Epochs that only a sweep has told of.
     swept_count: u64,
+    sweep: Every,
     waits: Waits,
+    /// For flows that wait for longer than this.
+    waiting: Option<(Duration, Every)>,
     /// Flows that user space has deleted.
     deleted: u64,
 }
 
 impl Live {
-    /// Loads and attaches.
+    /// Loads and attaches. Epochs are handed on, or put together by interval. With `waiting` there
+    /// is a record of each flow whose last request has been unanswered for so long, again whenever
+    /// that has doubled.
     ///
     /// # Errors
-    /// [`Error::NoInterface`], [`Error::TooMany`], [`Error::Unsupported`] when privileges, the kernel or a device do not allow it,
-    /// [`Error::Kernel`] when the kernel refuses a step.
-    pub fn start(options: &Options<Settings>) -> Result<Self, Error> {
+    /// [`Error::NoInterface`], [`Error::TooMany`], [`Error::Unsupported`] when privileges, the
+    /// kernel or a device do not allow it, [`Error::Kernel`] when the kernel refuses a step.
+    pub fn start(
+        options: &Options<Settings>,
+        grouping: Option<Grouping>,
+        waiting: Option<Duration>,
+    ) -> Result<Self, Error> {
         let mut places = Places::find(&options.interfaces, true, passing(options.has_xdp))?;
         let (programs, config) = load(&options.settings, |program| places.need(program))?;
         places.attach(&programs)?;
@@ -55,32 +74,18 @@ impl Live {
             programs,
             config,
             estimator: options.settings.estimator,
+            aggregator: grouping.map(ResponseAggregator::new),
             swept: HashMap::new(),
             swept_count: 0,
+            sweep: Every::new(options.settings.epoch),
             waits: Waits::default(),
+            waiting: waiting.map(|limit| (limit, Every::new(limit / 4))),
             deleted: 0,
         })
     }
 
-    /// One line an interface: how the programs are attached, for people.
-    pub fn describe(&self) -> impl Iterator<Item = String> {
-        self.places.describe()
-    }
-
-    /// Waits at most `timeout` and hands on what has come.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the ring cannot be read.
-    pub fn poll(
-        &mut self,
-        timeout: Duration,
-        report: &mut impl FnMut(ResponseEpoch),
-    ) -> Result<(), Error> {
-        self.programs.ring.wait(timeout)?;
-        self.drain(report)
-    }
-
-    fn drain(&mut self, report: &mut impl FnMut(ResponseEpoch)) -> Result<(), Error> {
+    /// Hands on what is in the ring.
+    fn drain(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         let offset = wall_clock_offset();
         let Self {
             places: Places { names, .. },
@@ -88,6 +93,7 @@ impl Live {
             swept,
             swept_count,
             estimator,
+            aggregator,
             ..
         } = self;
         programs.ring.read(|mut rest| {
@@ -96,54 +102,28 @@ impl Live {
                 if swept.remove(&epoch.key) == Some(epoch.begin) {
                     *swept_count -= 1; // the kernel has counted it now
                 } else {
-                    report(record(&epoch, None, *estimator, names, offset));
+                    let epoch = record(&epoch, None, *estimator, names, offset);
+                    hand_on(&epoch, aggregator, take);
                 }
             }
         })
     }
 
-    /// Looks through the flows: ends the epochs of those that are silent, and forgets those that are over. To be called once an epoch.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the ring or the table cannot be read.
-    pub fn sweep(&mut self, report: &mut impl FnMut(ResponseEpoch)) -> Result<(), Error> {
-        self.end_epochs(false, report)
-    }
-
-    /// Looks through the flows between their epochs, and tells of those whose last request has been unanswered for `limit`, again whenever that has
-    /// doubled.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the table cannot be read.
-    pub fn look_for_waits(
-        &mut self,
-        limit: Duration,
-        report: &mut impl FnMut(ResponseWait),
-    ) -> Result<(), Error> {
+    /// Looks through the flows between their epochs for those that wait.
+    fn look_for_waits(&mut self, limit: Duration, take: &mut Take<'_>) -> Result<(), Error> {
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut look = self.waits.look(limit, now, offset);
         self.programs.for_each_flow("response_flows", |key, value| {
             if let Some((flow, _)) = read_prefix::<response_flow>(value) {
-                look.at(key, &flow, &self.places.names, report);
+                look.at(key, &flow, &self.places.names, &mut |wait| take(&wait));
             }
         })
     }
 
-    /// The end of the measurement: what is still in the ring, then the epochs that are under way.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the ring or the table cannot be read.
-    pub fn finish(&mut self, report: &mut impl FnMut(ResponseEpoch)) -> Result<(), Error> {
-        self.places.clear();
-        self.end_epochs(true, report)
-    }
-
-    fn end_epochs(
-        &mut self,
-        at_once: bool,
-        report: &mut impl FnMut(ResponseEpoch),
-    ) -> Result<(), Error> {
-        self.drain(report)?;
+    /// Looks through the flows: ends the epochs of those that are silent, or of all, and forgets
+    /// those that are over.
+    fn end_epochs(&mut self, at_once: bool, take: &mut Take<'_>) -> Result<(), Error> {
+        self.drain(take)?;
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut over = Vec::new();
         // Only what is in the table is remembered: the kernel evicts flows without a word.
@@ -171,7 +151,7 @@ impl Live {
                 self.swept_count += 1;
                 let mut epoch = record(&ended, None, self.estimator, &self.places.names, offset);
                 epoch.waiting_ns = waiting(key, &last, now);
-                report(epoch);
+                hand_on(&epoch, &mut self.aggregator, take);
             })?;
         let flows = self.programs.map("response_flows")?;
         for key in over {
@@ -181,12 +161,75 @@ impl Live {
         }
         Ok(())
     }
+}
 
-    /// What was counted since the start.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the counters cannot be read.
-    pub fn counts(&self) -> Result<ResponseCounts, Error> {
+/// An epoch is put together with others where that is wanted.
+fn hand_on(
+    epoch: &ResponseEpoch,
+    aggregator: &mut Option<ResponseAggregator>,
+    take: &mut Take<'_>,
+) {
+    match aggregator {
+        Some(aggregator) => aggregator.take(epoch),
+        None => take(epoch),
+    }
+}
+
+impl Measurement for Live {
+    fn name(&self) -> &'static str {
+        "response"
+    }
+
+    fn describe(&self) -> Vec<String> {
+        self.places.describe().collect()
+    }
+
+    fn events(&self) -> BorrowedFd<'_> {
+        self.programs.ring.as_fd()
+    }
+
+    fn longest_wait(&self) -> Duration {
+        let look = self.waiting.as_ref().map(|(limit, _)| *limit / 4);
+        look.map_or(LONGEST_WAIT, |look| look.min(LONGEST_WAIT))
+    }
+
+    fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        self.drain(take)?;
+        if let Some((limit, look)) = &mut self.waiting
+            && look.is_due()
+        {
+            let limit = *limit;
+            self.look_for_waits(limit, take)?;
+        }
+        if self.sweep.is_due() {
+            self.end_epochs(false, take)?;
+        }
+        Ok(())
+    }
+
+    fn end_interval(
+        &mut self,
+        time: Time,
+        length: Nanoseconds,
+        _: &mut Take<'_>,
+    ) -> Result<Option<Box<dyn Interval>>, Error> {
+        let aggregator = self.aggregator.as_mut();
+        let records = aggregator.map(|aggregator| aggregator.end_interval(time, length));
+        Ok(records.map(|records| Box::new(records) as Box<dyn Interval>))
+    }
+
+    fn follow(&mut self) -> Result<Vec<String>, Error> {
+        self.places.follow(&self.programs)?;
+        Ok(self.places.take_told())
+    }
+
+    /// Hands on what is in the ring, then the epochs that are under way.
+    fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
+        self.places.clear();
+        self.end_epochs(true, take)
+    }
+
+    fn counts(&self) -> Result<Counts, Error> {
         let mut counts = ResponseCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
         self.programs.add_counters("response_cpus", own)?;
@@ -197,16 +240,7 @@ impl Live {
             .programs
             .evicted("response_flows", opened, self.deleted)?;
         counts.refused = self.places.refused();
-        Ok(counts)
-    }
-
-    /// Lets go of interfaces that have gone, and takes those that have come. Does not wait. Returns what people are to be told.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when the kernel does not tell of its interfaces any more.
-    pub fn follow(&mut self) -> Result<Vec<String>, Error> {
-        self.places.follow(&self.programs)?;
-        Ok(self.places.take_told())
+        Ok(counts.into())
     }
 }
 
@@ -239,7 +273,8 @@ fn load(
     Ok((programs, config))
 }
 
-/// Sets what must be known before the load: constants, sizes of maps, where programs will be attached.
+/// Sets what must be known before the load: constants, sizes of maps, where programs will be
+/// attached.
 fn prepare(
     object: &mut OpenObject,
     settings: &Settings,

@@ -1,4 +1,5 @@
-//! Response latency from one direction only: what clients wait, from the gaps between their requests. See `README.md` beside this file.
+//! Response latency from one direction only: what clients wait, from the gaps between their
+//! requests. See `README.md` beside this file.
 
 mod aggregate;
 mod counts;
@@ -7,7 +8,8 @@ mod estimate;
 mod evidence;
 #[cfg(feature = "live")]
 mod live;
-mod native;
+#[doc(hidden)]
+pub mod native;
 mod record;
 mod reverse;
 mod settings;
@@ -19,7 +21,6 @@ mod waits;
 #[cfg(feature = "live")]
 pub use crate::kernel::Options;
 pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator, ResponseInterval};
-pub use counts::ResponseCounts;
 pub use engine::Engine;
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]

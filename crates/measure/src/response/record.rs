@@ -17,17 +17,21 @@ record! {
         /// How long the epoch was.
         #[field(label = "over", own_ipfix = 103)]
         pub duration_ns: Nanoseconds,
-        /// From a request to what its response triggered, on average; absent where a number would be wrong, see `reason`.
+        /// From a request to what its response triggered, on average; absent where a number would
+        /// be wrong, see `reason`.
         #[field(label = "latency", own_ipfix = 172)]
         pub latency_ns: Option<Nanoseconds>,
-        /// What clients thought before they sent the next request, on average; it is no part of the latency. Absent where it is not known.
+        /// What clients thought before they sent the next request, on average; it is no part of the
+        /// latency. Absent where it is not known.
         #[field(label = "think", own_ipfix = 333)]
         pub think_ns: Option<Nanoseconds>,
-        /// The latency, measured in the packets of the other direction, where a capture has them and it was asked for.
+        /// The latency, measured in the packets of the other direction, where a capture has them
+        /// and it was asked for.
         #[field(label = "by responses", own_ipfix = 280)]
         pub reverse_latency_ns: Option<Nanoseconds>,
-        /// `high`: it was seen what triggered each request, and how long the client thought. `medium`: it holds if something holds that was not seen, see
-        /// `reason`. `low`: thinking cannot be excluded, fewer than three causal gaps, or no estimate.
+        /// `high`: it was seen what triggered each request, and how long the client thought.
+        /// `medium`: it holds if something holds that was not seen, see `reason`. `low`: thinking
+        /// cannot be excluded, fewer than three causal gaps, or no estimate.
         #[field(own_ipfix = 281)]
         pub confidence: Confidence,
         /// Gaps between requests that stand for a response each.
@@ -45,7 +49,8 @@ record! {
         /// Packets that were sent before: retransmissions, and what arrived out of order.
         #[field(unit = fathom_record::Unit::Packets, label = "repeated", unless_zero, own_ipfix = 286)]
         pub packets_repeated: u32,
-        /// How long the flow has been waiting for the answer to its last request; absent when that was answered.
+        /// How long the flow has been waiting for the answer to its last request; absent when that
+        /// was answered.
         #[field(own_ipfix = 287)]
         pub waiting_ns: Option<Nanoseconds>,
         /// From the SYN to what answered the SYN-ACK.
@@ -73,7 +78,8 @@ record! {
 }
 
 record! {
-    /// A flow whose last request has been unanswered for long: a sign between epochs. TCP alone tells.
+    /// A flow whose last request has been unanswered for long: a sign between epochs. TCP alone
+    /// tells.
     #[record = "response_wait"]
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct ResponseWait {

@@ -1,4 +1,5 @@
-//! What the other direction of a capture tells of the same responses: a check of the estimates that needs nothing but the capture.
+//! What the other direction of a capture tells of the same responses: a check of the estimates that
+//! needs nothing but the capture.
 
 use std::collections::VecDeque;
 
@@ -14,8 +15,9 @@ const SYN: u8 = 1 << 1;
 const RST: u8 = 1 << 2;
 const ACK: u8 = 1 << 4;
 
-/// Responses of a flow as the packets of the server show them: from the first request of a batch to the last packet with data that the client
-/// had when it sent the next, which its acknowledgement tells, and on to the client.
+/// Responses of a flow as the packets of the server show them: from the first request of a batch to
+/// the last packet with data that the client had when it sent the next, which its acknowledgement
+/// tells, and on to the client.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Responses {
     /// When the batch that is under way began, in nanoseconds; 0: none is.
@@ -125,7 +127,8 @@ impl Responses {
         }
     }
 
-    /// A packet that counts as a request, or with more of one. `counts`: the gap before it does; else what it waits for begins with it.
+    /// A packet that counts as a request, or with more of one. `counts`: the gap before it does;
+    /// else what it waits for begins with it.
     pub(super) fn on_request(&mut self, now: u64, counts: bool) {
         if self.batch != 0 && self.answered == 0 {
             if !counts {
@@ -160,8 +163,10 @@ fn is_acknowledging(packet: &packet) -> bool {
     packet.key.protocol() == TCP && packet.tcp_flags & (ACK | RST) == ACK
 }
 
-/// Ways to clients that handshakes tell, before the flows begin: from a SYN-ACK to what acknowledges it. Few answers are acknowledged as promptly, and
-/// where none is before the next request, what the client thinks would be taken for its way. Two connections at one place: the later one wins.
+/// Ways to clients that handshakes tell, before the flows begin: from a SYN-ACK to what
+/// acknowledges it. Few answers are acknowledged as promptly, and where none is before the next
+/// request, what the client thinks would be taken for its way. Two connections at one place: the
+/// later one wins.
 pub(super) struct Greetings(Vec<Greeting>);
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,9 +12,11 @@ use crate::{Error, Selection};
 /// How the gaps of an epoch become a latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Estimator {
-    /// As `Acknowledged`, less what clients thought before they sent the next request, by the timestamps that they echo.
+    /// As `Acknowledged`, less what clients thought before they sent the next request, by the
+    /// timestamps that they echo.
     Timestamps,
-    /// By what TCP's acknowledgements tell: a request that acknowledges more than the one before was triggered. Others by `Split`.
+    /// By what TCP's acknowledgements tell: a request that acknowledges more than the one before
+    /// was triggered. Others by `Split`.
     Acknowledged,
     /// By a logarithmic histogram of gaps, split in two classes where it has two.
     Split,
@@ -79,7 +81,8 @@ pub struct Settings {
     pub estimator: Estimator,
     /// How long an epoch is: 100 ms to 10 s.
     pub epoch: Duration,
-    /// A longer gap is a retransmission timeout, or silence: it does not count as a response. 30 s at most.
+    /// A longer gap is a retransmission timeout, or silence: it does not count as a response. 30 s
+    /// at most.
     pub timeout: Duration,
     /// The same where silence of the client is not seen: of all but TCP.
     pub datagram_timeout: Duration,

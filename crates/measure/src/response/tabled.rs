@@ -1,4 +1,5 @@
-//! For programs that keep flows of requests in tables of their own (`fathom balance`): what they are told, and how what they tell reads.
+//! For programs that keep flows of requests in tables of their own (`fathom balance`): what they
+//! are told, and how what they tell reads.
 
 use fathom_record::Nanoseconds;
 
@@ -22,9 +23,12 @@ pub struct Tabled {
 /// What the table of a program holds of a flow.
 #[derive(Clone, Copy)]
 pub struct TabledFlow {
-    flow: response_flow,
-    bins: response_bins,
-    key: flow_key,
+    /// How it stands.
+    pub flow: response_flow,
+    /// The gaps of its epoch.
+    pub bins: response_bins,
+    /// Of which only the protocol counts.
+    pub key: flow_key,
 }
 
 impl Tabled {
@@ -44,13 +48,8 @@ impl Tabled {
         bytes_of(&self.config)
     }
 
-    /// A `struct response_epoch` at the begin of these bytes. `time_offset` makes its times count from 1970.
-    pub fn epoch(&self, bytes: &[u8], time_offset: u64) -> Option<EpochOfFlow> {
-        let (epoch, _) = read_prefix::<response_epoch>(bytes)?;
-        Some(self.read(&epoch, time_offset))
-    }
-
-    fn read(&self, epoch: &response_epoch, time_offset: u64) -> EpochOfFlow {
+    /// What came of an epoch. `time_offset` makes its times count from 1970.
+    pub fn read(&self, epoch: &response_epoch, time_offset: u64) -> EpochOfFlow {
         let names = InterfaceNames::default();
         EpochOfFlow {
             begin: epoch.begin,
@@ -58,7 +57,8 @@ impl Tabled {
         }
     }
 
-    /// A `struct response_flow`, and its bins behind it, at the begin of these bytes; of a flow of this protocol.
+    /// A `struct response_flow`, and its bins behind it, at the begin of these bytes; of a flow of
+    /// this protocol.
     pub fn flow(&self, bytes: &[u8], protocol: u8) -> Option<TabledFlow> {
         let (flow, rest) = read_prefix::<response_flow>(bytes)?;
         let (bins, _) = read_prefix::<response_bins>(rest)?;
@@ -106,7 +106,8 @@ mod tests {
         Tabled::new(&Settings::live(), 7).unwrap()
     }
 
-    /// As a program keeps it: a flow of TCP that sent its last request at 900 ms, 300 ms after its epoch began, with ten responses of 30 ms.
+    /// As a program keeps it: a flow of TCP that sent its last request at 900 ms, 300 ms after its
+    /// epoch began, with ten responses of 30 ms.
     fn bytes(pure_age: u32) -> Vec<u8> {
         let ticks = |ms: u32| ms * 1_000_000 / 16;
         let flow = response_flow {

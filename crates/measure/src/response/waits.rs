@@ -97,7 +97,8 @@ mod tests {
         }
     }
 
-    /// What is told of a flow at these times, in ms, that asked at `last` ms and was answered if `pure_age` is not 0.
+    /// What is told of a flow at these times, in ms, that asked at `last` ms and was answered if
+    /// `pure_age` is not 0.
     fn told(waits: &mut Waits, protocol: u32, last: u64, pure_age: u32, times: &[u64]) -> Vec<u64> {
         let mut key = flow_key::default();
         key.set_protocol(protocol);

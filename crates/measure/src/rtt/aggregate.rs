@@ -7,7 +7,7 @@ use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Time};
 
 use super::chunked::{ChunkedMap, Entries};
 use super::event::traffic_of;
-use super::{Report, RttAggregate, RttSample};
+use super::{RttAggregate, RttSample};
 use crate::flow::{flow_of, tags};
 use crate::native::flow_key;
 use crate::replay::Interfaces;
@@ -98,14 +98,8 @@ impl Aggregator {
         }
     }
 
-    /// Takes a sample in; of flow events, nothing.
-    pub fn on_report(&mut self, report: &Report) {
-        if let Report::Sample(sample, _) = report {
-            self.on_sample(sample);
-        }
-    }
-
-    fn on_sample(&mut self, sample: &RttSample) {
+    /// Takes a sample in.
+    pub fn on_sample(&mut self, sample: &RttSample) {
         let tags = (sample.vlan, sample.inner_vlan);
         let group = self.group(sample.flow, tags, sample.interface);
         let figures = self.groups.get_or_insert_with(group, Figures::default);
@@ -193,7 +187,8 @@ impl Aggregator {
         }
     }
 
-    /// Flows that are not there any more are dropped when they have become as many as those that are.
+    /// Flows that are not there any more are dropped when they have become as many as those that
+    /// are.
     fn forget_flows(&mut self) {
         let ended = self.interval;
         self.interval += 1;
@@ -211,7 +206,8 @@ impl Aggregator {
     }
 }
 
-/// The records of an interval that is over, busiest group first. There may be very many: each is made when it is asked for.
+/// The records of an interval that is over, busiest group first. There may be very many: each is
+/// made when it is asked for.
 pub struct RttInterval {
     groups: Entries<Group, Figures>,
     order: std::vec::IntoIter<u32>,

@@ -1,4 +1,5 @@
-//! A map for very many small values: it grows by pieces, so that growing never holds everything twice.
+//! A map for very many small values: it grows by pieces, so that growing never holds everything
+//! twice.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 

@@ -1,14 +1,15 @@
-//! The measurement over frames that are handed to it: what the BPF program does in the kernel, with tables of its own.
+//! The measurement over frames that are handed to it: what the BPF program does in the kernel, with
+//! tables of its own.
 
-use super::Counts;
+use super::counts::RttCounts;
 use super::event::{Report, Transition, decode};
 use super::flow::{Flow, Slots};
 use super::{Aggregator, Settings};
-use crate::Error;
 use crate::native::{PACKET_MEASURABLE, fathom_reading, selection};
-use crate::replay::{Dissected, Dissector, Interfaces, Measurement};
+use crate::replay::{Dissected, Dissector, Interfaces, Offline};
 use crate::rtt::native::{self, rtt_bucket, rtt_config, rtt_event, rtt_output};
 use crate::table::{Departure, Table};
+use crate::{Counts, Error};
 use fathom_record::Time;
 
 /// Request buckets, of four requests each: 1 MiB.
@@ -22,13 +23,13 @@ pub struct Engine {
     config: rtt_config,
     /// `None`: everything is selected.
     selection: Option<selection>,
-    counts: Counts,
+    counts: RttCounts,
     output: rtt_output,
     /// Of the last packet, in nanoseconds since 1970.
     now: u64,
 }
 
-impl Measurement for Engine {
+impl Offline for Engine {
     type Report = Report;
 
     fn dissector(&self) -> Dissector {
@@ -87,15 +88,15 @@ impl Engine {
             buckets: vec![rtt_bucket::default(); BUCKETS as usize],
             config,
             selection: settings.selection.to_native_unless_empty()?,
-            counts: Counts::default(),
+            counts: RttCounts::default(),
             output: rtt_output::default(),
             now: 0,
         })
     }
 
     /// What was counted so far.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
+    pub fn counts(&self) -> Counts {
+        self.counts.into()
     }
 
     /// When the last packet was captured that was measured; 1970 before the first.

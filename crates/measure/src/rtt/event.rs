@@ -1,6 +1,8 @@
 //! From the events of the C side to records.
 
-use fathom_record::{Nanoseconds, Record, Time};
+use std::any::Any;
+
+use fathom_record::{Nanoseconds, Record, Schema, Time, Value, Visitor};
 
 use super::{Method, Observed, RttFlow, RttSample};
 use crate::flow::{flow_of, tags};
@@ -18,8 +20,7 @@ pub enum Report {
 }
 
 impl Report {
-    /// As any output takes it.
-    pub fn as_record(&self) -> &dyn Record {
+    fn record(&self) -> &dyn Record {
         match self {
             Self::Sample(sample, _) => sample,
             Self::Flow(flow) => flow,
@@ -27,13 +28,32 @@ impl Report {
     }
 }
 
-/// IP bytes that go with a round trip of TCP, as pping counts them; where there is a handshake, from its end on.
+impl Record for Report {
+    fn schema(&self) -> &'static Schema {
+        self.record().schema()
+    }
+
+    fn value(&self, index: usize) -> Value<'_> {
+        self.record().value(index)
+    }
+
+    fn visit(&self, visitor: &mut dyn Visitor) {
+        self.record().visit(visitor);
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+/// IP bytes that go with a round trip of TCP, as pping counts them; where there is a handshake,
+/// from its end on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleBytes {
     /// In the measured direction, up to and with the packet.
     pub sent: u64,
-    /// Of these, up to and with the last packet that had given its sample when this one passed: what
-    /// is between was under way.
+    /// Of these, up to and with the last packet that had given its sample when this one passed:
+    /// what is between was under way.
     pub answered: u64,
     /// In the other direction, from behind the answer before up to and with this one.
     pub returned: u64,

@@ -5,7 +5,8 @@ use crate::table::State;
 
 /// Slots of a direction that a flow starts with.
 const FIRST_SLOTS: usize = 2;
-/// A connection that both sides closed may still see a late packet; after this many nanoseconds it will not.
+/// A connection that both sides closed may still see a late packet; after this many nanoseconds it
+/// will not.
 const CLOSED_NS: u64 = 10_000_000_000;
 /// A flow without packets for this many nanoseconds is over.
 const IDLE_NS: u64 = 300_000_000_000;

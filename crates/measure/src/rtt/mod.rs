@@ -1,4 +1,5 @@
-//! Passive round-trip times: existing packets matched with what answers them. See `README.md` beside this file.
+//! Passive round-trip times: existing packets matched with what answers them. See `README.md`
+//! beside this file.
 
 mod aggregate;
 mod chunked;
@@ -17,7 +18,6 @@ mod settings;
 #[cfg(feature = "live")]
 pub use crate::kernel::Options;
 pub use aggregate::{Aggregation, Aggregator, GroupBy, RttInterval};
-pub use counts::Counts;
 pub use engine::Engine;
 pub use event::{Report, SampleBytes};
 #[cfg(feature = "live")]

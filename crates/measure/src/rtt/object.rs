@@ -2,7 +2,8 @@
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
 
-use super::{Counts, Settings};
+use super::Settings;
+use super::counts::RttCounts;
 use crate::Error;
 use crate::bytes::bytes_of;
 use crate::flow::flow_address_of;
@@ -40,8 +41,8 @@ impl Object {
     }
 
     /// What the kernel and user space have counted.
-    pub(super) fn counts(&self) -> Result<Counts, Error> {
-        let mut counts = Counts::default();
+    pub(super) fn counts(&self) -> Result<RttCounts, Error> {
+        let mut counts = RttCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
         self.programs.add_counters("rtt_cpus", own)?;
         counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize] += self.deleted;
@@ -77,7 +78,8 @@ impl Object {
     }
 }
 
-/// Sets what must be known before the load: constants, sizes of maps, where programs will be attached.
+/// Sets what must be known before the load: constants, sizes of maps, where programs will be
+/// attached.
 fn configure(
     object: &mut OpenObject,
     settings: &Settings,

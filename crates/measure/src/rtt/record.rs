@@ -5,9 +5,10 @@ use fathom_record::{AsValue, FlowKey, Nanoseconds, Network, Time, Type, Unit, Va
 use super::Method;
 use crate::rtt::native;
 
-/// Where the packet was seen that ended a measurement. It says what the round trip includes: egress is before the local queue, ingress
-/// after generic receive offload, XDP before it, and a capture after the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Where the packet was seen that ended a measurement. It says what the round trip includes: egress
+/// is before the local queue, ingress after generic receive offload, XDP before it, and a capture
+/// after the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Observed(pub(crate) u8);
 
 impl Observed {
@@ -50,7 +51,8 @@ record! {
         /// True when the request had been sent again; the time then counts from the first.
         #[field(own_ipfix = 261)]
         pub is_retransmitted: Option<bool>,
-        /// True when only one direction was seen: the round trip is then the whole loop from end to end.
+        /// True when only one direction was seen: the round trip is then the whole loop from end to
+        /// end.
         #[field(own_ipfix = 262)]
         pub is_loop: Option<bool>,
         /// The VLAN tag, the outer one if there are two.
@@ -79,7 +81,8 @@ record! {
         /// When it opened or closed.
         #[field(ipfix = 325)]
         pub time: Time,
-        /// The flow, in the direction of who opened it: who sent the SYN or the first Initial, else the first packet seen.
+        /// The flow, in the direction of who opened it: who sent the SYN or the first Initial, else
+        /// the first packet seen.
         pub flow: FlowKey,
         /// `open` or `close`.
         #[field(bare, own_ipfix = 265)]

@@ -16,7 +16,8 @@ pub enum Method {
     Timestamp,
     /// TCP data against the acknowledgement of exactly it, for connections without timestamps.
     Sequence,
-    /// SYN to SYN-ACK to ACK; for QUIC the client's first Initial to the server's first packet to the client's next.
+    /// SYN to SYN-ACK to ACK; for QUIC the client's first Initial to the server's first packet to
+    /// the client's next.
     Handshake,
     /// ICMP and `ICMPv6` echo.
     Echo,
@@ -111,16 +112,19 @@ impl FromIterator<Method> for MethodSet {
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Settings {
-    /// The methods to use. A connection whose packets carry timestamps is measured by them if they are in the set, else by sequence.
+    /// The methods to use. A connection whose packets carry timestamps is measured by them if they
+    /// are in the set, else by sequence.
     pub methods: MethodSet,
-    /// Between the packets of one direction of a flow that are measured; zero: every one that can be.
+    /// Between the packets of one direction of a flow that are measured; zero: every one that can
+    /// be.
     pub sample_interval: Duration,
     /// At most so many samples a smoothed round trip in each direction; 0: no limit.
     pub per_rtt: u32,
     /// Flows that have state at the same time, at most. When full, the least recently used goes.
     pub flows: u32,
-    /// Packets of one direction that may wait for their answers at the same time: a power of two. In the kernel a flow holds so many from the
-    /// start; over files it holds what it needs, up to this.
+    /// Packets of one direction that may wait for their answers at the same time: a power of two.
+    /// In the kernel a flow holds so many from the start; over files it holds what it needs, up to
+    /// this.
     pub slots: u32,
     /// Measure towards addresses of this machine too.
     pub has_near_side: bool,
@@ -165,8 +169,8 @@ impl Settings {
         }
     }
 
-    /// What lies behind a flow of the kernel's, in places of 16 bytes: slots, and as many marks where
-    /// bytes are counted.
+    /// What lies behind a flow of the kernel's, in places of 16 bytes: slots, and as many marks
+    /// where bytes are counted.
     pub fn places(&self) -> usize {
         native::places(self.slots as usize, self.has_bytes)
     }

@@ -1,4 +1,5 @@
-//! Programs that tests compile for the kernel, and whether they can be run. The tests of the balancer have this file too.
+//! Programs that tests compile for the kernel, and whether they can be run. The tests of the
+//! balancer have this file too.
 
 use std::path::Path;
 use std::process::Command;

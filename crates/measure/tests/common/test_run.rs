@@ -1,4 +1,5 @@
-//! Programs that the kernel runs over frames (`BPF_PROG_TEST_RUN`), with a clock that the test sets.
+//! Programs that the kernel runs over frames (`BPF_PROG_TEST_RUN`), with a clock that the test
+//! sets.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -19,8 +20,9 @@ pub(crate) struct TestRun {
 }
 
 impl TestRun {
-    /// Loads programs of a compiled object, which share its maps; the first is the one that `run` means. `prepare` sets a map up, by its name,
-    /// before. The clock is the map of that name, and what is told goes through `ring`.
+    /// Loads programs of a compiled object, which share its maps; the first is the one that `run`
+    /// means. `prepare` sets a map up, by its name, before. The clock is the map of that name, and
+    /// what is told goes through `ring`.
     pub(crate) fn load(
         object: &[u8],
         programs: &[&'static str],

@@ -1,4 +1,5 @@
-//! What profiles count of arriving segments: each file of `src/profile/vectors` is run natively and by the kernel, and both must give what it expects.
+//! What profiles count of arriving segments: each file of `src/profile/vectors` is run natively and
+//! by the kernel, and both must give what it expects.
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,4 +1,5 @@
-//! A pair of devices in a network namespace of this thread's own: what leaves by one is caught at the other.
+//! A pair of devices in a network namespace of this thread's own: what leaves by one is caught at
+//! the other.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

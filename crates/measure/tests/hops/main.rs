@@ -1,6 +1,7 @@
-//! Packets and times in, probes and events out: what the programs of `hops` do, held against what is written down here, in both families. The same
-//! packets go through the C of user space and through the programs that the kernel runs, whose clones are real: they leave by a device, are edited
-//! at its hook, and are caught at the other end.
+//! Packets and times in, probes and events out: what the programs of `hops` do, held against what
+//! is written down here, in both families. The same packets go through the C of user space and
+//! through the programs that the kernel runs, whose clones are real: they leave by a device, are
+//! edited at its hook, and are caught at the other end.
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 

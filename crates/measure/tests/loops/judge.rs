@@ -17,7 +17,8 @@ pub(crate) struct Wait {
     pub(crate) port: u16,
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
-    /// When the capture had the request that the answer triggered: a gap is part of the epoch in which it ends.
+    /// When the capture had the request that the answer triggered: a gap is part of the epoch in
+    /// which it ends.
     pub(crate) told_ns: u64,
 }
 
@@ -51,11 +52,7 @@ pub(crate) fn judge(trace: &Trace, estimator: Estimator) -> Vec<Judged> {
 /// How many packets of a simulated loop are counted under this name.
 pub(crate) fn count(trace: &Trace, name: &str) -> u64 {
     let (engine, _) = measure(replay(trace), &Settings::files());
-    let named = engine.counts().named();
-    named
-        .filter(|(own, _)| *own == name)
-        .map(|(_, count)| count)
-        .sum()
+    engine.counts().get(name)
 }
 
 fn replay(trace: &Trace) -> Replay {

@@ -1,4 +1,5 @@
-//! Closed loops of requests in virtual time: what is measured of them, against what the clients waited.
+//! Closed loops of requests in virtual time: what is measured of them, against what the clients
+//! waited.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod judge;
@@ -32,7 +33,8 @@ fn check(judged: &[Judged]) -> Option<f64> {
     errors.get(errors.len() / 2).copied()
 }
 
-/// Times as several processors take them: up to `most` earlier than the order of the packets would have them.
+/// Times as several processors take them: up to `most` earlier than the order of the packets would
+/// have them.
 fn disorder(trace: &mut Trace, most: Duration, seed: u64) {
     let mut random = Random::new(seed);
     for (time, _) in &mut trace.packets {
@@ -42,7 +44,8 @@ fn disorder(trace: &mut Trace, most: Duration, seed: u64) {
     }
 }
 
-/// The case that was found: a window of four, a server that answers one after the other in 0.5 ms, and clocks that differ by microseconds.
+/// The case that was found: a window of four, a server that answers one after the other in 0.5 ms,
+/// and clocks that differ by microseconds.
 #[test]
 fn a_full_window_stays_full_when_times_go_back() {
     let mut setting = Setting::new(Shape::Window(4), Times::Constant(500 * US));
@@ -67,7 +70,8 @@ fn moments(length: Duration) -> Vec<(Duration, Duration)> {
     [700, 1300, 2100].map(|begin| (MS * begin, length)).to_vec()
 }
 
-/// Silence that is not the client's, and the client's own: what is sent after it may be a part of what was outstanding.
+/// Silence that is not the client's, and the client's own: what is sent after it may be a part of
+/// what was outstanding.
 #[test]
 fn whatever_stands_still_no_sure_estimate_is_wrong() {
     let mut sure = 0;
@@ -94,7 +98,8 @@ fn whatever_stands_still_no_sure_estimate_is_wrong() {
     assert!(sure > 200, "{sure} of 240 runs have sure epochs");
 }
 
-/// A client that has its first answers and stands still acknowledges them late: the gap before its second batch tells nothing, but the batch is another one.
+/// A client that has its first answers and stands still acknowledges them late: the gap before its
+/// second batch tells nothing, but the batch is another one.
 #[test]
 fn what_follows_a_gap_that_does_not_count_is_another_flight() {
     let mut setting = Setting::new(Shape::Batch(4), Times::Exponential(2 * MS));
@@ -107,7 +112,8 @@ fn what_follows_a_gap_that_does_not_count_is_another_flight() {
     assert!(check(&judged).unwrap().abs() < 0.02);
 }
 
-/// The first answers come while the last requests are still being written, and something else runs on the processor of the client now and then.
+/// The first answers come while the last requests are still being written, and something else runs
+/// on the processor of the client now and then.
 #[test]
 fn small_requests_that_are_written_one_by_one_are_one_batch() {
     let mut sure = 0;
@@ -125,7 +131,8 @@ fn small_requests_that_are_written_one_by_one_are_one_batch() {
     assert!(sure >= 24, "{sure} of 48 runs have sure epochs");
 }
 
-/// Then a stack that puts small writes together sends a batch in two parts, of which the second waits for an answer to the first.
+/// Then a stack that puts small writes together sends a batch in two parts, of which the second
+/// waits for an answer to the first.
 #[test]
 fn a_batch_that_the_stack_divides_is_not_sure() {
     for (seed, size) in [4, 16, 40].into_iter().cycle().take(12).enumerate() {
@@ -140,8 +147,8 @@ fn a_batch_that_the_stack_divides_is_not_sure() {
     }
 }
 
-/// `hops` and others send probes within connections. Receivers drop those without the timestamps that all other segments have (RFC 7323, section 3.2);
-/// others end on their way.
+/// `hops` and others send probes within connections. Receivers drop those without the timestamps
+/// that all other segments have (RFC 7323, section 3.2); others end on their way.
 #[test]
 fn probes_within_a_connection_change_nothing_and_are_counted() {
     for (shape, has_timestamps) in [
@@ -181,7 +188,8 @@ fn probes_within_a_connection_change_nothing_and_are_counted() {
     }
 }
 
-/// Something else runs on the processor of the client while it writes its first requests: an answer comes before all are written.
+/// Something else runs on the processor of the client while it writes its first requests: an answer
+/// comes before all are written.
 #[test]
 fn a_window_that_was_cut_when_it_began_is_not_sure() {
     let mut sure = 0;
@@ -224,8 +232,8 @@ fn settings() -> impl Strategy<Value = Setting> {
     )
 }
 
-/// What was left out of an epoch, how many requests were outstanding, and how sure that is. Each follows
-/// from single gaps that are on one side of a bound.
+/// What was left out of an epoch, how many requests were outstanding, and how sure that is. Each
+/// follows from single gaps that are on one side of a bound.
 fn decisions(judged: &Judged) -> impl PartialEq + Debug {
     let epoch = &judged.epoch;
     (
@@ -243,7 +251,8 @@ fn sure(judged: &[Judged]) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A gap near a bound (half a round trip, for one) may come to be on its other side. Where none does, the estimate is the same; what is sure is right in any case.
+    /// A gap near a bound (half a round trip, for one) may come to be on its other side. Where none
+    /// does, the estimate is the same; what is sure is right in any case.
     #[test]
     fn times_that_go_back_make_no_sure_estimate_wrong(setting in settings(), seed: u64) {
         let ordered = setting.run();

@@ -8,7 +8,8 @@ use fathom_measure::response::{Estimator, Settings};
 
 use crate::judge::{Judged, Wait, judge_replay};
 
-/// Recordings that there must be, by what their names begin with: of clients that think, with timestamps and without; and of all others.
+/// Recordings that there must be, by what their names begin with: of clients that think, with
+/// timestamps and without; and of all others.
 const THINKING: (&str, usize) = ("think_", 7);
 const BARE: (&str, usize) = ("bare_", 3);
 const COUNT: usize = 36;
@@ -147,7 +148,8 @@ fn without_acknowledgements_no_recorded_loop_is_sure() {
     }
 }
 
-/// Of recordings of clients that think: the median error of each, and how many epochs are sure, and of these wrong.
+/// Of recordings of clients that think: the median error of each, and how many epochs are sure, and
+/// of these wrong.
 fn judge_thinking((prefix, count): (&str, usize)) -> (Vec<f64>, usize, usize) {
     let names = names(|name| name.starts_with(prefix));
     assert_eq!(names.len(), count);

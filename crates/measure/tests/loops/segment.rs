@@ -11,7 +11,8 @@ pub(crate) enum Kind {
     Fin,
 }
 
-/// A segment of a client, which has had so many bytes. `timestamps`: its own and the one that it echoes.
+/// A segment of a client, which has had so many bytes. `timestamps`: its own and the one that it
+/// echoes.
 pub(crate) fn segment(
     kind: Kind,
     port: u16,

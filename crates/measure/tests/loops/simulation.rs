@@ -1,4 +1,5 @@
-//! A client in a closed loop and its server, in virtual time: the packets that a capture between them has of the client, and what the client waited.
+//! A client in a closed loop and its server, in virtual time: the packets that a capture between
+//! them has of the client, and what the client waited.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -122,7 +123,8 @@ struct Simulation<'a> {
     acknowledged: u32,
     received: u32,
     told: u32,
-    /// The server's timestamp that is echoed: of the oldest segment that is not acknowledged (RFC 7323, section 4.3).
+    /// The server's timestamp that is echoed: of the oldest segment that is not acknowledged (RFC
+    /// 7323, section 4.3).
     recent: u32,
     /// Requests that wait in the stack.
     held: u32,
@@ -373,8 +375,9 @@ impl<'a> Simulation<'a> {
         self.trace.packets.push((time, frame));
     }
 
-    /// What somebody else sends in the name of the client: the request that comes next, and an acknowledgement of all that has come, without options. Where
-    /// the connection has none either, it ends on its way.
+    /// What somebody else sends in the name of the client: the request that comes next, and an
+    /// acknowledgement of all that has come, without options. Where the connection has none either,
+    /// it ends on its way.
     fn probe(&mut self) {
         let mut frame = Vec::new();
         let ttl = if self.setting.has_timestamps { 64 } else { 4 };

@@ -1,5 +1,6 @@
-//! The two ways of running the measurement of responses, over the same packets at the same times: the C of user space, and the programs that the
-//! kernel runs. Both must tell of the same epochs, byte by byte.
+//! The two ways of running the measurement of responses, over the same packets at the same times:
+//! the C of user space, and the programs that the kernel runs. Both must tell of the same epochs,
+//! byte by byte.
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -87,7 +87,8 @@ pub(crate) fn run(packets: &[(u64, Vec<u8>)], config: &response_config) -> Vec<E
         }
         if let Some((flow, gaps)) = flows.get_mut(&reading.packet.key) {
             let (mut ended, mut left_out) = (response_epoch::default(), 0);
-            // SAFETY: all pointers are valid and distinct, and there are as many places as the mask says.
+            // SAFETY: all pointers are valid and distinct, and there are as many places as the mask
+            // says.
             let has_ended = unsafe {
                 bindings::fathom_response_on_packet(
                     flow,

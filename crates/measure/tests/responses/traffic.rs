@@ -33,8 +33,8 @@ enum Step {
     Esp(u32, usize),
 }
 
-/// What messages begin with: records of TLS (handshake, data) and frames of HTTP/2 (the preface, `WINDOW_UPDATE`, an acknowledgement of SETTINGS,
-/// SETTINGS of a stream, which there are none of).
+/// What messages begin with: records of TLS (handshake, data) and frames of HTTP/2 (the preface,
+/// `WINDOW_UPDATE`, an acknowledgement of SETTINGS, SETTINGS of a stream, which there are none of).
 const MESSAGES: [(&[u8], u16); 9] = [
     (&[22, 3, 1, 2, 0], 517),
     (&[20, 3, 3, 0, 1, 1], 80),
@@ -106,7 +106,8 @@ pub(crate) fn packets() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
     })
 }
 
-/// What a client echoes at this time, of a server whose clock ticks once a millisecond: it thinks for a while that depends on what it sends.
+/// What a client echoes at this time, of a server whose clock ticks once a millisecond: it thinks
+/// for a while that depends on what it sends.
 fn echo(now: u64, length: u16) -> u32 {
     (now / 1_000_000) as u32 - u32::from(length % 7 * 3)
 }

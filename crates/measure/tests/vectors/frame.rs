@@ -1,4 +1,5 @@
-//! From the words of a packet line to the bytes of a frame: link, tags, IP. What an IP packet carries is in `tunnel.rs` and `transport.rs`.
+//! From the words of a packet line to the bytes of a frame: link, tags, IP. What an IP packet
+//! carries is in `tunnel.rs` and `transport.rs`.
 
 use std::net::IpAddr;
 

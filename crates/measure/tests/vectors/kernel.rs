@@ -1,4 +1,5 @@
-//! The BPF path: the programs that are attached, run by the kernel over the same frames, with the same clock.
+//! The BPF path: the programs that are attached, run by the kernel over the same frames, with the
+//! same clock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -24,7 +25,8 @@ use crate::test_run::{TestRun, fill};
 const BUCKETS: u32 = 16_384;
 /// The clock of frames that are only tried.
 const NO_TIME: u64 = 1;
-/// Frames of this size are always taken for a test run; shorter ones if their link and IP headers are whole.
+/// Frames of this size are always taken for a test run; shorter ones if their link and IP headers
+/// are whole.
 const SAFE_SIZE: usize = 64;
 
 /// The object, compiled once for all tests.
@@ -88,7 +90,8 @@ impl Kernel {
         }
     }
 
-    /// Would the kernel run the program over this frame? It refuses some that are cut off very early.
+    /// Would the kernel run the program over this frame? It refuses some that are cut off very
+    /// early.
     pub(crate) fn takes(&self, frame: &Frame) -> bool {
         frame.data.len() >= SAFE_SIZE || self.run.run(NO_TIME, &frame.data).is_ok()
     }

@@ -1,5 +1,6 @@
-//! The two ways of running the algorithms, over the same packets at the same times: natively, over a capture file, and by the kernel. Both
-//! must give what each vector of `src/rtt/vectors` expects, and both the same for packets that chance made.
+//! The two ways of running the algorithms, over the same packets at the same times: natively, over
+//! a capture file, and by the kernel. Both must give what each vector of `src/rtt/vectors` expects,
+//! and both the same for packets that chance made.
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -61,8 +62,8 @@ fn programs(scenario: &Scenario) -> &'static [&'static str] {
     }
     match scenario.link {
         LinkType::ETHERNET => &["ethernet_ingress", "xdp_ingress"],
-        // A test run takes the protocol of a packet from where an Ethernet header has it, in the middle of the source address: the vectors
-        // of this link have addresses to match.
+        // A test run takes the protocol of a packet from where an Ethernet header has it, in the
+        // middle of the source address: the vectors of this link have addresses to match.
         LinkType::RAW => &["ip_ingress"],
         _ => &[],
     }
@@ -97,7 +98,8 @@ fn differences(scenario: &Scenario, run: &Run) -> String {
     told
 }
 
-/// Checks every vector by `check`, which says what is wrong; a vector that cannot be read is wrong, too.
+/// Checks every vector by `check`, which says what is wrong; a vector that cannot be read is wrong,
+/// too.
 fn check_all(mut check: impl FnMut(&Scenario) -> String) {
     let mut told = String::new();
     for (name, text) in vectors() {
@@ -140,8 +142,9 @@ fn the_bpf_programs_give_what_the_vectors_expect_and_count_the_same() {
     });
 }
 
-/// Writes what the fuzz targets start from, when `FATHOM_CORPUS` says where: the capture file of every vector, and every frame by itself
-/// behind the three bytes of choices that the target `packet` reads.
+/// Writes what the fuzz targets start from, when `FATHOM_CORPUS` says where: the capture file of
+/// every vector, and every frame by itself behind the three bytes of choices that the target
+/// `packet` reads.
 #[test]
 fn corpus() {
     let Some(folder) = std::env::var_os("FATHOM_CORPUS") else {

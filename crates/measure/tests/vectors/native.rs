@@ -55,8 +55,10 @@ fn replay(settings: &Settings, file: Vec<u8>, prepare: impl Fn(Replay, &Engine) 
     });
     run.sort_end();
     let counts = engine.counts();
-    run.counts = counts.named().collect::<BTreeMap<_, _>>();
-    run.counts.insert("frames", counts.frames());
-    run.counts.insert("samples", counts.samples());
+    run.counts = counts
+        .named
+        .into_iter()
+        .chain(counts.measured)
+        .collect::<BTreeMap<_, _>>();
     run
 }

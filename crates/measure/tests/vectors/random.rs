@@ -1,5 +1,5 @@
-//! Packets that chance made: both paths must do the same with them, and never anything absurd. Cases are written as vectors are, so that
-//! one that fails can be kept as one.
+//! Packets that chance made: both paths must do the same with them, and never anything absurd.
+//! Cases are written as vectors are, so that one that fails can be kept as one.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -377,6 +377,6 @@ proptest! {
         };
         let mut engine = Engine::new(&scenario.settings, native::SEED).unwrap();
         while replay.run(&mut engine, &mut |_| {}).is_none() {}
-        prop_assert!(engine.counts().samples() <= engine.counts().frames() * 2);
+        prop_assert!(engine.counts().get("samples") <= engine.counts().get("frames") * 2);
     }
 }

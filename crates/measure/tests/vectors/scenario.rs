@@ -1,4 +1,5 @@
-//! The text of a vector: a sentence, settings, packets, and what they must give. The grammar is in `src/rtt/vectors/README.md`.
+//! The text of a vector: a sentence, settings, packets, and what they must give. The grammar is in
+//! `src/rtt/vectors/README.md`.
 
 use std::time::Duration;
 

@@ -10,7 +10,8 @@ use crate::words::{Problem, Words};
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Reads the transport part of a packet line: the protocol's number and the bytes behind the IP header.
+/// Reads the transport part of a packet line: the protocol's number and the bytes behind the IP
+/// header.
 pub(crate) fn read(words: &mut Words<'_>, ends: Ends) -> Result<(u8, Vec<u8>), Problem> {
     match words.expect("transport")? {
         "tcp" => Ok((TCP, tcp(words, ends)?)),

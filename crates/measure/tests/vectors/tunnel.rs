@@ -1,4 +1,5 @@
-//! From words to what an IP packet carries that is a tunnel: another packet or frame, and the headers in front of it.
+//! From words to what an IP packet carries that is a tunnel: another packet or frame, and the
+//! headers in front of it.
 
 use std::net::SocketAddr;
 
@@ -93,7 +94,8 @@ fn gre(words: &mut Words<'_>, hosts: &Hosts, inner: Ends) -> Result<Vec<u8>, Pro
     Ok([start.as_flattened(), &fields, &header, &frame].concat())
 }
 
-/// `erspan1`, `erspan2 SESSION`, `erspan3 SESSION [platform]`: the `EtherType` and the header, if it is one.
+/// `erspan1`, `erspan2 SESSION`, `erspan3 SESSION [platform]`: the `EtherType` and the header, if
+/// it is one.
 fn erspan(words: &mut Words<'_>) -> Result<Option<(u16, Vec<u8>)>, Problem> {
     let kind = words.peek().unwrap_or_default();
     if !matches!(kind, "erspan1" | "erspan2" | "erspan3") {

@@ -1,5 +1,6 @@
-//! A router with one arm: what comes in by an interface leaves by it, and passes both hooks. Each packet is measured once; what the router
-//! translates is another flow, and measured where it leaves.
+//! A router with one arm: what comes in by an interface leaves by it, and passes both hooks. Each
+//! packet is measured once; what the router translates is another flow, and measured where it
+//! leaves.
 
 use crate::compile;
 use crate::kernel::Kernel;

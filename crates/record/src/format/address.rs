@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::line::Line;
 
-/// Numbers below 256 as decimal digits with a dot after them, and the length of both: the parts of IPv4 addresses.
+/// Numbers below 256 as decimal digits with a dot after them, and the length of both: the parts of
+/// IPv4 addresses.
 static OCTETS: [([u8; 4], u8); 256] = {
     let mut octets = [([0; 4], 0); 256];
     let mut number = 0;
@@ -86,7 +87,8 @@ impl Line {
     }
 }
 
-/// The first of the longest runs of at least two zeros: where it starts and ends. Both are 8 if there are none.
+/// The first of the longest runs of at least two zeros: where it starts and ends. Both are 8 if
+/// there are none.
 #[inline]
 fn zeros(segments: [u16; 8]) -> (usize, usize) {
     let mut mask = 0_u8;

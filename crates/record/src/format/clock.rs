@@ -3,7 +3,8 @@
 use super::OffsetAt;
 use super::line::Line;
 
-/// The calendar and the clock, with the second last shown kept ready: records come in bursts of the same one.
+/// The calendar and the clock, with the second last shown kept ready: records come in bursts of the
+/// same one.
 #[derive(Debug, Clone)]
 pub(super) struct Clock {
     second: u64,
@@ -53,7 +54,8 @@ impl Clock {
         line.byte(b'Z');
     }
 
-    /// Appends the time of day with microseconds, cut off, and its offset from UTC: `14:00:00.123456+02:00`.
+    /// Appends the time of day with microseconds, cut off, and its offset from UTC:
+    /// `14:00:00.123456+02:00`.
     pub(super) fn put_time_of_day(&mut self, line: &mut Line, ns: u64) {
         self.show(ns / NANOSECONDS_PER_SECOND);
         let block: &mut [u8; 9] = line.block(9);
@@ -101,7 +103,8 @@ impl Clock {
     }
 }
 
-/// Year, month and day of a day counted from 1970-01-01, by Howard Hinnant's `civil_from_days` for days that are not negative.
+/// Year, month and day of a day counted from 1970-01-01, by Howard Hinnant's `civil_from_days` for
+/// days that are not negative.
 const fn date(day: u64) -> (u64, u64, u64) {
     // Years that begin with March have their leap day last, in eras of 400 years.
     let day = day + 719_468;

@@ -10,12 +10,14 @@ use super::prepared::{PerSchema, put_plain};
 use crate::parts::Part as _;
 use crate::{FlowKey, Record, Schema, Value, Visitor};
 
-/// Writes comma-separated values: the column `kind`, that of the host if it is told, then one for each field.
+/// Writes comma-separated values: the column `kind`, that of the host if it is told, then one for
+/// each field.
 ///
-/// The first record of each kind is preceded by a header line with the names of its columns, so that a stream of one kind is a table,
-/// and one of several is told apart by the first column. Values are quoted as RFC 4180 says; lines end with a line feed alone, as
-/// everywhere on Unix. Values are those of [`JsonWriter`](super::JsonWriter), missing ones and floating-point numbers that are none
-/// empty.
+/// The first record of each kind is preceded by a header line with the names of its columns, so
+/// that a stream of one kind is a table, and one of several is told apart by the first column.
+/// Values are quoted as RFC 4180 says; lines end with a line feed alone, as everywhere on Unix.
+/// Values are those of [`JsonWriter`](super::JsonWriter), missing ones and floating-point numbers
+/// that are none empty.
 #[derive(Debug, Clone, Default)]
 pub struct CsvWriter {
     host: Option<Box<str>>,
@@ -157,7 +159,8 @@ fn put_value(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
         Value::Text(text) if line.plain(text, [b'"', b',']) => {}
         Value::Text(text) => put_text(line, text),
         Value::Float(number) if number.is_finite() => {
-            // The shortest digits that read back as the same number. Writing to memory does not fail.
+            // The shortest digits that read back as the same number. Writing to memory does not
+            // fail.
             let _ = write!(line, "{number:?}");
         }
         value => put_plain(line, clock, value),

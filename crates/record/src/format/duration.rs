@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::line::{Line, four_digits};
 
-/// Shows a duration with the unit that suits it, three digits below a millisecond and four from there on: `950 ns`, `12.3 us`,
-/// `20.11 ms`, `1.234 s`. From 1000 s on there are whole seconds.
+/// Shows a duration with the unit that suits it, three digits below a millisecond and four from
+/// there on: `950 ns`, `12.3 us`, `20.11 ms`, `1.234 s`. From 1000 s on there are whole seconds.
 ///
 /// ```
 /// use fathom_record::format::display_duration;

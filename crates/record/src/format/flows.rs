@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use super::line::Line;
 use crate::FlowKey;
 
-/// What was written of recent flows: most records are about a flow that had one before, and copying is faster than making digits.
+/// What was written of recent flows: most records are about a flow that had one before, and copying
+/// is faster than making digits.
 ///
 /// Each flow has one place, by its hash, which it takes from whichever flow had it.
 #[derive(Debug, Clone)]

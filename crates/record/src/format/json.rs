@@ -12,8 +12,9 @@ use crate::{FlowKey, Record, Schema, Type, Value, Visitor};
 
 /// Writes one JSON object a line, `"kind"` first, then the fields in order under their names.
 ///
-/// Numbers are raw, in the unit of their name, and reach 2^64 - 1. Times are RFC 3339 in UTC with nanoseconds. Missing fields are
-/// left out; a floating-point number that JSON cannot say is null. A protocol is always a string.
+/// Numbers are raw, in the unit of their name, and reach 2^64 - 1. Times are RFC 3339 in UTC with
+/// nanoseconds. Missing fields are left out; a floating-point number that JSON cannot say is null.
+/// A protocol is always a string.
 #[derive(Debug, Clone, Default)]
 pub struct JsonWriter {
     host: Option<Box<str>>,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Constant bytes of a line. Short ones are copied as a block of fixed size, which takes two instructions instead of a call.
+/// Constant bytes of a line. Short ones are copied as a block of fixed size, which takes two
+/// instructions instead of a call.
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Short {
@@ -100,7 +101,8 @@ impl Line {
         }
     }
 
-    /// Any bytes. Names are short: they are copied as two halves that may overlap, again to save the call.
+    /// Any bytes. Names are short: they are copied as two halves that may overlap, again to save
+    /// the call.
     #[inline]
     pub(super) fn slice(&mut self, bytes: &[u8]) {
         match bytes.len() {
@@ -154,7 +156,8 @@ impl Line {
         self.padded(number % EIGHT_DIGITS, 8);
     }
 
-    /// The last `digits` decimal digits, from one to eight, of a number of at most eight, with leading zeros.
+    /// The last `digits` decimal digits, from one to eight, of a number of at most eight, with
+    /// leading zeros.
     #[inline]
     pub(super) fn padded(&mut self, number: u64, digits: usize) {
         debug_assert!(number < EIGHT_DIGITS && (1..=8).contains(&digits));
@@ -169,8 +172,9 @@ const EIGHT_DIGITS: u64 = 100_000_000;
 
 /// The eight decimal digits of a number below [`EIGHT_DIGITS`], the first one in the lowest byte.
 ///
-/// It divides twice four digits, then four times two, in the lanes of one register: several times faster than digit by digit. The
-/// multiplications stand for divisions by 100 and 10, exact for numbers of at most four and two digits.
+/// It divides twice four digits, then four times two, in the lanes of one register: several times
+/// faster than digit by digit. The multiplications stand for divisions by 100 and 10, exact for
+/// numbers of at most four and two digits.
 #[inline]
 const fn eight_digits(number: u64) -> u64 {
     let fours = (number / 10_000) | ((number % 10_000) << 32);

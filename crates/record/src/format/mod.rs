@@ -1,7 +1,8 @@
 //! Records as lines of text, JSON and CSV.
 //!
-//! The writers know no measurement by name: all they print derives from [`Schema`](crate::Schema). They prepare what is constant of
-//! a kind of record at its first one, and keep what they made of recent flows: little is allocated for the records that follow.
+//! The writers know no measurement by name: all they print derives from [`Schema`](crate::Schema).
+//! They prepare what is constant of a kind of record at its first one, and keep what they made of
+//! recent flows: little is allocated for the records that follow.
 
 mod address;
 mod clock;
@@ -65,8 +66,8 @@ impl Format {
         }
     }
 
-    /// A new writer of this format: data have the name of the host that observed them and are in UTC, text for people has the time of
-    /// the place.
+    /// A new writer of this format: data have the name of the host that observed them and are in
+    /// UTC, text for people has the time of the place.
     pub fn sink_of(self, host: &str, offset_at: OffsetAt) -> Box<dyn Sink + Send> {
         match self {
             Self::Text => Box::new(TextWriter::of_zone(offset_at)),

@@ -3,7 +3,8 @@
 use super::line::Line;
 
 impl Line {
-    /// Appends a short text if it surely has only printable ASCII, and none of `except`; says whether it did.
+    /// Appends a short text if it surely has only printable ASCII, and none of `except`; says
+    /// whether it did.
     ///
     /// Names are short, and looking at eight bytes at a time costs a fraction of looking at each.
     #[inline]
@@ -43,7 +44,8 @@ fn is_plain<const COUNT: usize>(word: u64, except: [u8; COUNT]) -> bool {
 /// One in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Marks the lowest byte below `limit` in its highest bit, and no byte if there is none; may mark others above it.
+/// Marks the lowest byte below `limit` in its highest bit, and no byte if there is none; may mark
+/// others above it.
 #[inline]
 fn below(word: u64, limit: u64) -> u64 {
     word.wrapping_sub(ONES * limit) & !word

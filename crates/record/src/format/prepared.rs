@@ -4,7 +4,8 @@ use super::clock::Clock;
 use super::line::Line;
 use crate::{Protocol, Schema, Value};
 
-/// Something prepared for each kind of record a writer has met. There are as many kinds as declarations: few.
+/// Something prepared for each kind of record a writer has met. There are as many kinds as
+/// declarations: few.
 #[derive(Debug, Clone)]
 pub(super) struct PerSchema<T> {
     kinds: Vec<(&'static Schema, T)>,
@@ -41,8 +42,8 @@ impl<T> PerSchema<T> {
     }
 }
 
-/// Appends a value in the form that JSON (between quotes, where need be) and CSV share; nothing for those they treat each their own
-/// way: missing values, text and floating-point numbers.
+/// Appends a value in the form that JSON (between quotes, where need be) and CSV share; nothing for
+/// those they treat each their own way: missing values, text and floating-point numbers.
 #[inline]
 pub(super) fn put_plain(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
     match value {

@@ -11,14 +11,16 @@ use super::prepared::{PerSchema, put_plain, put_protocol};
 use super::{OffsetAt, Sink};
 use crate::{Field, FlowKey, Record, Schema, TextForm, Type, Unit, Value, Visitor};
 
-/// Writes a line for people: time of day with its offset from UTC, kind, then what the record has, with labels where the fields ask for them.
+/// Writes a line for people: time of day with its offset from UTC, kind, then what the record has,
+/// with labels where the fields ask for them.
 ///
 /// ```text
 /// 14:34:56.123456+02:00 rtt  tcp 10.0.0.1:5000 > 10.0.1.1:443  timestamp  rtt 20.11 ms  min 20.03 ms  eth0
 /// ```
 ///
-/// Durations get a unit that suits them, a boolean is its label when true, the five fields of a flow are joined, and control
-/// characters are escaped, as texts may come from packets and lines go to terminals.
+/// Durations get a unit that suits them, a boolean is its label when true, the five fields of a
+/// flow are joined, and control characters are escaped, as texts may come from packets and lines go
+/// to terminals.
 #[derive(Debug, Clone, Default)]
 pub struct TextWriter {
     kinds: PerSchema<Prepared>,
@@ -61,7 +63,8 @@ enum Form {
     /// Not at all, or not in its turn.
     Absent,
     Value,
-    /// A value whose unit has to be said; other numbers are durations, or counts of what the label says.
+    /// A value whose unit has to be said; other numbers are durations, or counts of what the label
+    /// says.
     Bytes,
     /// Shown by its label alone, if true.
     Boolean,

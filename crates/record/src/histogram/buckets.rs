@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-/// Buckets to an octave. The middle of a bucket is at most 1/64 = 1.5625 % away from any value in it.
+/// Buckets to an octave. The middle of a bucket is at most 1/64 = 1.5625 % away from any value in
+/// it.
 const BUCKETS_PER_OCTAVE: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = 5;
 /// The first octave begins at 512 ns, below 1 us, and the last one ends at 137 s, above 100 s.
@@ -11,8 +12,9 @@ const LAST_OCTAVE: u32 = 36;
 /// How many buckets there are.
 pub(super) const BUCKET_COUNT: usize =
     (LAST_OCTAVE - FIRST_OCTAVE + 1) as usize * BUCKETS_PER_OCTAVE;
-/// The most buckets in a sorted list. More would still take less memory than the array of all (7168 bytes), but adding one more
-/// would move kilobytes, and a flow so scattered is no longer one of many small ones.
+/// The most buckets in a sorted list. More would still take less memory than the array of all (7168
+/// bytes), but adding one more would move kilobytes, and a flow so scattered is no longer one of
+/// many small ones.
 const LONGEST_LIST: usize = 512;
 
 /// Samples by bucket.
@@ -128,7 +130,8 @@ fn add_to_list(list: &mut Vec<Listed>, bucket: u16, count: u64) -> bool {
                 return false;
             }
             if list.len() == list.capacity() {
-                // By a quarter, not by double: with a hundred thousand flows the slack is what counts.
+                // By a quarter, not by double: with a hundred thousand flows the slack is what
+                // counts.
                 list.reserve_exact((list.len() / 4).max(4));
             }
             list.insert(position, Listed::new(bucket, count));

@@ -8,10 +8,11 @@ use buckets::{BUCKET_COUNT, Buckets, bounds_of, bucket_of, middle_of};
 
 /// A log-linear histogram of durations in nanoseconds: 28 octaves of 32 buckets.
 ///
-/// From 1 us to 100 s a quantile is at most 1.6 % away from the sample that truly has that rank. Shorter and longer durations count
-/// in the first and the last bucket. Minimum, maximum, sum and count are exact, and no quantile lies outside of minimum and maximum.
-/// An empty one takes 64 bytes; a few samples take 6 bytes a distinct bucket more, however many fall into it; many distinct buckets,
-/// or more than 2^32 - 1 samples in one, take 7168 bytes.
+/// From 1 us to 100 s a quantile is at most 1.6 % away from the sample that truly has that rank.
+/// Shorter and longer durations count in the first and the last bucket. Minimum, maximum, sum and
+/// count are exact, and no quantile lies outside of minimum and maximum. An empty one takes 64
+/// bytes; a few samples take 6 bytes a distinct bucket more, however many fall into it; many
+/// distinct buckets, or more than 2^32 - 1 samples in one, take 7168 bytes.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     /// Wide, as a few weeks of busy links outgrow 64 bits.
@@ -114,8 +115,9 @@ impl Histogram {
             .map(|mean| mean as u64)
     }
 
-    /// The sample in nanoseconds that a share `quantile` (0.5 for the median) of all samples does not exceed, by nearest rank, to
-    /// 1.6 % from 1 us to 100 s. Shares outside of 0 to 1 are taken as 0 or 1. `None` without samples.
+    /// The sample in nanoseconds that a share `quantile` (0.5 for the median) of all samples does
+    /// not exceed, by nearest rank, to 1.6 % from 1 us to 100 s. Shares outside of 0 to 1 are taken
+    /// as 0 or 1. `None` without samples.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         if self.count == 0 {
             return None;
@@ -140,8 +142,8 @@ impl Histogram {
         self.buckets.iter()
     }
 
-    /// The nanoseconds that count in a bucket. The first one reaches down to 0, and the last one up to the largest number; any index
-    /// past the last means the last.
+    /// The nanoseconds that count in a bucket. The first one reaches down to 0, and the last one up
+    /// to the largest number; any index past the last means the last.
     pub fn bucket_bounds(bucket: u16) -> RangeInclusive<u64> {
         bounds_of(bucket)
     }
@@ -165,7 +167,8 @@ impl Eq for Histogram {}
 
 /// The rank, from 1, that a share of so many samples reaches.
 fn rank_of(quantile: f64, count: u64) -> u64 {
-    // 0.07 * 100 is a little more than 7 in floating point: the nudge keeps it from becoming rank 8.
+    // 0.07 * 100 is a little more than 7 in floating point: the nudge keeps it from becoming rank
+    // 8.
     let nudged = quantile * count as f64 * (1.0 - 4.0 * f64::EPSILON);
     #[expect(
         clippy::cast_sign_loss,

@@ -1,4 +1,5 @@
-//! What clients wait behind `fathom balance`, by policy: the same arrivals, the same servers that get slow and recover, run after run in turns.
+//! What clients wait behind `fathom balance`, by policy: the same arrivals, the same servers that
+//! get slow and recover, run after run in turns.
 
 mod rack;
 mod statistics;
@@ -25,8 +26,9 @@ const PACE: Duration = Duration::from_millis(10);
 
 /// Compares what clients wait behind `fathom balance`, by policy (needs root).
 ///
-/// A client, a balancer and four servers on one switch; each run has everything made anew. Clients come by chance, whatever others wait; the same ones come in
-/// each run of a pair, and the same servers change their pace at the same times.
+/// A client, a balancer and four servers on one switch; each run has everything made anew. Clients
+/// come by chance, whatever others wait; the same ones come in each run of a pair, and the same
+/// servers change their pace at the same times.
 #[derive(Debug, Parser)]
 struct Options {
     /// Runs of each policy, in turns, forwards and backwards.
@@ -57,11 +59,13 @@ struct Options {
 enum Workload {
     /// Clients ask soon after each answer; servers change their pace.
     Requests,
-    /// The same with clients that think for 20 ms on average, and have timestamps, by which that is known afterwards.
+    /// The same with clients that think for 20 ms on average, and have timestamps, by which that is
+    /// known afterwards.
     Thinking,
     /// The same without timestamps: thinking is taken for waiting.
     Bare,
-    /// Clients are silent for 400 ms after each answer; all servers are as fast: no policy can gain, and one that takes silence for waiting loses.
+    /// Clients are silent for 400 ms after each answer; all servers are as fast: no policy can
+    /// gain, and one that takes silence for waiting loses.
     Idle,
     /// Requests of eight pieces, 10 ms apart; all servers are as fast.
     Uploads,
@@ -131,7 +135,8 @@ fn row(what: &str, target: &str, measured: String, is_reached: bool) -> Row {
     }
 }
 
-/// All policies with this workload, in turns. Returns by how much the p99 of `latency` differs from that of `static`, if both were chosen.
+/// All policies with this workload, in turns. Returns by how much the p99 of `latency` differs from
+/// that of `static`, if both were chosen.
 fn compare(options: &Options, workload: Workload, load: f64) -> Result<Option<Interval>> {
     let mut quantiles: Vec<Vec<f64>> = vec![Vec::new(); options.policies.len()];
     let text = workload.text(load);
@@ -184,7 +189,8 @@ fn told(run: &Run) -> String {
     )
 }
 
-/// How many times as long as on average a server may take; it stays so for five seconds on average. The simulation of the controller has the same.
+/// How many times as long as on average a server may take; it stays so for five seconds on average.
+/// The simulation of the controller has the same.
 const PACES: [f64; 6] = [0.77, 0.77, 1.0, 1.0, 2.0, 5.0];
 const HOLD: f64 = 5.0;
 

@@ -1,6 +1,7 @@
 //! What can be said of few pairs.
 
-/// A relative change: its geometric mean over pairs, and where it lies with a probability of 95 % (Student).
+/// A relative change: its geometric mean over pairs, and where it lies with a probability of 95 %
+/// (Student).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Interval {
     pub(crate) mean: f64,

@@ -1,4 +1,5 @@
-//! `make demo`: real traffic through a network on this machine, measured by `fathom` on its router, and what it says beside the truth.
+//! `make demo`: real traffic through a network on this machine, measured by `fathom` on its router,
+//! and what it says beside the truth.
 
 mod rows;
 mod screen;

@@ -24,7 +24,8 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Starts servers, then clients. To be called from the main thread, since programs end with the thread that started them.
+    /// Starts servers, then clients. To be called from the main thread, since programs end with the
+    /// thread that started them.
     pub(crate) fn start(lab: &Topology, seconds: u32) -> Result<Self> {
         let think = dns::Think {
             minimum: Duration::from_millis(1),

@@ -1,4 +1,5 @@
-//! Records the workloads of responses, for tests that replay them: what a router has of the clients, and what these waited.
+//! Records the workloads of responses, for tests that replay them: what a router has of the
+//! clients, and what these waited.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,8 @@ use fathom_tests::recording::{write_capture, write_waits};
 use fathom_tests::responses::{Errors, PORT, cases, judge, thinking_cases};
 use fathom_tests::{Agreement, Fathom};
 
-/// Records closed loops of requests in the lab, three seconds each (ten with clients that think), and compares what is told live with what is told of the recording (needs root).
+/// Records closed loops of requests in the lab, three seconds each (ten with clients that think),
+/// and compares what is told live with what is told of the recording (needs root).
 #[derive(Debug, Parser)]
 struct Options {
     /// Workloads whose names have this part; by default all.

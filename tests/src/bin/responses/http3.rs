@@ -1,4 +1,5 @@
-//! A client and a server of HTTP/3 (RFC 9114), on libraries of others: one request after another, each timed by the client.
+//! A client and a server of HTTP/3 (RFC 9114), on libraries of others: one request after another,
+//! each timed by the client.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

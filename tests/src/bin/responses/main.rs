@@ -16,7 +16,8 @@ use programs::PROGRAMS;
 /// The default first.
 const ESTIMATORS: [&str; 5] = ["timestamps", "acknowledged", "split", "modes", "fixed"];
 
-/// Compares response latencies with what clients waited, for each workload and estimator, and with what programs of others say (needs root).
+/// Compares response latencies with what clients waited, for each workload and estimator, and with
+/// what programs of others say (needs root).
 #[derive(Debug, Parser)]
 struct Options {
     /// Workloads and programs whose names have this part; by default all.
@@ -189,7 +190,8 @@ impl Figures {
         self.wrong as f64 * 100.0 / self.sure.max(1) as f64
     }
 
-    /// Rows of the table of the benchmarks, of clients that think; their times are told only where there are timestamps.
+    /// Rows of the table of the benchmarks, of clients that think; their times are told only where
+    /// there are timestamps.
     fn thinking_rows(&self, has_timestamps: bool) -> Vec<Row> {
         let (middle, wrong) = (self.middle(), self.wrong());
         let (title, most) = if has_timestamps {

@@ -1,4 +1,5 @@
-//! Real programs: what clients say that they waited, beside what `fathom response` finds from their requests alone.
+//! Real programs: what clients say that they waited, beside what `fathom response` finds from their
+//! requests alone.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -277,7 +278,8 @@ fn mean_of_wrk(text: &str) -> Option<f64> {
     milliseconds(line.split_whitespace().next()?)
 }
 
-/// In `time for request:      3.01ms      9.00ms      3.55ms       200us    90.00%`: least, most, mean.
+/// In `time for request:      3.01ms      9.00ms      3.55ms       200us    90.00%`: least, most,
+/// mean.
 fn mean_of_h2load(text: &str) -> Option<f64> {
     let line = text
         .lines()

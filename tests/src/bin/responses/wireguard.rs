@@ -1,4 +1,5 @@
-//! A tunnel of `WireGuard` between client and server, on a library of others: nothing but lengths tells what passes in it.
+//! A tunnel of `WireGuard` between client and server, on a library of others: nothing but lengths
+//! tells what passes in it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;

@@ -21,7 +21,8 @@ pub(super) fn stay_on(processor: usize) -> anyhow::Result<()> {
         .with_context(|| format!("stay on processor {processor}"))
 }
 
-/// Sends so many packets; `before_sampled` is called before each packet that is to have a probe. Returns how many packets a second there were.
+/// Sends so many packets; `before_sampled` is called before each packet that is to have a probe.
+/// Returns how many packets a second there were.
 pub(super) fn send(
     destination: SocketAddrV4,
     packets_per_second: u32,

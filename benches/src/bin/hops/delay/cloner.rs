@@ -1,4 +1,5 @@
-//! The contender: a packet socket that sees all that leaves, and sends headers once more from user space, with real-time priority.
+//! The contender: a packet socket that sees all that leaves, and sends headers once more from user
+//! space, with real-time priority.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

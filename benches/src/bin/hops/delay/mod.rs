@@ -1,4 +1,5 @@
-//! How far apart an application's packet and its probe leave: made by fathom in the kernel, and by a cloner in user space.
+//! How far apart an application's packet and its probe leave: made by fathom in the kernel, and by
+//! a cloner in user space.
 
 mod application;
 mod cloner;

@@ -1,4 +1,5 @@
-//! The production program on the application's device, asked for a probe by the means that user space has: the flow's turn is set to now.
+//! The production program on the application's device, asked for a probe by the means that user
+//! space has: the flow's turn is set to now.
 
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
@@ -36,7 +37,8 @@ pub(super) struct Prober {
 }
 
 impl Prober {
-    /// Attaches to an interface of this thread's namespace, which has a clsact qdisc: one TTL, whose turn comes once, and then when it is asked for.
+    /// Attaches to an interface of this thread's namespace, which has a clsact qdisc: one TTL,
+    /// whose turn comes once, and then when it is asked for.
     pub(super) fn attach(interface: &str) -> anyhow::Result<Self> {
         let config = hops_config {
             probes_per_second: BUDGET,

@@ -39,8 +39,8 @@ pub struct Arrivals {
 /// What clients saw.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// For each request: when its last piece was sent, since the start, and how long its answer took. The first of a connection, if it is one piece, includes
-    /// connecting.
+    /// For each request: when its last piece was sent, since the start, and how long its answer
+    /// took. The first of a connection, if it is one piece, includes connecting.
     pub requests: Vec<(Duration, Duration)>,
     /// Connections that could not be made or broke, by what was said.
     pub failures: Vec<String>,

@@ -1,5 +1,6 @@
-//! Servers that work on a few requests at a time, at a speed that changes, and clients that come whether or not they are answered (open loop): what a
-//! balancer stands between. No thread waits busily, and all chance is seeded.
+//! Servers that work on a few requests at a time, at a speed that changes, and clients that come
+//! whether or not they are answered (open loop): what a balancer stands between. No thread waits
+//! busily, and all chance is seeded.
 
 mod client;
 mod server;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Bytes of the head of a request: its whole length, the length of the response, its number and whether the server works on one at a time, 32 bits each; then the
-/// service time in ns, 64 bits.
+/// Bytes of the head of a request: its whole length, the length of the response, its number and
+/// whether the server works on one at a time, 32 bits each; then the service time in ns, 64 bits.
 pub(super) const REQUEST_BYTES: usize = 24;
 /// Bytes of the head of a response: its whole length and the number of the request, 32 bits each.
 pub(super) const RESPONSE_BYTES: usize = 8;

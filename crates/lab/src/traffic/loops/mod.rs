@@ -1,6 +1,8 @@
-//! Clients that send their next request when they have their answer, at once or after they have thought, and how long they waited for each: the truth of response latency.
+//! Clients that send their next request when they have their answer, at once or after they have
+//! thought, and how long they waited for each: the truth of response latency.
 //!
-//! Over one connection the [`Shape`] says which requests are outstanding together, and [`Service`] how long the server takes. No thread waits busily.
+//! Over one connection the [`Shape`] says which requests are outstanding together, and [`Service`]
+//! how long the server takes. No thread waits busily.
 
 mod client;
 mod message;
@@ -22,7 +24,8 @@ pub enum Shape {
     Window(u32),
     /// So many at once: the last of their answers triggers as many again.
     Batch(u32),
-    /// One, and after its answer so many at once; the last of their answers begins the next such tree.
+    /// One, and after its answer so many at once; the last of their answers begins the next such
+    /// tree.
     Tree(u32),
 }
 
@@ -95,7 +98,8 @@ pub struct Loop {
     pub turns: Vec<Turn>,
 }
 
-/// Requests that were sent together, until the last of their answers: what triggers others. In a window that slides, a single request.
+/// Requests that were sent together, until the last of their answers: what triggers others. In a
+/// window that slides, a single request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// When the first request was about to be written, in ns since 1970.

@@ -11,7 +11,8 @@ use crate::random::Sequence;
 
 /// Smallest datagram with an Initial packet of a client (RFC 9000 §14.1); both sides use it.
 const INITIAL_BYTES: usize = 1_200;
-/// Wait before the first retransmission of an Initial packet, doubled each time (RFC 9002 §6.2.2: about 1 s).
+/// Wait before the first retransmission of an Initial packet, doubled each time (RFC 9002 §6.2.2:
+/// about 1 s).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 const MAXIMUM_INITIALS: u64 = 6;
 /// A replying client that heard nothing for so long sends again.
@@ -218,7 +219,8 @@ impl Connection {
         self.random.fill(&mut datagram[payload..]);
     }
 
-    /// A short-header packet (RFC 9000 §17.3.1); its number stands masked where QUIC's is, in eight bytes.
+    /// A short-header packet (RFC 9000 §17.3.1); its number stands masked where QUIC's is, in eight
+    /// bytes.
     fn short_packet(&mut self) -> Vec<u8> {
         let is_spin_set = match self.options.spin {
             Spin::Active => self.spin,

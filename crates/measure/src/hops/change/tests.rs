@@ -7,8 +7,8 @@ fn router(name: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, name])
 }
 
-/// Probes each hop of `way(time, packet)` once a second, and all of them every 250 ms when asked to hurry, with a round trip of 20 ms. Returns
-/// the changes, with the time at which they were told.
+/// Probes each hop of `way(time, packet)` once a second, and all of them every 250 ms when asked to
+/// hurry, with a round trip of 20 ms. Returns the changes, with the time at which they were told.
 fn run(
     route: &mut Route,
     from: u64,

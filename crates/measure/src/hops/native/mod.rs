@@ -10,9 +10,10 @@ pub(crate) use bindings::{
     HOPS_BURST, HOPS_BYTES_MAX, HOPS_READ, fathom_hops_build, fathom_hops_read,
 };
 pub(crate) use bindings::{
-    HOPS_COUNT_PACKETS_WATCHED, HOPS_COUNTER_COUNT, HOPS_EVENT_ANSWER, HOPS_EVENT_CLOSED,
-    HOPS_EVENT_CLUE, HOPS_EVENT_FLOW, HOPS_EVENT_SENT, HOPS_FLOWS, HOPS_TTL_MAX, hops_answer,
-    hops_budget, hops_clue, hops_config, hops_event, hops_flow, hops_header, hops_opening,
+    HOPS_COUNT_FLOWS_OPENED, HOPS_COUNT_PACKETS_WATCHED, HOPS_COUNT_PROBES_SENT,
+    HOPS_COUNTER_COUNT, HOPS_EVENT_ANSWER, HOPS_EVENT_CLOSED, HOPS_EVENT_CLUE, HOPS_EVENT_FLOW,
+    HOPS_EVENT_SENT, HOPS_FLOWS, HOPS_TTL_MAX, hops_answer, hops_budget, hops_clue, hops_config,
+    hops_event, hops_flow, hops_header, hops_opening,
 };
 
 names! {

@@ -218,7 +218,8 @@ fn the_application_is_remembered_for_the_window_only() {
 
 #[test]
 fn flows_through_one_router_share_what_they_know_of_it() {
-    // Each flow alone has seen too little: 3 of 30, and 0 of 30 behind it. Of three of them nobody could say so by chance.
+    // Each flow alone has seen too little: 3 of 30, and 0 of 30 behind it. Of three of them nobody
+    // could say so by chance.
     let flow = |first: u64| {
         let losses = [first, first + 9, first + 17];
         hops(2, 1, move |ttl, sent| {
@@ -239,7 +240,8 @@ fn flows_through_one_router_share_what_they_know_of_it() {
     }
 }
 
-/// What flows lose before they meet is no reason to blame a router that they share, at whatever rates they are probed.
+/// What flows lose before they meet is no reason to blame a router that they share, at whatever
+/// rates they are probed.
 #[test]
 fn flows_that_lose_differently_do_not_blame_a_router() {
     let mut dice = Dice(17);

@@ -42,7 +42,8 @@ pub(super) struct End {
 impl End {
     pub(super) fn of(event: &dns_event) -> Self {
         let message = &event.message;
-        // Failures of the resolver are none of the network; that a name does not exist is none at all.
+        // Failures of the resolver are none of the network; that a name does not exist is none at
+        // all.
         let (state, reason) = match message.response_code {
             0 | 3 if message.is_truncated != 0 => (State::Finished, "truncated answer"),
             0 | 3 => (State::Finished, "answer"),
@@ -108,7 +109,7 @@ impl Maker {
             reason: end.reason,
             flow_end_reason: flow_end_reason(end.state, end.reason),
             start_time: self.time(exchange.first_ns),
-            name: exchange.name,
+            query_name: exchange.name,
             query_type: self.query_type(exchange.query_type),
             response_code: end.response_code,
             latency_ns: end.response_code.map(|_| Nanoseconds(latency_ns)),

@@ -1,4 +1,5 @@
-//! From queries and answers to exchanges: which query an answer is of, and which have waited too long.
+//! From queries and answers to exchanges: which query an answer is of, and which have waited too
+//! long.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::profile::connections::Report;
 use crate::profile::ending::{END_OF_MEASUREMENT, ending};
 use crate::profile::native::{self, dns_event};
 
-/// The state of a socket whose error ended something that was under way (`TCP_ESTABLISHED` of the kernel).
+/// The state of a socket whose error ended something that was under way (`TCP_ESTABLISHED` of the
+/// kernel).
 const ESTABLISHED: u8 = 1;
 
 /// Exchanges while they are measured.
@@ -62,8 +64,8 @@ impl Exchanges {
         }
     }
 
-    /// Gives those up that have waited too long. `lost` is how many messages the kernel has lost since the start: where that grows, silence
-    /// proves nothing.
+    /// Gives those up that have waited too long. `lost` is how many messages the kernel has lost
+    /// since the start: where that grows, silence proves nothing.
     pub(super) fn look_back(&mut self, now_ns: u64, lost: u64, report: Report<'_>) {
         if lost != self.lost {
             (self.lost, self.lost_until_ns) = (lost, Some(now_ns));
@@ -138,7 +140,8 @@ mod tests {
     const MILLISECOND: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MILLISECOND;
 
-    /// The exchanges, and a line for each profile: end, reason, code, latency, retries; what is missing is `-`.
+    /// The exchanges, and a line for each profile: end, reason, code, latency, retries; what is
+    /// missing is `-`.
     struct Bench {
         exchanges: Exchanges,
         lines: Vec<String>,
@@ -328,7 +331,7 @@ mod tests {
         asked.extend(bytes_of(&answer(2 * SECOND, 0)));
         let mut names = Vec::new();
         exchanges.read(&asked, 0, &mut |told| match told {
-            Told::Dns(profile) => names.push(profile.name),
+            Told::Dns(profile) => names.push(profile.query_name),
             other => panic!("{other:?}"),
         });
         assert_eq!(names, [Some("www.example".into())]);

@@ -1,4 +1,5 @@
-//! The C libraries in use: those that processes have mapped, in whatever container, and those that programs would find here.
+//! The C libraries in use: those that processes have mapped, in whatever container, and those that
+//! programs would find here.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,7 +25,8 @@ pub(super) struct Library {
 /// What a look through the processes has found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Libraries of processes that the look before did not see, and at the first look those on disk.
+    /// Libraries of processes that the look before did not see, and at the first look those on
+    /// disk.
     pub(super) libraries: Vec<Library>,
     /// Mount namespaces that processes are in.
     pub(super) namespaces: HashSet<u64>,
@@ -39,7 +41,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Looks through the processes; those that have neither changed nor are new cost two system calls each.
+    /// Looks through the processes; those that have neither changed nor are new cost two system
+    /// calls each.
     pub(super) fn look(&mut self) -> Found {
         let mut found = Found::default();
         let own_namespace = namespace_of(Path::new("/proc/self"));
@@ -103,7 +106,8 @@ fn mapping(line: &str) -> Option<(&str, &str)> {
     let may_run = words.next()?.as_bytes().get(2) == Some(&b'x');
     let name = words.nth(3)?.trim_start();
     let file = name.strip_suffix(" (deleted)").unwrap_or(name);
-    // Where musl's loader is a link, this is what it leads to. glibc has a text of that name, which nobody maps.
+    // Where musl's loader is a link, this is what it leads to. glibc has a text of that name, which
+    // nobody maps.
     let is_musl = file.ends_with("/libc.so");
     (may_run && (is_musl || is_library(Path::new(file)))).then_some((range, name))
 }

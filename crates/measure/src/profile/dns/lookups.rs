@@ -1,4 +1,5 @@
-//! How long applications wait for `getaddrinfo`: the C libraries probed, and what the probes say read.
+//! How long applications wait for `getaddrinfo`: the C libraries probed, and what the probes say
+//! read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +55,8 @@ impl Lookups {
     /// Loads without probing: does this kernel take the programs?
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel refuses.
+    /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel
+    /// refuses.
     pub(super) fn load(group: Group, has_names: bool) -> Result<Self, Error> {
         let configuration = lookup_config {
             cgroup: group.number,
@@ -75,7 +77,8 @@ impl Lookups {
         })
     }
 
-    /// Probes the libraries that are in use and were not, and lets go of those whose users are gone.
+    /// Probes the libraries that are in use and were not, and lets go of those whose users are
+    /// gone.
     pub(super) fn look(&mut self) {
         self.last_look_ns = monotonic_ns();
         let found = self.search.look();
@@ -188,7 +191,7 @@ fn profile(event: &lookup_event, offset_ns: u64, names: &mut Names) -> LookupPro
     LookupProfile {
         time: Time(event.end.wrapping_add(offset_ns)),
         start_time: Time(event.start.wrapping_add(offset_ns)),
-        name: (event.name[0] != 0).then(|| text(&event.name).into()),
+        query_name: (event.name[0] != 0).then(|| text(&event.name).into()),
         result: result_name(event.result),
         latency_ns: Nanoseconds(event.end.saturating_sub(event.start)),
         pid: event.process_id,
@@ -233,7 +236,7 @@ mod tests {
         };
         let mut names = Names::default();
         let hidden = profile(&event, 100, &mut names);
-        assert_eq!((hidden.name, hidden.result), (None, "EAI_NONAME"));
+        assert_eq!((hidden.query_name, hidden.result), (None, "EAI_NONAME"));
         assert_eq!((hidden.start_time, hidden.time), (Time(105), Time(125)));
         assert_eq!(hidden.latency_ns, Nanoseconds(20));
         for (place, letter) in event.name.iter_mut().zip(*b"a.test") {
@@ -242,6 +245,6 @@ mod tests {
         // Garbage behind the zero is none of the name.
         event.name[7] = 1;
         let told = profile(&event, 100, &mut names);
-        assert_eq!(told.name.as_deref(), Some("a.test"));
+        assert_eq!(told.query_name.as_deref(), Some("a.test"));
     }
 }

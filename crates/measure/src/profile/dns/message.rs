@@ -1,4 +1,5 @@
-//! Tests of the reader of DNS messages that the kernel's programs use: against a second one, written another way.
+//! Tests of the reader of DNS messages that the kernel's programs use: against a second one,
+//! written another way.
 
 use proptest::prelude::*;
 

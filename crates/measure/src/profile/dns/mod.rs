@@ -1,4 +1,5 @@
-//! Names: DNS exchanges on the wire, and how long applications wait for `getaddrinfo`. The README beside this file says what each means.
+//! Names: DNS exchanges on the wire, and how long applications wait for `getaddrinfo`. The README
+//! beside this file says what each means.
 
 mod codes;
 #[cfg(test)]
@@ -19,8 +20,6 @@ mod wire;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
-
-use fathom_record::{Count, Time};
 
 pub use record::{DnsProfile, LookupProfile};
 
@@ -114,13 +113,10 @@ impl Dns {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
-    pub(super) fn counts(&self, time: Time) -> Result<Vec<Count>, Error> {
+    pub(super) fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
         let lookups = self.lookups.as_ref().map(Lookups::counts).transpose()?;
         let counts = self.wire.counts()?.into_iter();
-        Ok(counts
-            .chain(lookups.into_iter().flatten())
-            .map(|(name, count)| Count::new(time, "profile", name, count))
-            .collect())
+        Ok(counts.chain(lookups.into_iter().flatten()).collect())
     }
 }
 

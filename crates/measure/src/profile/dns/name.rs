@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-/// A name of labels with their lengths before them (RFC 1035, section 3.1), up to a zero: `www.example.org`, the root `.`. What is no letter, digit, hyphen or
-/// underscore is written as in files of zones (section 5.1). `None`: it is none.
+/// A name of labels with their lengths before them (RFC 1035, section 3.1), up to a zero:
+/// `www.example.org`, the root `.`. What is no letter, digit, hyphen or underscore is written as in
+/// files of zones (section 5.1). `None`: it is none.
 pub(super) fn text(mut bytes: &[u8]) -> Option<String> {
     let mut text = String::new();
     loop {

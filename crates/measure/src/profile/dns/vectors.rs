@@ -1,5 +1,6 @@
-//! Messages in, profiles out: each file of `vectors/` is run natively, and by the programs that are attached, which the kernel runs over the same packets
-//! (`BPF_PROG_TEST_RUN`). Both must give what it expects. `vectors/README.md` says how they are written.
+//! Messages in, profiles out: each file of `vectors/` is run natively, and by the programs that are
+//! attached, which the kernel runs over the same packets (`BPF_PROG_TEST_RUN`). Both must give what
+//! it expects. `vectors/README.md` says how they are written.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -306,7 +307,7 @@ fn profiles(vector: &Vector, events: &[Events]) -> Vec<String> {
             " {} {} {} {latency} us, {} again, at {}",
             profile.response_code.unwrap_or("-"),
             profile.query_type,
-            profile.name.as_deref().unwrap_or("-"),
+            profile.query_name.as_deref().unwrap_or("-"),
             profile.retries,
             profile.time.0 / MICROSECOND
         );

@@ -67,7 +67,8 @@ impl Waiting {
         self.exchanges.remove(&found)
     }
 
-    /// An error of a socket that nobody knows: what it waits for from that resolver is over soon, unless it is asked again.
+    /// An error of a socket that nobody knows: what it waits for from that resolver is over soon,
+    /// unless it is asked again.
     pub(super) fn doubt(&mut self, error: &dns_event) {
         let (first, last) = Key::all_of(error);
         for (_, exchange) in self.exchanges.range_mut(first..=last) {

@@ -30,7 +30,8 @@ impl Wire {
     /// Loads without attaching: does this kernel take the programs?
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel refuses.
+    /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel
+    /// refuses.
     pub(super) fn load(
         group: Group,
         selection: &Selection,
@@ -56,7 +57,8 @@ impl Wire {
         })
     }
 
-    /// Attaches to all sockets below the control group at `root`, beside what others have attached there.
+    /// Attaches to all sockets below the control group at `root`, beside what others have attached
+    /// there.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the kernel refuses.

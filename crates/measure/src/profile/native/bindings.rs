@@ -486,12 +486,12 @@ pub struct profile_disorder {
     pub out_of_order_bytes: __u64,
     pub distance_sum: __u64,
     pub distance_squares: __u64,
-    pub distance_max: __u32,
     pub distance_count: __u32,
     pub duplicate_packets: __u32,
     pub partial_duplicate_packets: __u32,
     pub checksum_errors: __u32,
     pub stalls: __u32,
+    pub distance_max: __u32,
     pub stalled_since: __u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -516,23 +516,23 @@ const _: () = {
         "Offset of field: profile_disorder::distance_squares",
     ][::core::mem::offset_of!(profile_disorder, distance_squares) - 32usize];
     [
-        "Offset of field: profile_disorder::distance_max",
-    ][::core::mem::offset_of!(profile_disorder, distance_max) - 40usize];
-    [
         "Offset of field: profile_disorder::distance_count",
-    ][::core::mem::offset_of!(profile_disorder, distance_count) - 44usize];
+    ][::core::mem::offset_of!(profile_disorder, distance_count) - 40usize];
     [
         "Offset of field: profile_disorder::duplicate_packets",
-    ][::core::mem::offset_of!(profile_disorder, duplicate_packets) - 48usize];
+    ][::core::mem::offset_of!(profile_disorder, duplicate_packets) - 44usize];
     [
         "Offset of field: profile_disorder::partial_duplicate_packets",
-    ][::core::mem::offset_of!(profile_disorder, partial_duplicate_packets) - 52usize];
+    ][::core::mem::offset_of!(profile_disorder, partial_duplicate_packets) - 48usize];
     [
         "Offset of field: profile_disorder::checksum_errors",
-    ][::core::mem::offset_of!(profile_disorder, checksum_errors) - 56usize];
+    ][::core::mem::offset_of!(profile_disorder, checksum_errors) - 52usize];
     [
         "Offset of field: profile_disorder::stalls",
-    ][::core::mem::offset_of!(profile_disorder, stalls) - 60usize];
+    ][::core::mem::offset_of!(profile_disorder, stalls) - 56usize];
+    [
+        "Offset of field: profile_disorder::distance_max",
+    ][::core::mem::offset_of!(profile_disorder, distance_max) - 60usize];
     [
         "Offset of field: profile_disorder::stalled_since",
     ][::core::mem::offset_of!(profile_disorder, stalled_since) - 64usize];
@@ -541,11 +541,11 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct profile_snapshot {
     pub of: profile_moment_of,
+    pub cgroup: __u64,
     pub bytes_sent: __u64,
     pub bytes_acknowledged: __u64,
     pub bytes_received: __u64,
     pub bytes_retransmitted: __u64,
-    pub cgroup: __u64,
     pub packets_sent: __u32,
     pub packets_received: __u32,
     pub segments_out: __u32,
@@ -592,20 +592,20 @@ const _: () = {
         "Offset of field: profile_snapshot::of",
     ][::core::mem::offset_of!(profile_snapshot, of) - 0usize];
     [
+        "Offset of field: profile_snapshot::cgroup",
+    ][::core::mem::offset_of!(profile_snapshot, cgroup) - 80usize];
+    [
         "Offset of field: profile_snapshot::bytes_sent",
-    ][::core::mem::offset_of!(profile_snapshot, bytes_sent) - 80usize];
+    ][::core::mem::offset_of!(profile_snapshot, bytes_sent) - 88usize];
     [
         "Offset of field: profile_snapshot::bytes_acknowledged",
-    ][::core::mem::offset_of!(profile_snapshot, bytes_acknowledged) - 88usize];
+    ][::core::mem::offset_of!(profile_snapshot, bytes_acknowledged) - 96usize];
     [
         "Offset of field: profile_snapshot::bytes_received",
-    ][::core::mem::offset_of!(profile_snapshot, bytes_received) - 96usize];
+    ][::core::mem::offset_of!(profile_snapshot, bytes_received) - 104usize];
     [
         "Offset of field: profile_snapshot::bytes_retransmitted",
-    ][::core::mem::offset_of!(profile_snapshot, bytes_retransmitted) - 104usize];
-    [
-        "Offset of field: profile_snapshot::cgroup",
-    ][::core::mem::offset_of!(profile_snapshot, cgroup) - 112usize];
+    ][::core::mem::offset_of!(profile_snapshot, bytes_retransmitted) - 112usize];
     [
         "Offset of field: profile_snapshot::packets_sent",
     ][::core::mem::offset_of!(profile_snapshot, packets_sent) - 120usize];
@@ -797,6 +797,12 @@ unsafe extern "C" {
         end: __u32,
         expected: __u32,
     ) -> __u32;
+}
+unsafe extern "C" {
+    pub fn fathom_profile_increase(
+        snapshot: *mut profile_snapshot,
+        before: *const profile_snapshot,
+    );
 }
 unsafe extern "C" {
     pub fn fathom_dns_read(

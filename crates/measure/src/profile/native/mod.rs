@@ -11,11 +11,23 @@ pub(crate) use bindings::{
     PROFILE_LOSSY, PROFILE_META_ADDED, PROFILE_META_CLOSED, PROFILE_META_CONNECT,
     PROFILE_META_ESTABLISHED, PROFILE_META_LOSSY, PROFILE_META_RECOVERED, PROFILE_META_REMOVED,
     PROFILE_META_SEEN, PROFILE_RECOVERED, PROFILE_SEEN, PROFILE_SLOTS, dns_config, dns_event,
-    lookup_config, lookup_event, profile_attempt, profile_config, profile_disorder, profile_meta,
-    profile_moment_of, profile_round_trips, profile_slot, profile_snapshot,
+    lookup_config, lookup_event, profile_attempt, profile_config, profile_meta, profile_moment_of,
+    profile_slot, profile_snapshot,
 };
 #[cfg(test)]
-pub(crate) use bindings::{DNS_BYTES_MAX, DNS_ERROR, DNS_PROCESS_BYTES, dns_message};
+pub(crate) use bindings::{
+    DNS_BYTES_MAX, DNS_ERROR, DNS_PROCESS_BYTES, dns_message, profile_disorder,
+};
+
+/// All counters as increases since `before`. Those of a first look count from the beginning, and
+/// are increases as they are.
+#[expect(unsafe_code, reason = "calls shared C without side effects")]
+pub(crate) fn increase(before: &profile_snapshot, now: &profile_snapshot) -> profile_snapshot {
+    let mut found = *now;
+    // SAFETY: both are valid and distinct, and nothing is kept.
+    unsafe { bindings::fathom_profile_increase(&raw mut found, before) };
+    found
+}
 
 /// What a DNS message says, if it is one.
 #[cfg(test)]

@@ -1,30 +1,35 @@
-//! By TCP's acknowledgements: a request that acknowledges more than the request before it was sent after something had come back. The others
-//! were sent together with it, or are more of the same.
+//! By TCP's acknowledgements: a request that acknowledges more than the request before it was sent
+//! after something had come back. The others were sent together with it, or are more of the same.
 
 use super::split::Split;
 use super::{Confidence, Estimate, Reason};
 use crate::response::evidence::{Evidence, Flight};
 use crate::response::native::RESPONSE_BINS;
 
-/// Of all requests, those that must be triggered for a client to be one that never sends two together.
+/// Of all requests, those that must be triggered for a client to be one that never sends two
+/// together.
 const NEARLY_ALL: f64 = 0.9;
 /// Of the causal gaps, those that may be shorter than a round trip before they are no accident.
 const ACCIDENTS: f64 = 0.05;
 /// How far a flight may be from a whole number of requests, and from that of others.
 const ROUNDING: f64 = 0.15;
-/// Of the requests that were outstanding at first, those that a burst must have for a client to send in batches.
+/// Of the requests that were outstanding at first, those that a burst must have for a client to
+/// send in batches.
 const BATCH: f64 = 0.6;
-/// As many times as much as others does the first answer trigger, at least, if the client was still writing its flight.
+/// As many times as much as others does the first answer trigger, at least, if the client was still
+/// writing its flight.
 const MORE: f64 = 1.5;
-/// As many times as large as a window must be what is sent in an epoch for its average to be that of waits.
+/// As many times as large as a window must be what is sent in an epoch for its average to be that
+/// of waits.
 const TURNS: f64 = 4.0;
 /// The same as `MORE` where bursts are of two lengths, as of trees.
 const TWICE: f64 = 2.0;
-/// As many times as long are the pauses between bursts, at least, as what interrupts a burst. (Pauses for one answer and for the last of several may be of two
-/// classes, too.)
+/// As many times as long are the pauses between bursts, at least, as what interrupts a burst.
+/// (Pauses for one answer and for the last of several may be of two classes, too.)
 const FAR: f64 = 16.0;
 
-/// By what usually is sent before a first answer; sure if what was sent the last time comes to the same.
+/// By what usually is sent before a first answer; sure if what was sent the last time comes to the
+/// same.
 pub(super) fn estimate(
     evidence: &Evidence,
     causal_gaps: &[u16; RESPONSE_BINS as usize],
@@ -47,12 +52,13 @@ fn is_near(part: f64, whole: f64) -> bool {
     (part / whole - 1.0).abs() < ROUNDING
 }
 
-/// `within`: causal gaps that are of another kind than the pauses between bursts, and much shorter: an answer came while a burst was still sent.
+/// `within`: causal gaps that are of another kind than the pauses between bursts, and much shorter:
+/// an answer came while a burst was still sent.
 fn by_flight(evidence: &Evidence, within: u32, flight: Option<Flight>) -> Estimate {
     let requests = evidence.requests();
     let causal = evidence.causal;
-    // A response takes a round trip at least: a request that was triggered sooner was triggered by the response to an earlier one, or by none: it was
-    // still to be sent when an answer came.
+    // A response takes a round trip at least: a request that was triggered sooner was triggered by
+    // the response to an earlier one, or by none: it was still to be sent when an answer came.
     let overlaps = f64::from(evidence.early) > ACCIDENTS * f64::from(causal);
     let pauses = causal - evidence.early.max(within);
     let window = flight.map(|flight| window(evidence, flight));
@@ -81,7 +87,8 @@ fn by_flight(evidence: &Evidence, within: u32, flight: Option<Flight>) -> Estima
 }
 
 impl Estimate {
-    /// Not sure if the client had not written all of its flight when the first answer came: that answer seems to have triggered more than others did.
+    /// Not sure if the client had not written all of its flight when the first answer came: that
+    /// answer seems to have triggered more than others did.
     fn unless_cut(self, evidence: &Evidence, times: f64) -> Self {
         let usual_bytes = evidence.sent_bytes / f64::from(evidence.causal);
         if evidence.first_burst_bytes > times * usual_bytes {
@@ -98,14 +105,15 @@ fn window(evidence: &Evidence, flight: Flight) -> (f64, u32) {
     (flight.bytes / request_bytes, flight.packets)
 }
 
-/// Several requests were outstanding at first, but bursts are shorter: each answer triggers a request, and now and then two answers come together.
+/// Several requests were outstanding at first, but bursts are shorter: each answer triggers a
+/// request, and now and then two answers come together.
 fn slides(requests: u32, pauses: u32, window: Option<(f64, u32)>) -> bool {
     let burst = f64::from(requests) / f64::from(pauses.max(1));
     window.is_some_and(|(window, packets)| packets > 1 && burst < BATCH * window)
 }
 
-/// Each request was triggered by a response: of the only request outstanding, or of one of several. By Little's law each waits as long as all that
-/// are outstanding take together.
+/// Each request was triggered by a response: of the only request outstanding, or of one of several.
+/// By Little's law each waits as long as all that are outstanding take together.
 fn one_by_one(evidence: &Evidence, overlaps: bool, window: Option<(f64, u32)>) -> Estimate {
     let requests = evidence.requests();
     let plain = Estimate::share(evidence.waited_ns(), requests, requests);
@@ -124,7 +132,8 @@ fn one_by_one(evidence: &Evidence, overlaps: bool, window: Option<(f64, u32)>) -
                 ..plain
             };
             if evidence.timeouts + evidence.idle > 0 || f64::from(requests) < TURNS * window {
-                // Of all that was outstanding meanwhile, one gap is left out, and the others come together.
+                // Of all that was outstanding meanwhile, one gap is left out, and the others come
+                // together.
                 slides.at_most(Confidence::Medium, Reason::WindowVaries)
             } else {
                 slides.unless_cut(evidence, MORE)

@@ -1,27 +1,32 @@
-//! What clients waited, between two bounds. Gaps are the longest that it can have been. The shortest is what `bounds.h` has, or what is left without the time that
-//! clients thought, as far as that is known.
+//! What clients waited, between two bounds. Gaps are the longest that it can have been. The
+//! shortest is what `bounds.h` has, or what is left without the time that clients thought, as far
+//! as that is known.
 
 use super::{Confidence, Estimate, FEW, Reason, by_gaps};
 use crate::response::Estimator;
 use crate::response::evidence::Evidence;
 
-/// As many times as long is the longest wait at most, for the estimate to be within a quarter of the truth; or so, for it to be so for most clients, since few think
-/// for as long as they might.
+/// As many times as long is the longest wait at most, for the estimate to be within a quarter of
+/// the truth; or so, for it to be so for most clients, since few think for as long as they might.
 const NEAR: f64 = 1.6;
 const FAR: f64 = 3.0;
-/// The same as `NEAR` of batches. Most clients echo the first answer to them, and think for less than that says: the estimate is the longest wait.
+/// The same as `NEAR` of batches. Most clients echo the first answer to them, and think for less
+/// than that says: the estimate is the longest wait.
 const NEAR_BATCHES: f64 = 1.25;
-/// Of the likely wait for a batch, as a part. If the timestamps tell less, clients may have thought,
-/// whichever answer they echoed.
+/// Of the likely wait for a batch, as a part. If the timestamps tell less, clients may have
+/// thought, whichever answer they echoed.
 const THOUGHT: f64 = 0.6;
-/// The estimate is the longest wait, or so many times the shortest, but so much of the longest at least.
+/// The estimate is the longest wait, or so many times the shortest, but so much of the longest at
+/// least.
 const ABOVE: f64 = 1.15;
 const BELOW: f64 = 0.78;
 /// The same of batches: most clients think for less than their echoes say.
 const BELOW_BATCHES: f64 = 0.85;
-/// Of waits that are not longer, in nanoseconds, the handshake is no sure bound: what a host needs for it is not what it needs for requests.
+/// Of waits that are not longer, in nanoseconds, the handshake is no sure bound: what a host needs
+/// for it is not what it needs for requests.
 const LONG_NS: f64 = 1e6;
-/// Of the gaps, how many may be left out since the client was idle after its answer, for an estimate to be sure, and to be of medium confidence.
+/// Of the gaps, how many may be left out since the client was idle after its answer, for an
+/// estimate to be sure, and to be of medium confidence.
 const SOME_IDLE: f64 = 0.05;
 const MANY_IDLE: f64 = 0.3;
 
@@ -68,7 +73,8 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
     }
     let estimate = by_gaps(evidence);
     let wait_ns = estimate.latency_ns?;
-    // About the requests of a window a client may think one by one, or about all together; then each waits for so much less.
+    // About the requests of a window a client may think one by one, or about all together; then
+    // each waits for so much less.
     let window = if estimate.slides {
         estimate.concurrency.unwrap_or(1.0)
     } else {
@@ -79,7 +85,8 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
     let shortest_ns = bounds.shortest_ns.max(together_ns - margin_ns);
     let is_batch = evidence.has_batches() && !estimate.slides;
     let (longest_ns, likely_ns) = if is_batch {
-        // Of the answers to a batch a client echoes the first, perhaps: it may have waited for others.
+        // Of the answers to a batch a client echoes the first, perhaps: it may have waited for
+        // others.
         let bounds = Bounds::of(shortest_ns, bounds.longest_ns);
         let likely_ns = bounds.likely_ns(near(evidence));
         (
@@ -160,7 +167,8 @@ impl Estimate {
         }
     }
 
-    /// Gaps after which the client was idle may have been long waits: without them the average is too short.
+    /// Gaps after which the client was idle may have been long waits: without them the average is
+    /// too short.
     fn unless_idle(self, evidence: &Evidence) -> Self {
         let part = f64::from(evidence.idle) / f64::from(evidence.idle + evidence.causal);
         if part > MANY_IDLE {

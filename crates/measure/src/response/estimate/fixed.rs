@@ -1,4 +1,5 @@
-//! The average of the times between batches that a threshold tells apart (algorithm 1 of the paper).
+//! The average of the times between batches that a threshold tells apart (algorithm 1 of the
+//! paper).
 
 use super::{Confidence, Estimate, Reason};
 

@@ -1,4 +1,5 @@
-//! From the gaps of an epoch to a latency, or to the reason why there is none. One file for each estimator.
+//! From the gaps of an epoch to a latency, or to the reason why there is none. One file for each
+//! estimator.
 
 mod acknowledged;
 mod bounds;
@@ -19,12 +20,14 @@ const FEW: u32 = 3;
 /// How sure an estimate is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
-    /// The client may have thought before it asked again; or there are fewer than three causal gaps; or what is shorter in a tunnel was taken for
-    /// acknowledgements, and may be requests.
+    /// The client may have thought before it asked again; or there are fewer than three causal
+    /// gaps; or what is shorter in a tunnel was taken for acknowledgements, and may be requests.
     Low,
-    /// It holds if something holds that was not seen: that the client has one request outstanding, that the pauses are waits, or that it thinks for less than it might.
+    /// It holds if something holds that was not seen: that the client has one request outstanding,
+    /// that the pauses are waits, or that it thinks for less than it might.
     Medium,
-    /// It was seen what triggered each request, and for how long the client did not think, or bounds of that are near each other.
+    /// It was seen what triggered each request, and for how long the client did not think, or
+    /// bounds of that are near each other.
     High,
 }
 
@@ -58,7 +61,8 @@ pub enum Reason {
     Timeouts,
     /// The client was silent after each answer.
     Idle,
-    /// Requests overlap, in a number that was not seen: the time between them is only a part of the latency.
+    /// Requests overlap, in a number that was not seen: the time between them is only a part of the
+    /// latency.
     Overlapping,
     /// It was not seen how many requests are outstanding; one is assumed.
     WindowUnknown,
@@ -68,7 +72,8 @@ pub enum Reason {
     HeldBack,
     /// No burst is followed by a pause; one request at a time is assumed.
     NoBursts,
-    /// Bursts and pauses are told apart by their length alone; responses that trigger requests one by one look the same.
+    /// Bursts and pauses are told apart by their length alone; responses that trigger requests one
+    /// by one look the same.
     NotAcknowledged,
     /// Encrypted: requests were told from acknowledgements or control frames by their length.
     Sizes,
@@ -113,7 +118,8 @@ impl AsValue for Reason {
 /// What comes of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Estimate {
-    /// From a request to what its response triggered, on average; `None` where a number would be wrong.
+    /// From a request to what its response triggered, on average; `None` where a number would be
+    /// wrong.
     pub(super) latency_ns: Option<f64>,
     /// Gaps that stand for a response.
     pub(super) causal: u32,
@@ -161,7 +167,8 @@ impl Estimate {
         }
     }
 
-    /// What can be known under encryption; how many requests of a window were outstanding cannot, since they share records.
+    /// What can be known under encryption; how many requests of a window were outstanding cannot,
+    /// since they share records.
     fn under(self, seal: Seal) -> Self {
         match seal {
             Seal::Opaque => Self::none(Reason::Sealed),

@@ -1,5 +1,6 @@
-//! The proportional mode sum of the paper (section 3.3): the largest mode that is no accident is the gap between batches, and the others happen
-//! so and so often for each of it. Summed up, that is the time of all gaps up to it, shared by its gaps.
+//! The proportional mode sum of the paper (section 3.3): the largest mode that is no accident is
+//! the gap between batches, and the others happen so and so often for each of it. Summed up, that
+//! is the time of all gaps up to it, shared by its gaps.
 
 use super::{Confidence, Estimate, Reason};
 use crate::response::evidence::Mode;

@@ -1,5 +1,6 @@
-//! By a histogram of gaps alone: where it falls into two classes, bursts and pauses, only the pauses stand for responses. The classes are those
-//! between which the variance of the logarithm is largest (Otsu 1979).
+//! By a histogram of gaps alone: where it falls into two classes, bursts and pauses, only the
+//! pauses stand for responses. The classes are those between which the variance of the logarithm is
+//! largest (Otsu 1979).
 
 use super::{Confidence, Estimate, Reason};
 use crate::response::evidence::Evidence;
@@ -9,7 +10,8 @@ use crate::response::native::RESPONSE_BINS;
 const SEPARATION: f64 = 0.7;
 /// Of all gaps, the part that each class must have.
 const LEAST_SHARE: f64 = 0.02;
-/// A request that a response triggered comes a round trip after the one before, at least; sooner ones than this are a burst anyway.
+/// A request that a response triggered comes a round trip after the one before, at least; sooner
+/// ones than this are a burst anyway.
 const BURST_NS: f64 = 150_000.0;
 /// Of a round trip: what still is a burst.
 const ROUND_TRIP: f64 = 0.7;
@@ -50,7 +52,8 @@ impl Split {
         Self::best(counts).filter(|split| split.holds(handshake_ns))
     }
 
-    /// Between any two bins, where the variance between the classes is largest; `None` when all gaps are in one bin.
+    /// Between any two bins, where the variance between the classes is largest; `None` when all
+    /// gaps are in one bin.
     fn best(counts: &[u16; RESPONSE_BINS as usize]) -> Option<Self> {
         let gaps = || {
             counts

@@ -1,4 +1,5 @@
-//! What clients thought, by the timestamps that they echo, and how sure that is; `timestamps.h` has the rules of a packet.
+//! What clients thought, by the timestamps that they echo, and how sure that is; `timestamps.h` has
+//! the rules of a packet.
 
 use crate::response::native::{
     RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_SHIFT, RESPONSE_LATE_SHIFT, RESPONSE_NO_LEAST,
@@ -7,22 +8,25 @@ use crate::response::native::{
 
 /// As many times as precise as it is known, what clients waited may be off by.
 const MARGIN: f64 = 3.0;
-/// The least lag may be too low by so much, in nanoseconds: processors that handle packets of a flow
-/// come to it in another order than that in which they read the clock. What is less may be no thinking.
+/// The least lag may be too low by so much, in nanoseconds: processors that handle packets of a
+/// flow come to it in another order than that in which they read the clock. What is less may be no
+/// thinking.
 const DISORDER_NS: f64 = 100_000.0;
-/// So much of a wait, packets may be late on their way here: lags that come to less, together, are no
-/// thinking, if each is less than half of its gap.
+/// So much of a wait, packets may be late on their way here: lags that come to less, together, are
+/// no thinking, if each is less than half of its gap.
 const LATE: f64 = 0.15;
-/// Of the gaps, in how many there may be other lags, for that to be so: a client that thinks does so for
-/// short times, too.
-const THOUGHT: f64 = 0.25;
-/// As many times as precise as it is known, at least, is a time that clients thought; less may be none.
+/// Of the gaps, in how many there may be other lags, for that to be so: a client that thinks does
+/// so for short times, too.
+const OFTEN: f64 = 0.25;
+/// As many times as precise as it is known, at least, is a time that clients thought; less may be
+/// none.
 const SIGNIFICANT: f64 = 2.0;
 /// Of the gaps, how many may tell nothing of what was thought.
 const UNTOLD: f64 = 0.3;
 /// Of the causal gaps, of how many it must be known.
 const KNOWN: f64 = 0.7;
-/// Of a wait, how far the least lag of an epoch may be above that of the connection, if ticks are shorter.
+/// Of a wait, how far the least lag of an epoch may be above that of the connection, if ticks are
+/// shorter.
 const BASED: f64 = 0.05;
 
 /// What a client thought before it sent its next request, in an epoch.
@@ -35,9 +39,11 @@ pub(in crate::response) struct Think {
     /// What of it may be lateness of the path, and in how many gaps there is more.
     late_ns: f64,
     thought: f64,
-    /// How far that may be off, at most: by deviations of the average and of the least lag, and by drift.
+    /// How far that may be off, at most: by deviations of the average and of the least lag, and by
+    /// drift.
     pub(super) margin_ns: f64,
-    /// By how much the least lag of the epoch is above that of the connection: the client thought at least so long each time, or the way has become longer.
+    /// By how much the least lag of the epoch is above that of the connection: the client thought
+    /// at least so long each time, or the way has become longer.
     least_ns: f64,
     /// Gaps of which it is known, and those of which it is not although the clock was known.
     gaps: f64,
@@ -55,9 +61,9 @@ impl Think {
         }
         let (gaps, tick_ns) = (f64::from(echoes.gaps), f64::from(echoes.tick));
         let lags_ns = units(f64::from(echoes.think));
-        // Of so many lags, none of which was thought, the least is so far above the least that there
-        // can be; they are half a tick above it on average. (What is a tick or more above the least
-        // was thought, and tells nothing of it.)
+        // Of so many lags, none of which was thought, the least is so far above the least that
+        // there can be; they are half a tick above it on average. (What is a tick or more above the
+        // least was thought, and tells nothing of it.)
         let seen = f64::from(echoes.seen);
         let above_least = tick_ns / (seen + 1.0);
         let above_least_deviation = above_least * (seen / (seen + 2.0)).sqrt();
@@ -94,7 +100,7 @@ impl Think {
     /// that take so long on average.
     pub(in crate::response) fn unless_late(self, gap_ns: f64) -> Self {
         let is_late =
-            self.thought < THOUGHT * self.gaps && self.late_ns < LATE * (gap_ns - self.mean_ns);
+            self.thought < OFTEN * self.gaps && self.late_ns < LATE * (gap_ns - self.mean_ns);
         if self.mean_ns == 0.0 || !is_late {
             return self;
         }
@@ -110,7 +116,8 @@ impl Think {
         self.untold <= UNTOLD * (self.gaps + self.untold) && self.gaps >= KNOWN * f64::from(causal)
     }
 
-    /// Can it be excluded that the client thought longer each time than its least lag tells, or that the way became longer, if waits take so long?
+    /// Can it be excluded that the client thought longer each time than its least lag tells, or
+    /// that the way became longer, if waits take so long?
     pub(super) fn is_based(&self, wait_ns: f64) -> bool {
         self.is_prompt && self.is_near_base(wait_ns)
     }

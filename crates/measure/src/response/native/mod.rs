@@ -3,8 +3,11 @@
 #[rustfmt::skip]
 mod bindings;
 
+/// For tables of others that hold flows of requests.
+pub use crate::flow::address;
 use crate::native::bindings as shared;
-use crate::native::{Frame, fathom_reading, flow_key, names, read_by, selection};
+pub use crate::native::bindings::{__u8, __u16, __u32, __u64, flow_address, flow_key};
+use crate::native::{Frame, fathom_reading, names, read_by, selection};
 #[cfg(test)]
 pub(crate) use bindings::response_state;
 pub(crate) use bindings::{
@@ -14,10 +17,10 @@ pub(crate) use bindings::{
     RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_SHIFT, RESPONSE_HAS_FLIGHT, RESPONSE_HAS_SHORT,
     RESPONSE_HOLDS_BACK, RESPONSE_IS_SEALED, RESPONSE_IS_USED, RESPONSE_LATE_SHIFT,
     RESPONSE_NO_LEAST, RESPONSE_QUIC_REQUEST_FROM, RESPONSE_STARTS_OVER, RESPONSE_TICK_SHIFT,
-    response_batches, response_bins, response_config, response_counter, response_echoes,
-    response_epoch, response_flow, response_gaps, response_handshake, response_mode,
-    response_modes, response_sizes, response_tcp, response_triggers,
+    response_batches, response_counter, response_echoes, response_gaps, response_handshake,
+    response_mode, response_modes, response_sizes, response_triggers,
 };
+pub use bindings::{response_bins, response_config, response_epoch, response_flow, response_tcp};
 
 /// Reads a frame for the measurement of responses.
 pub(crate) fn read(
@@ -36,7 +39,7 @@ impl response_flow {
 
     /// What a flow of segments remembers; of others it means nothing.
     #[expect(unsafe_code, reason = "reads a union of plain numbers")]
-    pub(crate) fn tcp(&self) -> response_tcp {
+    pub fn tcp(&self) -> response_tcp {
         // SAFETY: all members are plain numbers, and any bytes are valid ones.
         unsafe { self.state.tcp }
     }
@@ -59,7 +62,8 @@ pub(crate) struct Requests {
 /// Requests as the C side works on them: with their handshakes, and the configuration of all.
 #[expect(unsafe_code, reason = "calls the shared C algorithm")]
 impl Requests {
-    /// As they lie in a table of the kernel's: the flow, and behind it what the estimator keeps. `None` where that is too long.
+    /// As they lie in a table of the kernel's: the flow, and behind it what the estimator keeps.
+    /// `None` where that is too long.
     #[cfg(feature = "live")]
     pub(crate) fn of_bytes(flow: response_flow, gaps: &[u8]) -> Option<Self> {
         let mut requests = Self {
@@ -78,8 +82,8 @@ impl Requests {
         Some(requests)
     }
 
-    /// Takes a packet in. Returns the epoch that ended before it, if one did, and what the packet is counted as if it is no part of the flow. There
-    /// are as many places as `config` says.
+    /// Takes a packet in. Returns the epoch that ended before it, if one did, and what the packet
+    /// is counted as if it is no part of the flow. There are as many places as `config` says.
     pub(crate) fn on_packet(
         &mut self,
         places: &mut [response_handshake],
@@ -90,7 +94,8 @@ impl Requests {
         assert!(places.len() > config.handshake_mask as usize);
         let mut ended = response_epoch::default();
         let mut left_out = 0;
-        // SAFETY: all pointers are valid and distinct, the index of a place is at most the mask, and nothing is kept.
+        // SAFETY: all pointers are valid and distinct, the index of a place is at most the mask,
+        // and nothing is kept.
         let has_ended = unsafe {
             bindings::fathom_response_on_packet(
                 &raw mut self.flow,

@@ -31,7 +31,8 @@ pub(crate) struct FlowState<'a> {
     pub(crate) places: &'a mut [rtt_pending],
 }
 
-/// Places of 16 bytes behind a flow, for so many slots of a direction: these, and marks if bytes are counted.
+/// Places of 16 bytes behind a flow, for so many slots of a direction: these, and marks if bytes
+/// are counted.
 pub(crate) const fn places(slots: usize, has_bytes: bool) -> usize {
     if has_bytes { 2 + 4 * slots } else { 2 * slots }
 }
@@ -41,7 +42,8 @@ pub(crate) const fn slots_in(places: usize, has_bytes: bool) -> usize {
     if has_bytes { places / 4 } else { places / 2 }
 }
 
-/// Takes a packet into the algorithm; `output` tells what comes of it. There are as many buckets as `config` says.
+/// Takes a packet into the algorithm; `output` tells what comes of it. There are as many buckets as
+/// `config` says.
 #[expect(unsafe_code, reason = "calls the shared C algorithm")]
 pub(crate) fn on_packet(
     state: Option<FlowState<'_>>,
@@ -60,8 +62,8 @@ pub(crate) fn on_packet(
         .map_or(std::ptr::null_mut(), |state| std::ptr::from_mut(state.flow));
     let slots = state.map_or(std::ptr::null_mut(), |state| state.places.as_mut_ptr());
     let buckets = buckets.as_mut_ptr();
-    // SAFETY: pointers are null or valid and distinct, there are places for `size` slots, the index of a bucket is at most the mask, and
-    // nothing is kept.
+    // SAFETY: pointers are null or valid and distinct, there are places for `size` slots, the index
+    // of a bucket is at most the mask, and nothing is kept.
     unsafe {
         bindings::fathom_rtt_on_packet(flow, slots, size, buckets, packet, now, config, output);
     }
@@ -77,7 +79,8 @@ pub(crate) fn open(
     output: &mut rtt_output,
 ) {
     let size = slots_in(state.places.len(), config.has_bytes != 0) as u32;
-    // SAFETY: all pointers are valid and distinct, there are places for `size` slots, and nothing is kept.
+    // SAFETY: all pointers are valid and distinct, there are places for `size` slots, and nothing
+    // is kept.
     unsafe {
         bindings::fathom_rtt_open(
             state.flow,

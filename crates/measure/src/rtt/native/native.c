@@ -65,6 +65,9 @@ void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slot
 		*rtt_last(to, direction) = *rtt_last(from, direction);
 		for (position = half->oldest; position != half->newest; position++)
 			*rtt_mark(to, direction, position) = *rtt_mark(from, direction, position);
+		/* That of the first packet of its direction, which has no slot. */
+		if ((__u16)(half->newest - half->oldest) < size)
+			*rtt_mark(to, direction, half->newest) = *rtt_mark(from, direction, half->newest);
 	}
 }
 

@@ -1,5 +1,6 @@
 //! Clients that think before they ask again: what is measured of them, against what they waited.
 
+mod limit;
 mod score;
 mod simulation;
 mod stack;
@@ -125,7 +126,8 @@ fn thinking_is_removed_where_there_are_timestamps() {
     for (tick, score) in &all {
         score.print(&format!("ticks of {tick:?}"));
     }
-    // Where ticks are coarse and answers fast, no estimate of half a second can be better than `ideal`.
+    // Where ticks are coarse and answers fast, no estimate of half a second can be better than
+    // `ideal`.
     for (tick, score) in &all {
         assert_sure_ones_are_right(&format!("ticks of {tick:?}"), score);
         let bound = f64::max(0.03, score.ideal() * 1.25);
@@ -210,7 +212,8 @@ fn an_old_echo_at_the_start_of_what_was_seen_is_no_base() {
     let think = Times::Exponential(Duration::from_millis(10));
     let workload = Workload::new(Some(think), Stamps::Ticks(Duration::from_millis(1)));
     let mut run = simulation::run(&workload);
-    // The handshake was not captured, and the first request comes a minute and a half after the answer that it echoes.
+    // The handshake was not captured, and the first request comes a minute and a half after the
+    // answer that it echoes.
     let is_request = |(_, frame): &(u64, Vec<u8>)| frame.len() > ECHO.end;
     let first = run.trace.packets.iter().position(is_request).unwrap();
     run.trace.packets.drain(..first);

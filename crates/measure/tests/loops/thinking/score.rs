@@ -109,7 +109,8 @@ fn median(errors: &[f64]) -> f64 {
         .unwrap_or(f64::INFINITY)
 }
 
-/// With the ways and the clock's ticks known, from the same gaps: what a client thought is known to a tick.
+/// With the ways and the clock's ticks known, from the same gaps: what a client thought is known to
+/// a tick.
 fn ideal_error(workload: &Workload, turns: &[Turn], judged: &Judged) -> Option<f64> {
     let Stamps::Ticks(tick) = workload.stamps else {
         return None;

@@ -1,4 +1,5 @@
-//! Clients that think, with honest timestamps, in virtual time: what a capture near the client has of them, and what they waited.
+//! Clients that think, with honest timestamps, in virtual time: what a capture near the client has
+//! of them, and what they waited.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,7 +34,8 @@ pub(super) struct Turn {
     pub(super) wait: Wait,
     /// From its first request to the next turn's.
     pub(super) gap_ns: u64,
-    /// From when the next request's echo says that the answer left, less the way back: how long the client thought, and a tick more at most.
+    /// From when the next request's echo says that the answer left, less the way back: how long the
+    /// client thought, and a tick more at most.
     pub(super) thought_ns: f64,
 }
 

@@ -1,8 +1,10 @@
-//! The client's end of a connection: which timestamp it echoes, and when it acknowledges (as Linux does).
+//! The client's end of a connection: which timestamp it echoes, and when it acknowledges (as Linux
+//! does).
 
 use std::time::Duration;
 
-/// A request that is sent sooner than this after data has come makes the connection one that goes both ways (Linux: `ato`, pingpong).
+/// A request that is sent sooner than this after data has come makes the connection one that goes
+/// both ways (Linux: `ato`, pingpong).
 const INTERACTIVE_NS: u64 = 40_000_000;
 pub(super) const SEGMENT_BYTES: u32 = 1_448;
 
@@ -65,7 +67,8 @@ impl Stack {
         }
     }
 
-    /// An acknowledgement that waited since `told` bytes were acknowledged is due. Returns whether it is sent.
+    /// An acknowledgement that waited since `told` bytes were acknowledged is due. Returns whether
+    /// it is sent.
     pub(super) fn is_due(&mut self, told: u32) -> bool {
         let is_due = self.told == told && self.received != told;
         if is_due {

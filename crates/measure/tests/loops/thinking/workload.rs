@@ -132,7 +132,8 @@ pub(crate) fn thinks() -> Vec<Option<Times>> {
 pub(crate) const TICKS: [Duration; 4] =
     [US, MS, Duration::from_millis(4), Duration::from_millis(10)];
 
-/// All ways to think over all paths, with acknowledgements late and at once; kinds of messages, connections and services by chance.
+/// All ways to think over all paths, with acknowledgements late and at once; kinds of messages,
+/// connections and services by chance.
 pub(crate) fn grid(stamps: Stamps) -> Vec<Workload> {
     let mut all = Vec::new();
     for think in thinks() {
@@ -172,7 +173,8 @@ fn by_chance(seed: u64) -> Workload {
     }
 }
 
-/// What may happen to a clock and a path, for two minutes, with clients that think for 20 ms on average.
+/// What may happen to a clock and a path, for two minutes, with clients that think for 20 ms on
+/// average.
 pub(crate) fn odd() -> Vec<(&'static str, Workload)> {
     let plain = Workload {
         round_trip: 30 * MS,

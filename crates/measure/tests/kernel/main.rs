@@ -1,6 +1,8 @@
 //! The programs against this kernel.
 #![cfg(feature = "live")]
 
+mod together;
+
 use fathom_measure::rtt::{Settings, probe};
 
 #[test]
