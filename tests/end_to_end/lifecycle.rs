@@ -110,10 +110,11 @@ fn patterns_and_any_measure_interfaces_that_come() {
         options.extend(["-i", wanted]);
         let fathom = Fathom::start(&near, &[], &options).unwrap();
         let message = "there is no interface like w* yet";
+        let attached = || attached_programs(&near, "lo").unwrap();
         wait_until(PATIENCE, "the start", || {
-            fathom.errors().contains(message) || attached_programs(&near, "lo").unwrap() == 1
+            fathom.errors().contains(message) || attached() == 1
         })
-        .unwrap();
+        .unwrap_or_else(|error| panic!("{error}; {} programs: {}", attached(), fathom.errors()));
         join(&near, &far);
         wait_for_message(&fathom, "w0 has come");
         tools::ping(&near, FAR, 5, INTERVAL).unwrap();

@@ -31,13 +31,17 @@ fn record(kind: u8, length: usize) -> Vec<u8> {
 
 /// The epochs of a capture of these packets, after a handshake of 1 ms.
 fn tcp(sent: &[Sent]) -> Vec<ResponseEpoch> {
+    tcp_to(443, sent)
+}
+
+fn tcp_to(port: u16, sent: &[Sent]) -> Vec<ResponseEpoch> {
     let (mut seq, mut ack) = (1_u32, 1_u32);
     let segment = |seq, ack| {
         PacketBuilder::ipv4(CLIENT, SERVER, 64)
-            .tcp(40_000, 443, seq, 65_000)
+            .tcp(40_000, port, seq, 65_000)
             .ack(ack)
     };
-    let syn = PacketBuilder::ipv4(CLIENT, SERVER, 64).tcp(40_000, 443, 0, 65_000);
+    let syn = PacketBuilder::ipv4(CLIENT, SERVER, 64).tcp(40_000, port, 0, 65_000);
     let mut packets = vec![
         (0, written(syn.syn(), &[])),
         (MS, written(segment(1, 1), &[])),
@@ -135,6 +139,15 @@ fn requests_after_a_handshake_of_tls_are_sure() {
         epochs[0].causal_gaps, 39,
         "neither the handshake nor what followed it"
     );
+}
+
+#[test]
+fn who_sent_the_syn_is_the_client_whatever_the_ports() {
+    let requests: Vec<Sent> = turns(8).map(|ms| (ms, vec![b'a'; 50], true)).collect();
+    let [low, high] = [443, 50_000].map(|port| tcp_to(port, &requests));
+    assert_eq!(high[0].flow.destination_port, 50_000);
+    assert_eq!(told(&high[0]), told(&low[0]));
+    assert_eq!(high[0].causal_gaps, 7);
 }
 
 #[test]

@@ -142,6 +142,20 @@ static __always_inline __u32 response_lapse(__u32 earlier, __u32 now)
 	return back > RESPONSE_DISORDER >> RESPONSE_TICK_SHIFT ? now - earlier : 0;
 }
 
+/* What a handshake is known by whose SYN went in this direction. Never 0. */
+static __always_inline __u32 response_handshake_tag(__u64 hash, __u8 direction)
+{
+	__u32 tag = (hash >> 32 | 1) & ~(RESPONSE_HANDSHAKE_IS_OVER | RESPONSE_HANDSHAKE_TO_LOW);
+
+	return direction ? tag | RESPONSE_HANDSHAKE_TO_LOW : tag;
+}
+
+/* Has the SYN of this flow passed, in this direction? */
+static __always_inline int response_saw_syn(const struct response_handshake *place, __u64 hash, __u8 direction)
+{
+	return (place->tag & ~RESPONSE_HANDSHAKE_IS_OVER) == response_handshake_tag(hash, direction);
+}
+
 /*
  * Handshakes. A SYN leaves its time at the place of its hash; what answers the SYN-ACK puts the round trip there, for the
  * first request to find. Two connections at one place: the later one wins.
@@ -149,10 +163,9 @@ static __always_inline __u32 response_lapse(__u32 earlier, __u32 now)
 static __always_inline void response_on_handshake(struct response_handshake *place, __u64 hash,
 						  const struct packet *packet, __u64 now)
 {
-	__u32 tag = hash >> 32 & ~RESPONSE_HANDSHAKE_IS_OVER;
+	__u32 tag = response_handshake_tag(hash, packet->direction);
 	__u32 time = now >> RESPONSE_TICK_SHIFT;
 
-	tag = tag ? tag : 1;
 	if (packet->tcp_flags & TCP_SYN) {
 		/* A repeated SYN: which of them is answered is not known, and the first is not later. */
 		if (!(packet->tcp_flags & TCP_ACK) && place->tag != tag)
@@ -167,13 +180,12 @@ static __always_inline void response_on_handshake(struct response_handshake *pla
 }
 
 /* The handshake of this flow, which gives its place back; its time is 0 if it was not seen. */
-static __always_inline struct response_handshake response_take_handshake(struct response_handshake *place, __u64 hash)
+static __always_inline struct response_handshake response_take_handshake(struct response_handshake *place, __u64 hash,
+									 __u8 direction)
 {
-	__u32 tag = hash >> 32 & ~RESPONSE_HANDSHAKE_IS_OVER;
 	struct response_handshake taken = {};
 
-	tag = tag ? tag : 1;
-	if (place->tag == (tag | RESPONSE_HANDSHAKE_IS_OVER)) {
+	if (place->tag == (response_handshake_tag(hash, direction) | RESPONSE_HANDSHAKE_IS_OVER)) {
 		taken = *place;
 		taken.time = taken.time ? taken.time : 1;
 		place->tag = 0;
@@ -262,7 +274,7 @@ static __always_inline void response_open(struct response_flow *flow, struct res
 	__u16 took;
 
 	if (place)
-		handshake = response_take_handshake(place, hash);
+		handshake = response_take_handshake(place, hash, packet->direction);
 	took = response_short(handshake.time);
 
 	response_advance(flow, now);
@@ -327,11 +339,20 @@ static __always_inline enum response_counter response_on_known(struct response_f
 	return left_out;
 }
 
-/* A packet of a flow that is not there. Returns whether the flow begins: `flow`, zeroed, is the flow now. */
+/*
+ * A packet of a flow that is not there. Returns whether the flow begins: `flow`, zeroed, is the flow now. `direction` is
+ * that of response_find_direction, which counts only where no SYN was seen: a client's port may be the lower one.
+ */
 static __always_inline int response_without_flow(struct response_flow *flow, struct response_handshake *place,
 						 __u64 hash, enum response_direction direction,
 						 const struct packet *packet, __u64 now)
 {
+	if (place && !(packet->tcp_flags & TCP_SYN)) {
+		if (response_saw_syn(place, hash, !packet->direction))
+			return 0;
+		if (response_saw_syn(place, hash, packet->direction))
+			direction = packet->direction;
+	}
 	if (direction != packet->direction)
 		return 0;
 	if (response_is_opening(packet)) {

@@ -246,8 +246,9 @@ static __always_inline int response_keeps_triggers(const struct response_config 
 	return config->estimator == RESPONSE_BY_TIMESTAMPS || config->estimator == RESPONSE_BY_ACKNOWLEDGED;
 }
 
-/* The top bit of a tag: the handshake is over. */
+/* The top bits of a tag: the handshake is over; its SYN went to the low end of the key. */
 #define RESPONSE_HANDSHAKE_IS_OVER 0x80000000U
+#define RESPONSE_HANDSHAKE_TO_LOW 0x40000000U
 
 /*
  * Packets of a flow may be on several processors, which read the clock one after the other and come to the flow in another order. So far may

@@ -114,6 +114,8 @@ fn echo(now: u64, length: u16) -> u32 {
 
 fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<u8> {
     let client_port = 40_000 + number;
+    // Which port is the server's is told by its SYN where both are high.
+    let server_port = if number == 1 { 50_000 } else { 443 };
     let forward = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(CLIENT, SERVER, 64);
     let back = PacketBuilder::ethernet2([4; 6], [2; 6]).ipv4(SERVER, CLIENT, 64);
     let (sent, received) = (connection.sent, connection.received);
@@ -123,11 +125,16 @@ fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<
                 sent: sent.wrapping_add(100_000),
                 ..*connection
             };
-            let syn = forward.tcp(client_port, 443, connection.sent.wrapping_sub(1), 65_535);
+            let syn = forward.tcp(
+                client_port,
+                server_port,
+                connection.sent.wrapping_sub(1),
+                65_535,
+            );
             return written(syn.syn(), 0);
         }
         Step::SynAck => (
-            back.tcp(443, client_port, received.wrapping_sub(1), 65_535)
+            back.tcp(server_port, client_port, received.wrapping_sub(1), 65_535)
                 .syn()
                 .ack(sent),
             0,
@@ -135,7 +142,9 @@ fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<
         Step::Request(length) => {
             connection.sent = sent.wrapping_add(length.into());
             connection.last = length;
-            let segment = forward.tcp(client_port, 443, sent, 65_535).ack(received);
+            let segment = forward
+                .tcp(client_port, server_port, sent, 65_535)
+                .ack(received);
             // Of one connection, so that what it sends else is foreign to it.
             if number == 2 {
                 let timestamps = [Noop, Noop, Timestamp(1, 1)];
@@ -148,13 +157,17 @@ fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<
             connection.last = length;
             let mut payload = start.to_vec();
             payload.resize(length.into(), 0);
-            let segment = forward.tcp(client_port, 443, sent, 65_535).ack(received);
+            let segment = forward
+                .tcp(client_port, server_port, sent, 65_535)
+                .ack(received);
             return with_payload(with_echo(segment, number, now, length), &payload);
         }
         Step::Again => {
             let before = sent.wrapping_sub(connection.last.into());
             (
-                forward.tcp(client_port, 443, before, 65_535).ack(received),
+                forward
+                    .tcp(client_port, server_port, before, 65_535)
+                    .ack(received),
                 connection.last,
             )
         }
@@ -162,40 +175,49 @@ fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<
             connection.received = received.wrapping_add(more.into());
             (
                 forward
-                    .tcp(client_port, 443, sent, 65_535)
+                    .tcp(client_port, server_port, sent, 65_535)
                     .ack(connection.received),
                 0,
             )
         }
         Step::Dying(length) => {
             let dying = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(CLIENT, SERVER, 24);
-            let segment = dying.tcp(client_port, 443, sent, 65_535).ack(received);
+            let segment = dying
+                .tcp(client_port, server_port, sent, 65_535)
+                .ack(received);
             (segment, length)
         }
         Step::Answer(length) => {
             connection.received = received.wrapping_add(length.into());
             (
-                back.tcp(443, client_port, received, 65_535).ack(sent),
+                back.tcp(server_port, client_port, received, 65_535)
+                    .ack(sent),
                 length,
             )
         }
         Step::Finish => (
             forward
-                .tcp(client_port, 443, sent, 65_535)
+                .tcp(client_port, server_port, sent, 65_535)
                 .ack(received)
                 .fin(),
             0,
         ),
-        Step::Reset => (forward.tcp(client_port, 443, sent, 65_535).rst(), 0),
-        Step::Datagram(length) => return datagram(forward.udp(client_port, 4433), &[0x41], length),
-        Step::DatagramBack(length) => {
-            return datagram(back.udp(4433, client_port), &[0x41], length);
-        }
-        Step::QuicInitial => {
-            return datagram(forward.udp(client_port, 4433), &[0xc3, 0, 0, 0, 1], 1200);
-        }
+        Step::Reset => (forward.tcp(client_port, server_port, sent, 65_535).rst(), 0),
+        _ => return without_connection(step, client_port),
+    };
+    written(with_echo(builder, number, now, length), length)
+}
+
+/// What is no TCP.
+fn without_connection(step: Step, client_port: u16) -> Vec<u8> {
+    let forward = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(CLIENT, SERVER, 64);
+    let back = PacketBuilder::ethernet2([4; 6], [2; 6]).ipv4(SERVER, CLIENT, 64);
+    match step {
+        Step::Datagram(length) => datagram(forward.udp(client_port, 4433), &[0x41], length),
+        Step::DatagramBack(length) => datagram(back.udp(4433, client_port), &[0x41], length),
+        Step::QuicInitial => datagram(forward.udp(client_port, 4433), &[0xc3, 0, 0, 0, 1], 1200),
         Step::WireGuard(kind, length) => {
-            return datagram(forward.udp(client_port, 51_820), &[kind, 0, 0, 0], length);
+            datagram(forward.udp(client_port, 51_820), &[kind, 0, 0, 0], length)
         }
         Step::Esp(spi, length) => {
             let mut bytes = Vec::new();
@@ -203,10 +225,10 @@ fn frame(step: Step, number: u16, connection: &mut Connection, now: u64) -> Vec<
             forward
                 .write(&mut bytes, etherparse::IpNumber(50), &payload)
                 .unwrap();
-            return bytes;
+            bytes
         }
-    };
-    written(with_echo(builder, number, now, length), length)
+        _ => unreachable!("{step:?} is TCP"),
+    }
 }
 
 /// What the client of one connection echoes.
