@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The production programs, and what they are measured against; in one object, so that all meet the same maps and flows. */
 #include "../../crates/measure/src/rtt/rtt.bpf.c"
+#include "reference.bpf.h"
 #include "steps.bpf.h"
 
 /*
@@ -15,7 +16,18 @@ int reference(struct __sk_buff *skb)
 	move_on(skb);
 	if (packet_parse_skb(skb, 0, &cpu.packet, &cpu.cursor) != PACKET_MEASURABLE)
 		return TC_ACT_SHOT;
-	return bpf_map_lookup_elem(&rtt_flows, &cpu.packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
+	return bpf_map_lookup_elem(&reference_flows, &cpu.packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int learn(struct __sk_buff *skb)
+{
+	struct rtt_cpu *cpu = rtt_this_cpu();
+
+	move_on(skb);
+	if (cpu && packet_parse_skb(skb, 0, &cpu->packet, &cpu->cursor) == PACKET_MEASURABLE)
+		learn_flow(&cpu->packet.key);
+	return TC_ACT_UNSPEC;
 }
 
 /* Flattened: libbpf links no calls from one program to another. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The production program, and what it is measured against; in one object, so that both meet the same flows. */
 #include "../../crates/measure/src/response/response.bpf.c"
+#include "reference.bpf.h"
 #include "steps.bpf.h"
 
 /* Where the packet has what it echoes, behind Ethernet; written by user space. 0: nowhere. */
@@ -26,7 +27,18 @@ int reference(struct __sk_buff *skb)
 	echo_clock(skb);
 	if (!cpu || packet_parse_skb(skb, 0, &cpu->packet, &cpu->cursor) != PACKET_MEASURABLE)
 		return TC_ACT_SHOT;
-	return bpf_map_lookup_elem(&response_flows, &cpu->packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
+	return bpf_map_lookup_elem(&reference_flows, &cpu->packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int learn(struct __sk_buff *skb)
+{
+	struct response_cpu *cpu = response_this_cpu();
+
+	move_on(skb);
+	if (cpu && packet_parse_skb(skb, 0, &cpu->packet, &cpu->cursor) == PACKET_MEASURABLE)
+		learn_flow(&cpu->packet.key);
+	return TC_ACT_UNSPEC;
 }
 
 /* Flattened: libbpf links no calls from one program to another. */

@@ -122,6 +122,11 @@ fn measure(
     for frame in &scenario.before {
         run(programs, Contender::Production, frame, 1)?;
     }
+    if let Some(opening) = scenario.opening {
+        programs.set_steps([opening, Step::default()])?;
+        let frame = scenario.frame_after(0);
+        run(programs, Contender::Production, &frame, arguments.packets)?;
+    }
     programs.set_steps(scenario.steps)?;
     let mut costs = Vec::new();
     // The first round warms up.
@@ -131,6 +136,9 @@ fn measure(
         let empty_ns = run(Contender::Empty)?.packet_ns;
         let reference = run(Contender::Reference)?;
         let production_ns = run(Contender::Production)?.packet_ns - empty_ns;
+        if round == 0 && scenario.has_flow {
+            run(Contender::Learn)?;
+        }
         let clock_ns = run(Contender::Clock)?.packet_ns - empty_ns;
         ensure!(
             round == 0 || has_flow(reference) == scenario.has_flow,

@@ -7,6 +7,7 @@ use anyhow::Context;
 use fathom_benches::native::{rtt_config, rtt_flow, rtt_pending};
 use fathom_benches::programs::{Programs, Run, set_constant};
 use fathom_measure::bytes::bytes_of;
+use fathom_measure::kernel::size_flow_table;
 use fathom_measure::rtt::{Method, Settings};
 use libbpf_rs::{ObjectBuilder, OpenObject};
 
@@ -22,8 +23,10 @@ pub(crate) enum Contender {
     Empty,
     /// Reads the clock.
     Clock,
-    /// Parses, and looks one entry up.
+    /// Parses, and looks one entry of the kernel's LRU hash up.
     Reference,
+    /// Makes the flows known to the reference that production knows.
+    Learn,
     /// What is attached to `ingress` of an Ethernet device.
     Production,
 }
@@ -34,6 +37,7 @@ impl Contender {
             Self::Empty => "empty",
             Self::Clock => "clock",
             Self::Reference => "reference",
+            Self::Learn => "learn",
             Self::Production => "production",
         }
     }
@@ -65,7 +69,7 @@ pub(crate) fn has_flow(reference: Run) -> bool {
 
 fn configure(object: &mut OpenObject, settings: &Settings) -> anyhow::Result<()> {
     let places_bytes = settings.places() * size_of::<rtt_pending>();
-    let flow_bytes = (size_of::<rtt_flow>() + places_bytes) as u32;
+    let flow_bytes = size_of::<rtt_flow>() + places_bytes;
     let buckets = object
         .maps()
         .find(|map| map.name() == OsStr::new("rtt_requests"))
@@ -86,14 +90,10 @@ fn configure(object: &mut OpenObject, settings: &Settings) -> anyhow::Result<()>
         ..rtt_config::default()
     };
     for mut map in object.maps_mut() {
-        match map.name().to_str().unwrap_or_default() {
-            "rtt_flows" => {
-                map.set_value_size(flow_bytes)?;
-                map.set_max_entries(settings.flows)?;
-            }
-            "rtt_empty_flow" => map.set_value_size(flow_bytes)?,
-            _ => {}
+        if map.name() == "rtt_empty_flow" {
+            map.set_value_size(flow_bytes as u32)?;
         }
     }
+    size_flow_table(object, settings.flows, "rtt_flows", flow_bytes)?;
     set_constant(object, ".rodata.rtt_config", bytes_of(&config))
 }

@@ -22,6 +22,8 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     /// What the program sees before, once.
     pub(crate) before: Vec<Vec<u8>>,
+    /// How flows are opened, all of them, before.
+    pub(crate) opening: Option<Step>,
     frame: Vec<u8>,
     /// How it moves on.
     pub(crate) steps: [Step; 2],
@@ -70,18 +72,19 @@ impl Scenario {
         }
     }
 
-    /// The same of 65,536 connections that take turns: the table must have room for them. The first
-    /// round opens them.
+    /// The same of 65,536 connections that take turns, in another order than they were opened in:
+    /// the table must have room for them.
     pub(crate) fn many_flows() -> Self {
         let connection = Connection::v4(0);
-        let source_port = Step {
+        let source_port = |by| Step {
             offset: connection.tcp_offset(),
-            by: 0x9e37 << 16,
+            by,
         };
         Self {
             name: "TCP data, known TSval, 65,536 flows in turns",
             before: Vec::new(),
-            steps: [source_port, Step::default()],
+            opening: Some(source_port(1 << 16)),
+            steps: [source_port(0x9e37 << 16), Step::default()],
             most_ratio: Some(1.6),
             ..connection.data("", 0)
         }
@@ -199,6 +202,7 @@ impl Connection {
         Scenario {
             name,
             before: self.handshake(),
+            opening: None,
             frame: self.frame(true, &self.segment(true, flag::ACK, PAYLOAD_BYTES)),
             steps,
             has_flow: true,
@@ -226,6 +230,7 @@ impl Connection {
         Scenario {
             name,
             before,
+            opening: None,
             frame: self.frame(false, &self.segment(false, flag::ACK, 0)),
             steps: [Step::default(); 2],
             has_flow: true,
@@ -241,6 +246,7 @@ impl Connection {
         Scenario {
             name,
             before: Vec::new(),
+            opening: None,
             frame: self.frame(true, &self.segment(true, flags, 0)),
             steps: [source_address, Step::default()],
             has_flow: false,

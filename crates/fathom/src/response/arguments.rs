@@ -33,7 +33,7 @@ pub(crate) struct ResponseArguments {
     pub(crate) output: ResponseOutput,
     #[command(flatten)]
     pub(crate) export: ExportArguments,
-    /// Flows with state at the same time, at most; the least recently used goes; by default 65536
+    /// Flows with state at the same time; those that were not used again go first; by default 65536
     /// live, 1048576 in files.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864), help_heading = "Bounds")]
     pub(crate) flows: Option<u32>,

@@ -136,7 +136,7 @@ pub(crate) struct OutputArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Bounds")]
 pub(crate) struct Bounds {
-    /// Flows with state at the same time, at most; the least recently used goes; by default 65536
+    /// Flows with state at the same time; those that were not used again go first; by default 65536
     /// live, 16384 live with --sample-interval 0, 1048576 in files.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864))]
     pub(crate) flows: Option<u32>,

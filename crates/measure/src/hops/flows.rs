@@ -14,7 +14,7 @@ impl Flows {
     /// # Errors
     /// [`Error::Kernel`] when it cannot be had.
     pub(super) fn open(programs: &Programs) -> Result<Self, Error> {
-        Table::open(programs, "hops_flows", HOPS_FLOWS).map(Self)
+        Table::open(&programs.map("hops_flows")?).map(Self)
     }
 
     /// When the flow's application last sent something, ns of `CLOCK_MONOTONIC`; `None` if the flow

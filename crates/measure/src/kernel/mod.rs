@@ -4,7 +4,7 @@
 mod attach;
 mod counters;
 mod egress;
-mod entries;
+mod flow_table;
 mod groups;
 mod interfaces;
 mod janitor;
@@ -22,7 +22,7 @@ use fathom_record::Time;
 pub(crate) use attach::choose_programs;
 pub use counters::{add_counters, of_each_cpu};
 pub use egress::Egress;
-pub(crate) use entries::size_flows;
+pub use flow_table::{FlowTable, Slot, size_flow_table};
 pub(crate) use groups::{Group, group_root};
 pub(crate) use interfaces::passing;
 pub(crate) use interfaces::{Framing, Interface, InterfaceNames, local_addresses};

@@ -4,10 +4,11 @@ use libbpf_rs::{AsRawLibbpf, MapHandle, Object, OpenObject, ProgramMut};
 use libbpf_sys as sys;
 
 use super::counters::{add_counters, of_each_cpu};
-use super::entries::for_each_flow;
+use super::flow_table::{FlowTable, Slot};
 use super::load::{self, find_map};
 use super::ring::Ring;
 use crate::Error;
+use crate::bytes::read_prefix;
 use crate::native::flow_key;
 
 /// Loaded programs. What is attached of them is to be dropped before them.
@@ -49,6 +50,14 @@ impl Programs {
         load::map(&self.object, name)
     }
 
+    /// The table of flows, and what is kept of them in the array called `states`.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when there is none.
+    pub(crate) fn flows(&self, states: &str) -> Result<FlowTable, Error> {
+        FlowTable::open(&self.object, states)
+    }
+
     /// Adds the counters that each CPU has at the only place of a table, in their order.
     ///
     /// # Errors
@@ -71,31 +80,23 @@ impl Programs {
         Ok(counts.map(|count| u64::from_ne_bytes(*count)).sum())
     }
 
-    /// How many flows the kernel evicted from a table. It does not tell: they are those that were
-    /// opened, not deleted, and are not there.
-    ///
-    /// # Errors
-    /// [`Error::Kernel`] when there is no such table or it cannot be read.
-    pub(crate) fn evicted(&self, table: &str, opened: u64, deleted: u64) -> Result<u64, Error> {
-        // Read after the counters: flows that are opened in between make the number too small,
-        // never too large.
-        let mut present = 0;
-        self.for_each_flow(table, |_, _| present += 1)?;
-        Ok(opened.saturating_sub(deleted + present))
-    }
-
     /// Calls `visit` for every flow of a table, and the bytes that are kept of it. What comes into
     /// the ring meanwhile is taken out of it, to be handed on later: to look through very many
     /// flows takes longer than the ring takes to fill.
     ///
     /// # Errors
-    /// [`Error::Kernel`] when there is no such table, or it or the ring cannot be read.
+    /// [`Error::Kernel`] when it or the ring cannot be read.
     pub(crate) fn for_each_flow(
         &self,
-        table: &str,
-        visit: impl FnMut(&flow_key, &[u8]),
+        table: &FlowTable,
+        mut visit: impl FnMut(&flow_key, Slot, &[u8]),
     ) -> Result<(), Error> {
-        for_each_flow(&self.map(table)?, visit, || self.ring.collect())
+        let visit = |key: &[u8], slot, state: &[u8]| {
+            if let Some((key, _)) = read_prefix(key) {
+                visit(&key, slot, state);
+            }
+        };
+        table.for_each(visit, || self.ring.collect())
     }
 
     /// How often the kernel left a program out because an interrupt came while it ran on the same

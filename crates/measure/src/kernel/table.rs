@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
-use super::Programs;
+use libbpf_rs::{MapCore as _, MapHandle};
+
 use crate::Error;
 
 /// An array map with `BPF_F_MMAPABLE`, mapped into this process.
@@ -14,14 +15,13 @@ pub(crate) struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Maps the map of this name, which has so many entries.
+    /// Maps a map, all its entries.
     ///
     /// # Errors
-    /// [`Error::Kernel`] when there is none, or it cannot be mapped.
+    /// [`Error::Kernel`] when it cannot be mapped.
     #[expect(unsafe_code, reason = "std maps no memory")]
-    pub(crate) fn open(programs: &Programs, name: &str, entries: u32) -> Result<Self, Error> {
-        let map = programs.map(name)?;
-        let entries = entries as usize;
+    pub(crate) fn open(map: &MapHandle) -> Result<Self, Error> {
+        let entries = map.max_entries() as usize;
         // SAFETY: a new mapping, which the kernel keeps within the map, whose entries follow each
         // other.
         let start = unsafe {
@@ -38,6 +38,7 @@ impl<T> Table<T> {
         let start = NonNull::new(start.cast()).filter(|_| is_mapped);
         start.map(|start| Self { start, entries }).ok_or_else(|| {
             let cause = std::io::Error::last_os_error();
+            let name = map.name().to_string_lossy();
             Error::kernel(format!("share the map {name}"), cause)
         })
     }

@@ -148,6 +148,12 @@ where
         }
     }
 }
+pub const FLOW_BUCKET_SLOTS: u32 = 16;
+pub const FLOW_BUCKET_CROWDED: u32 = 12;
+pub const FLOW_WORD_IS_REFERENCED: u32 = 1;
+pub const FLOW_WORD_IS_READY: u32 = 2;
+pub const FLOW_WORD_FLAGS: u32 = 3;
+pub const FLOW_TABLE_SHIFT: u32 = 4;
 pub const PACKET_HEADERS_MAX: u32 = 512;
 pub const PACKET_TAGS_MAX: u32 = 6;
 pub const PACKET_ROUNDS_MAX: u32 = 3;
@@ -314,6 +320,36 @@ impl flow_key {
         __bindgen_bitfield_unit
     }
 }
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct flow_bucket {
+    pub words: [__u64; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of flow_bucket"][::core::mem::size_of::<flow_bucket>() - 128usize];
+    ["Alignment of flow_bucket"][::core::mem::align_of::<flow_bucket>() - 8usize];
+    [
+        "Offset of field: flow_bucket::words",
+    ][::core::mem::offset_of!(flow_bucket, words) - 0usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct flow_table {
+    pub keys: [__u32; 16usize],
+    pub bucket_count: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of flow_table"][::core::mem::size_of::<flow_table>() - 68usize];
+    ["Alignment of flow_table"][::core::mem::align_of::<flow_table>() - 4usize];
+    [
+        "Offset of field: flow_table::keys",
+    ][::core::mem::offset_of!(flow_table, keys) - 0usize];
+    [
+        "Offset of field: flow_table::bucket_count",
+    ][::core::mem::offset_of!(flow_table, bucket_count) - 64usize];
+};
 pub const PACKET_MEASURABLE: packet_verdict = 0;
 pub const PACKET_ARP: packet_verdict = 1;
 pub const PACKET_LLDP: packet_verdict = 2;

@@ -3,6 +3,7 @@
 #ifndef FATHOM_NATIVE_H
 #define FATHOM_NATIVE_H
 
+#include "../../bpf/flow_table.h"
 #include "../../bpf/packet.h"
 #include "../../bpf/selection.h"
 #include "likeness.h"

@@ -22,7 +22,7 @@ impl Slots {
     /// [`Error::Kernel`] when it cannot be had.
     pub(super) fn open(programs: &Programs) -> Result<Self, Error> {
         Ok(Self {
-            shared: Table::open(programs, "profile_slots", PROFILE_SLOTS)?,
+            shared: Table::open(&programs.map("profile_slots")?)?,
             copy: vec![profile_slot::default(); PROFILE_SLOTS as usize],
         })
     }

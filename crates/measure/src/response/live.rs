@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
-use libbpf_rs::{MapCore, OpenObject};
+use libbpf_rs::OpenObject;
 
 use super::counts::ResponseCounts;
 use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
@@ -13,8 +13,8 @@ use super::waits::Waits;
 use super::{Estimator, Grouping, ResponseAggregator, ResponseEpoch, Settings};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Options, Places, Programs, choose_programs, monotonic_ns, passing, set_constants, size_flows,
-    wall_clock_offset,
+    FlowTable, Options, Places, Programs, choose_programs, monotonic_ns, passing, set_constants,
+    size_flow_table, wall_clock_offset,
 };
 use crate::measurement::{Every, Interval, Measurement, Take};
 use crate::native::flow_key;
@@ -37,6 +37,7 @@ pub struct Live {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     places: Places,
     programs: Programs,
+    flows: FlowTable,
     config: response_config,
     estimator: Estimator,
     aggregator: Option<ResponseAggregator>,
@@ -71,6 +72,7 @@ impl Live {
         places.attach(&programs)?;
         Ok(Self {
             places,
+            flows: programs.flows("response_flows")?,
             programs,
             config,
             estimator: options.settings.estimator,
@@ -113,7 +115,7 @@ impl Live {
     fn look_for_waits(&mut self, limit: Duration, take: &mut Take<'_>) -> Result<(), Error> {
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut look = self.waits.look(limit, now, offset);
-        self.programs.for_each_flow("response_flows", |key, value| {
+        self.programs.for_each_flow(&self.flows, |key, _, value| {
             if let Some((flow, _)) = read_prefix::<response_flow>(value) {
                 look.at(key, &flow, &self.places.names, &mut |wait| take(&wait));
             }
@@ -129,14 +131,14 @@ impl Live {
         // Only what is in the table is remembered: the kernel evicts flows without a word.
         let before = std::mem::take(&mut self.swept);
         self.programs
-            .for_each_flow("response_flows", |key, value| {
+            .for_each_flow(&self.flows, |key, slot, value| {
                 let Some(mut requests) = requests_of(value, self.estimator) else {
                     return;
                 };
                 // The kernel may have written to it since.
                 let silence = now.saturating_sub(requests.flow.last);
                 if silence > IDLE_NS {
-                    over.push(*key);
+                    over.push((*key, slot));
                 }
                 let last = requests.flow;
                 let told = before.get(key).copied();
@@ -153,11 +155,9 @@ impl Live {
                 epoch.waiting_ns = waiting(key, &last, now);
                 hand_on(&epoch, &mut self.aggregator, take);
             })?;
-        let flows = self.programs.map("response_flows")?;
-        for key in over {
+        for (key, slot) in over {
             self.swept.remove(&key);
-            // Failing means that it is gone already.
-            self.deleted += u64::from(flows.delete(bytes_of(&key)).is_ok());
+            self.deleted += u64::from(self.flows.free(slot));
         }
         Ok(())
     }
@@ -236,9 +236,7 @@ impl Measurement for Live {
         counts.counters[native::RESPONSE_COUNT_EPOCHS as usize] += self.swept_count;
         counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RESPONSE_COUNT_FLOWS_OPENED as usize];
-        counts.evicted = self
-            .programs
-            .evicted("response_flows", opened, self.deleted)?;
+        counts.evicted = opened.saturating_sub(self.deleted + self.flows.count());
         counts.refused = self.places.refused();
         Ok(counts.into())
     }
@@ -284,14 +282,12 @@ fn prepare(
     let selection = settings.selection.to_native()?;
     let value_size = size_of::<response_flow>() + gaps_size(settings.estimator);
     for mut map in object.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        let failed = |error| Error::kernel(format!("set the map {name} up"), error);
-        match name.as_str() {
-            "response_flows" => size_flows(&mut map, settings.flows, value_size)?,
-            "response_handshakes" => map.set_max_entries(HANDSHAKES).map_err(failed)?,
-            _ => {}
+        if map.name() == "response_handshakes" {
+            map.set_max_entries(HANDSHAKES)
+                .map_err(|error| Error::kernel("set the table of handshakes up", error))?;
         }
     }
+    size_flow_table(object, settings.flows, "response_flows", value_size)?;
     set_constants(
         object,
         &[

@@ -3,6 +3,7 @@
 #ifndef FATHOM_RESPONSE_BPF_H
 #define FATHOM_RESPONSE_BPF_H
 
+#include "../../bpf/flow_table.bpf.h"
 #include "../../bpf/packet_rounds.bpf.h"
 #include "process.h"
 
@@ -18,6 +19,7 @@ struct response_cpu {
 	__u64 counters[RESPONSE_COUNTER_COUNT];
 	struct packet packet;
 	struct packet_cursor cursor;
+	__u64 flow_hash;
 	struct response_epoch ended;
 	__u8 first[16]; /* bytes of a payload that lies in pages */
 	__u16 arrives; /* RESPONSE_ARRIVES, if the present packet comes in */
@@ -30,14 +32,14 @@ struct response_cpu {
 };
 
 /*
- * Flows of requests; written by every packet that counts. When it is full the least recently used goes, which user space
- * counts as opened minus deleted minus present. The value has room for the estimator's state, so its size and the number of
- * entries are set at load.
+ * Flows of requests, by their slots in the table of flows; written by every packet that counts. A flow that is driven out
+ * is counted by user space, as opened minus deleted minus present. The value has room for the estimator's state, so its
+ * size and the number of entries are set at load.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__uint(key_size, sizeof(struct flow_key));
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FLOW_BUCKET_SLOTS);
+	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct response_flow) + sizeof(struct response_bins));
 } response_flows SEC(".maps");
 
@@ -87,7 +89,12 @@ static __noinline int response_emit(struct response_cpu *cpu)
 
 static __noinline int response_make_flow(struct response_cpu *cpu)
 {
-	return !bpf_map_update_elem(&response_flows, &cpu->packet.key, &cpu->fresh, BPF_ANY);
+	__u32 slot = flow_table_claim(&cpu->packet.key, cpu->flow_hash);
+
+	if (slot == FLOW_NO_SLOT || bpf_map_update_elem(&response_flows, &slot, &cpu->fresh, BPF_ANY))
+		return 0;
+	flow_table_publish(slot);
+	return 1;
 }
 
 static __always_inline struct response_handshake *response_find_place(__u64 hash)
@@ -157,10 +164,13 @@ static __noinline int response_tell(struct response_cpu *cpu, struct response_fl
 static __always_inline void response_path(struct response_cpu *cpu, int is_turned)
 {
 	const struct response_config *config = response_settings();
-	struct response_flow *flow = bpf_map_lookup_elem(&response_flows, &cpu->packet.key);
+	struct response_flow *flow;
 	enum response_counter left_out;
+	__u32 slot;
 	__u64 now;
 
+	slot = flow_table_find(&cpu->packet.key, &cpu->flow_hash);
+	flow = slot == FLOW_NO_SLOT ? 0 : bpf_map_lookup_elem(&response_flows, &slot);
 	/* What comes back must not cost the clock, which is most of what a request costs. */
 	if (flow && !response_is_request(flow, &cpu->packet))
 		return;

@@ -94,7 +94,7 @@ pub struct Settings {
     pub ports: Vec<u16>,
     /// One flow of so many is measured, by a hash of its ends; 1: all.
     pub one_flow_in: u32,
-    /// Flows with state at the same time, at most; the least recently used goes.
+    /// Flows with state at the same time; those that were not used again go first.
     pub flows: u32,
     /// Look into tunnels: the flow is the innermost.
     pub has_tunnels: bool,

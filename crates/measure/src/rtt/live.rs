@@ -4,12 +4,11 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
-use libbpf_rs::MapCore;
 
 use super::event::{Transition, decode};
 use super::object::Object;
 use super::{Aggregation, Aggregator, Report, Settings};
-use crate::bytes::{bytes_of, read_prefix};
+use crate::bytes::read_prefix;
 use crate::kernel::{Options, Places, monotonic_ns, passing, wall_clock_offset};
 use crate::measurement::{Every, Interval, Measurement, Take};
 use crate::rtt::native::{self, rtt_event, rtt_flow, rtt_flow_event};
@@ -99,22 +98,23 @@ impl Live {
             aggregator,
             ..
         } = self;
-        object.programs.for_each_flow("rtt_flows", |key, value| {
-            let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
-                return;
-            };
-            if let Some(aggregator) = aggregator {
-                aggregator.on_flow(key, &flow, names);
-            }
-            let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
-            let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
-            if idle > IDLE || (is_closed && idle > CLOSED) {
-                over.push((*key, flow, is_closed));
-            }
-        })?;
-        let flows = object.flows()?;
-        for (key, flow, is_closed) in over {
-            if flows.delete(bytes_of(&key)).is_err() {
+        object
+            .programs
+            .for_each_flow(&object.flows, |key, slot, value| {
+                let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
+                    return;
+                };
+                if let Some(aggregator) = aggregator {
+                    aggregator.on_flow(key, &flow, names);
+                }
+                let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
+                let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
+                if idle > IDLE || (is_closed && idle > CLOSED) {
+                    over.push((*key, slot, flow, is_closed));
+                }
+            })?;
+        for (key, slot, flow, is_closed) in over {
+            if !object.flows.free(slot) {
                 continue; // the kernel was faster
             }
             object.deleted += 1;
@@ -181,8 +181,10 @@ impl Measurement for Live {
         }
         let closing = Transition::close(native::RTT_REASON_END, monotonic_ns());
         let offset = wall_clock_offset();
-        let programs = &self.object.programs;
-        programs.for_each_flow("rtt_flows", |key, value| {
+        let Object {
+            programs, flows, ..
+        } = &self.object;
+        programs.for_each_flow(flows, |key, _, value| {
             let flow = read_prefix::<rtt_flow>(value).map(|(flow, _)| flow);
             let is_open = |flow: &rtt_flow| u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0;
             if let Some(flow) = flow.filter(is_open) {

@@ -1,13 +1,15 @@
 //! The BPF object: opened, configured, loaded, and its maps by name.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, OpenObject};
 
 use super::Settings;
 use super::counts::RttCounts;
 use crate::Error;
 use crate::bytes::bytes_of;
 use crate::flow::flow_address_of;
-use crate::kernel::{Programs, choose_programs, local_addresses, set_constants, size_flows};
+use crate::kernel::{
+    FlowTable, Programs, choose_programs, local_addresses, set_constants, size_flow_table,
+};
 use crate::native::flow_address;
 use crate::rtt::native::{self, rtt_bucket, rtt_flow, rtt_pending};
 use crate::table::secret;
@@ -21,6 +23,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rtt.bpf.o"));
 /// The loaded programs and what they count.
 pub(super) struct Object {
     pub(super) programs: Programs,
+    pub(super) flows: FlowTable,
     /// Flows that user space has deleted.
     pub(super) deleted: u64,
 }
@@ -35,6 +38,7 @@ impl Object {
             configure(object, settings, is_needed)
         })?;
         Ok(Self {
+            flows: programs.flows("rtt_flows")?,
             programs,
             deleted: 0,
         })
@@ -48,7 +52,9 @@ impl Object {
         counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RTT_COUNT_FLOWS_OPENED as usize];
         let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];
-        counts.evicted = self.programs.evicted("rtt_flows", opened, deleted)?;
+        // Present is read after the counters: flows that are opened in between make the number too
+        // small, never too large.
+        counts.evicted = opened.saturating_sub(deleted + self.flows.count());
         Ok(counts)
     }
 
@@ -71,11 +77,6 @@ impl Object {
         }
         Ok(())
     }
-
-    /// The table of flows.
-    pub(super) fn flows(&self) -> Result<MapHandle, Error> {
-        self.programs.map("rtt_flows")
-    }
 }
 
 /// Sets what must be known before the load: constants, sizes of maps, where programs will be
@@ -92,7 +93,6 @@ fn configure(
         let name = map.name().to_string_lossy().into_owned();
         let failed = |error| Error::kernel(format!("set the map {name} up"), error);
         match name.as_str() {
-            "rtt_flows" => size_flows(&mut map, settings.flows, flow_size)?,
             "rtt_empty_flow" => map.set_value_size(flow_size as u32).map_err(failed)?,
             "rtt_requests" => {
                 debug_assert_eq!(map.value_size() as usize, size_of::<rtt_bucket>());
@@ -101,6 +101,7 @@ fn configure(
             _ => {}
         }
     }
+    size_flow_table(object, settings.flows, "rtt_flows", flow_size)?;
     set_constants(
         object,
         &[

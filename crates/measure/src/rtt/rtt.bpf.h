@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "../../bpf/flow_table.bpf.h"
 #include "../../bpf/packet_rounds.bpf.h"
 #include "../../bpf/selection.h"
 #include "process.h"
@@ -22,18 +23,19 @@ struct rtt_cpu {
 	__u64 counters[RTT_COUNTER_COUNT];
 	struct packet packet;
 	struct packet_cursor cursor;
+	__u64 flow_hash;
 	struct rtt_output output;
 };
 
 /*
- * Connections, both directions in one entry; written by every packet. When it is full the least recently used goes, which
- * user space counts as opened minus deleted minus present. The value has room for the slots of rtt_config, so its size
- * and the number of entries are set at load.
+ * Connections, both directions in one entry, by their slots in the table of flows; written by every packet. A flow that
+ * is driven out is counted by user space, as opened minus deleted minus present. The value has room for the slots of
+ * rtt_config, so its size and the number of entries are set at load.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__uint(key_size, sizeof(struct flow_key));
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FLOW_BUCKET_SLOTS);
+	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct rtt_flow));
 } rtt_flows SEC(".maps");
 
@@ -196,29 +198,38 @@ static __always_inline struct rtt_ring rtt_ring_of(struct rtt_flow *flow)
 	return (struct rtt_ring){ .slots = (void *)(flow + 1), .size = rtt_config.slots };
 }
 
-static __noinline int rtt_make_flow(struct rtt_pass *pass)
+static __always_inline struct rtt_flow *rtt_find_flow(const struct rtt_pass *pass, __u32 *slot)
+{
+	*slot = flow_table_find(&pass->packet->key, &pass->cpu->flow_hash);
+	return *slot == FLOW_NO_SLOT ? 0 : bpf_map_lookup_elem(&rtt_flows, slot);
+}
+
+/* With a slot of flow_table_claim, which is not called here: the stack would be too deep. */
+static __noinline int rtt_make_flow(struct rtt_pass *pass, __u32 slot)
 {
 	const struct flow_key *key = &pass->packet->key;
 	__u32 zero = 0;
 	void *empty = bpf_map_lookup_elem(&rtt_empty_flow, &zero);
 	struct rtt_flow *flow;
 
-	if (!empty || bpf_map_update_elem(&rtt_flows, key, empty, BPF_NOEXIST))
+	if (!empty || bpf_map_update_elem(&rtt_flows, &slot, empty, BPF_ANY))
 		return 0;
-	flow = bpf_map_lookup_elem(&rtt_flows, key);
+	flow = bpf_map_lookup_elem(&rtt_flows, &slot);
 	if (!flow)
 		return 0;
 	rtt_mark_near(flow, key);
 	rtt_open(flow, rtt_ring_of(flow), pass->packet, pass->now, rtt_settings(), &pass->cpu->output);
 	if (pass->hook != RTT_HOOK_EGRESS)
 		flow->flags |= RTT_FLOW_ARRIVES << pass->packet->direction;
+	flow_table_publish(slot);
 	return 1;
 }
 
 /* Not by rtt_make_flow: with the frame of rtt_emit_flow below its own the stack would be too deep. */
 static __noinline int rtt_tell_opened(struct rtt_pass *pass)
 {
-	struct rtt_flow *flow = bpf_map_lookup_elem(&rtt_flows, &pass->packet->key);
+	__u32 slot;
+	struct rtt_flow *flow = rtt_find_flow(pass, &slot);
 
 	if (!flow)
 		return 0;
@@ -229,13 +240,15 @@ static __noinline int rtt_tell_opened(struct rtt_pass *pass)
 /* A connection was on these addresses and ports before. */
 static __noinline int rtt_forget_flow(struct rtt_pass *pass)
 {
-	struct rtt_flow *flow = bpf_map_lookup_elem(&rtt_flows, &pass->packet->key);
+	__u32 slot;
+	struct rtt_flow *flow = rtt_find_flow(pass, &slot);
 
 	if (!flow)
 		return 0;
 	if (!(flow->flags & RTT_FLOW_IS_CLOSED))
 		rtt_tell_flow(pass, flow, RTT_EVENT_CLOSE, RTT_REASON_REPLACED);
-	return !bpf_map_delete_elem(&rtt_flows, &pass->packet->key);
+	flow_table_free(slot);
+	return 1;
 }
 
 static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow)
@@ -246,7 +259,9 @@ static __always_inline void rtt_act(struct rtt_pass *pass, struct rtt_flow *flow
 	if (output->actions & RTT_ACTION_FORGET && rtt_forget_flow(pass))
 		counters[RTT_COUNT_FLOWS_DELETED]++;
 	if (output->actions & RTT_ACTION_OPEN) {
-		if (!rtt_make_flow(pass))
+		__u32 slot = flow_table_claim(&pass->packet->key, pass->cpu->flow_hash);
+
+		if (slot == FLOW_NO_SLOT || !rtt_make_flow(pass, slot))
 			counters[RTT_COUNT_FLOWS_REFUSED]++;
 		else if (++counters[RTT_COUNT_FLOWS_OPENED] && rtt_config.has_events && !rtt_tell_opened(pass))
 			counters[RTT_COUNT_EVENTS_LOST]++;
@@ -290,8 +305,11 @@ static __always_inline void rtt_path(struct rtt_cpu *cpu, enum rtt_hook hook, in
 	struct rtt_bucket *bucket = 0;
 	struct rtt_flow *flow = 0;
 
-	if (rtt_uses_flow(packet))
-		flow = bpf_map_lookup_elem(&rtt_flows, &packet->key);
+	if (rtt_uses_flow(packet)) {
+		__u32 slot;
+
+		flow = rtt_find_flow(&pass, &slot);
+	}
 	if (rtt_uses_bucket(packet, !!flow, config)) {
 		__u32 index;
 

@@ -120,7 +120,7 @@ pub struct Settings {
     pub sample_interval: Duration,
     /// At most so many samples a smoothed round trip in each direction; 0: no limit.
     pub per_rtt: u32,
-    /// Flows that have state at the same time, at most. When full, the least recently used goes.
+    /// Flows that have state at the same time. When full, those that were not used again go first.
     pub flows: u32,
     /// Packets of one direction that may wait for their answers at the same time: a power of two.
     /// In the kernel a flow holds so many from the start; over files it holds what it needs, up to

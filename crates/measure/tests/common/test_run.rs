@@ -5,8 +5,9 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::rc::Rc;
 
+use fathom_measure::kernel::FlowTable;
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, ProgramInput, RingBuffer,
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput, RingBuffer,
     RingBufferBuilder,
 };
 
@@ -21,24 +22,21 @@ pub(crate) struct TestRun {
 
 impl TestRun {
     /// Loads programs of a compiled object, which share its maps; the first is the one that `run`
-    /// means. `prepare` sets a map up, by its name, before. The clock is the map of that name, and
+    /// means. `prepare` sets maps and constants up before. The clock is the map of that name, and
     /// what is told goes through `ring`.
     pub(crate) fn load(
         object: &[u8],
         programs: &[&'static str],
         clock: &str,
         ring: &str,
-        prepare: impl Fn(&str, &mut OpenMapMut<'_>),
+        prepare: impl FnOnce(&mut OpenObject) -> Result<(), fathom_measure::Error>,
     ) -> Self {
         let mut object = ObjectBuilder::default().open_memory(object).unwrap();
         for mut own in object.progs_mut() {
             let is_wanted = programs.iter().any(|name| own.name() == OsStr::new(name));
             own.set_autoload(is_wanted);
         }
-        for mut map in object.maps_mut() {
-            let name = map.name().to_str().unwrap().to_owned();
-            prepare(&name, &mut map);
-        }
+        prepare(&mut object).unwrap();
         let object = object.load().unwrap();
         let events = Rc::new(RefCell::new(Vec::new()));
         let inbox = Rc::clone(&events);
@@ -103,18 +101,24 @@ impl TestRun {
         self.events.take()
     }
 
-    /// Empties a table.
-    pub(crate) fn empty(&self, name: &str) {
-        let table = self.map(name);
-        for key in table.keys().collect::<Vec<_>>() {
-            table.delete(&key).unwrap();
-        }
+    /// The table of flows, and what is kept of them in the array called `states`.
+    pub(crate) fn flows(&self, states: &str) -> FlowTable {
+        FlowTable::open(&self.object, states).unwrap()
+    }
+
+    /// Frees the slots of all flows.
+    pub(crate) fn forget_flows(&self, states: &str) {
+        let table = self.flows(states);
+        let free = |_: &[u8], slot, _: &[u8]| assert!(table.free(slot));
+        table.for_each(free, || Ok(())).unwrap();
     }
 }
 
-/// Sets a section of constants.
-pub(crate) fn fill(map: &mut OpenMapMut<'_>, bytes: &[u8]) {
-    map.initial_value_mut().unwrap()[..bytes.len()].copy_from_slice(bytes);
+/// Sets how many entries a map is to have.
+pub(crate) fn set_entries(object: &mut OpenObject, name: &str, entries: u32) {
+    let mut maps = object.maps_mut();
+    let mut map = maps.find(|map| map.name() == OsStr::new(name)).unwrap();
+    map.set_max_entries(entries).unwrap();
 }
 
 fn map(object: &Object, name: &str) -> MapHandle {

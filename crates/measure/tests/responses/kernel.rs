@@ -4,13 +4,17 @@ use std::mem::offset_of;
 use std::sync::LazyLock;
 
 use fathom_measure::bytes::bytes_of;
+use fathom_measure::kernel::{set_constants, size_flow_table};
 use libbpf_rs::{MapCore, MapFlags};
 
 use crate::compile::compile;
 use crate::native::{
     self, Epoch, HANDSHAKES, response_config, response_epoch, response_flow, response_handshake,
 };
-use crate::test_run::{TestRun, fill};
+use crate::test_run::{TestRun, set_entries};
+
+/// More than any test has.
+const FLOWS: u32 = 65_536;
 
 /// The object, compiled once for all tests.
 static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| compile("responses/responses.bpf.c"));
@@ -25,18 +29,11 @@ impl Kernel {
     pub(crate) fn load(program: &'static str, config: &response_config) -> Self {
         let value_size = size_of::<response_flow>() + native::gaps_size(config.estimator);
         let clock = ".data.test_now";
-        let run = TestRun::load(
-            &OBJECT,
-            &[program],
-            clock,
-            "response_events",
-            |name, map| match name {
-                "response_flows" => map.set_value_size(value_size as u32).unwrap(),
-                "response_handshakes" => map.set_max_entries(HANDSHAKES).unwrap(),
-                ".rodata.response_config" => fill(map, bytes_of(config)),
-                _ => {}
-            },
-        );
+        let run = TestRun::load(&OBJECT, &[program], clock, "response_events", |object| {
+            size_flow_table(object, FLOWS, "response_flows", value_size)?;
+            set_entries(object, "response_handshakes", HANDSHAKES);
+            set_constants(object, &[(".rodata.response_config", bytes_of(config))])
+        });
         Self {
             run,
             estimator: config.estimator,
@@ -45,7 +42,7 @@ impl Kernel {
 
     /// Runs the program over the packets, with nothing seen before.
     pub(crate) fn run(&mut self, packets: &[(u64, Vec<u8>)]) -> Vec<Epoch> {
-        self.run.empty("response_flows");
+        self.run.forget_flows("response_flows");
         let places = self.run.map("response_handshakes");
         for place in 0..HANDSHAKES {
             places

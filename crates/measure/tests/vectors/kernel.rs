@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use fathom_measure::Selection;
 use fathom_measure::bytes::{bytes_of, read_prefix};
+use fathom_measure::kernel::{set_constants, size_flow_table};
 use fathom_measure::rtt::{Method, SampleBytes, Settings};
 use fathom_record::{FlowKey, Network, Protocol};
 use libbpf_rs::{MapCore, MapFlags};
@@ -19,7 +20,7 @@ use crate::shared::{
     self, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event,
     rtt_half, rtt_pending, rtt_traffic, selection, selection_network,
 };
-use crate::test_run::{TestRun, fill};
+use crate::test_run::{TestRun, set_entries};
 
 /// As many as the native path has, so that requests displace each other alike.
 const BUCKETS: u32 = 16_384;
@@ -61,29 +62,25 @@ impl Kernel {
     /// Loads programs that share their maps.
     pub(crate) fn load(programs: &[&'static str], settings: &Settings, methods: &[Method]) -> Self {
         let places = settings.places() * size_of::<rtt_pending>();
-        let flow_size = (size_of::<rtt_flow>() + places) as u32;
+        let flow_size = size_of::<rtt_flow>() + places;
         let clock = ".data.vector_now";
-        let run = TestRun::load(
-            &OBJECT,
-            programs,
-            clock,
-            "rtt_events",
-            |name, map| match name {
-                "rtt_flows" => {
-                    map.set_value_size(flow_size).unwrap();
-                    map.set_max_entries(settings.flows).unwrap();
-                }
-                "rtt_empty_flow" => map.set_value_size(flow_size).unwrap(),
-                "rtt_requests" => map.set_max_entries(BUCKETS).unwrap(),
-                ".rodata.rtt_config" => {
-                    fill(map, bytes_of(&config(settings, methods)));
-                }
-                ".rodata.selection" => {
-                    fill(map, bytes_of(&selected(&settings.selection)));
-                }
-                _ => {}
-            },
-        );
+        let run = TestRun::load(&OBJECT, programs, clock, "rtt_events", |object| {
+            size_flow_table(object, settings.flows, "rtt_flows", flow_size)?;
+            let mut empty = object.maps_mut().find(|map| map.name() == "rtt_empty_flow");
+            empty
+                .as_mut()
+                .unwrap()
+                .set_value_size(flow_size as u32)
+                .unwrap();
+            set_entries(object, "rtt_requests", BUCKETS);
+            let config = config(settings, methods);
+            let selection = selected(&settings.selection);
+            let constants = [
+                (".rodata.rtt_config", bytes_of(&config)),
+                (".rodata.selection", bytes_of(&selection)),
+            ];
+            set_constants(object, &constants)
+        });
         Self {
             run,
             has_events: settings.has_events,
@@ -133,7 +130,7 @@ impl Kernel {
     /// Empties all maps.
     fn forget(&self) {
         self.run.told();
-        self.run.empty("rtt_flows");
+        self.run.forget_flows("rtt_flows");
         let numbers: Vec<u8> = (0..BUCKETS).flat_map(u32::to_ne_bytes).collect();
         let empty = vec![0; BUCKETS as usize * size_of::<rtt_bucket>()];
         self.run
@@ -149,16 +146,11 @@ impl Kernel {
     }
 
     fn flows(&self) -> Vec<(flow_key, rtt_flow)> {
-        let flows = self.run.map("rtt_flows");
+        let mut flows = Vec::new();
+        let visit = |key: &[u8], _, flow: &[u8]| flows.push((read(key), read(flow)));
+        let table = self.run.flows("rtt_flows");
+        table.for_each(visit, || Ok(())).unwrap();
         flows
-            .keys()
-            .filter_map(|key| {
-                Some((
-                    read(&key),
-                    read(&flows.lookup(&key, MapFlags::ANY).unwrap()?),
-                ))
-            })
-            .collect()
     }
 
     /// The counts as the library gives them: no zeros, measurable packets only in the sum.

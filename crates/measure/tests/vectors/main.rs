@@ -6,6 +6,7 @@
 
 #[path = "../common/compile.rs"]
 mod compile;
+mod flood;
 mod frame;
 mod hosts;
 mod kernel;

@@ -1,0 +1,179 @@
+//! The table of flows in the kernel (`bpf/flow_table.h`): how large it is, reading it, and freeing
+//! slots.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
+
+use super::{Table, map, set_constants};
+use crate::Error;
+use crate::bytes::bytes_of;
+use crate::native::{
+    FLOW_BUCKET_SLOTS, FLOW_WORD_IS_READY, FLOW_WORD_IS_REFERENCED, flow_bucket, flow_key,
+    flow_table,
+};
+use crate::table::secret;
+
+/// Slots that are read at once.
+const BATCH: u32 = 64 * FLOW_BUCKET_SLOTS;
+
+/// Sets the table up before the load, with room for so many flows, and the array called `states`,
+/// where a measurement keeps so many bytes of each.
+///
+/// # Errors
+/// [`Error::Kernel`] when it cannot be set.
+pub fn size_flow_table(
+    object: &mut OpenObject,
+    flows: u32,
+    states: &str,
+    state_bytes: usize,
+) -> Result<(), Error> {
+    // An eighth more slots than flows: else more than one in 500 would find both buckets full.
+    let bucket_count = (flows + flows / 8).div_ceil(FLOW_BUCKET_SLOTS);
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let entries = match name.as_str() {
+            "flow_buckets" => bucket_count,
+            "flow_keys" => bucket_count * FLOW_BUCKET_SLOTS,
+            name if name == states => {
+                map.set_value_size(state_bytes as u32)
+                    .map_err(|error| Error::kernel("set the table of flows up", error))?;
+                bucket_count * FLOW_BUCKET_SLOTS
+            }
+            _ => continue,
+        };
+        map.set_max_entries(entries)
+            .map_err(|error| Error::kernel("set the table of flows up", error))?;
+    }
+    let table = flow_table {
+        keys: std::array::from_fn(|_| secret() as u32),
+        bucket_count,
+    };
+    set_constants(object, &[(".rodata.flow_table", bytes_of(&table))])
+}
+
+/// The table of flows of loaded programs.
+#[derive(Debug)]
+pub struct FlowTable {
+    buckets: Table<flow_bucket>,
+    keys: MapHandle,
+    states: MapHandle,
+}
+
+/// A slot that was in use when it was looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    index: u32,
+    word: u64,
+}
+
+impl FlowTable {
+    /// The table of these programs, and what is kept of the flows in the array called `states`.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when there is none.
+    pub fn open(programs: &Object, states: &str) -> Result<Self, Error> {
+        Ok(Self {
+            buckets: Table::open(&map(programs, "flow_buckets")?)?,
+            keys: map(programs, "flow_keys")?,
+            states: map(programs, states)?,
+        })
+    }
+
+    /// How many flows there are.
+    pub fn count(&self) -> u64 {
+        self.slots().count() as u64
+    }
+
+    /// Calls `visit` for every flow: the bytes of its key, and of what is kept of it. The order
+    /// means nothing, and flows that come or go meanwhile may or may not be among them. After each
+    /// batch comes `between`: for those who must not be away for long.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the table cannot be read.
+    pub fn for_each(
+        &self,
+        mut visit: impl FnMut(&[u8], Slot, &[u8]),
+        mut between: impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (key_bytes, state_bytes) = (size_of::<flow_key>(), self.states.value_size() as usize);
+        let mut keys = vec![0_u8; BATCH as usize * key_bytes];
+        let mut states = vec![0_u8; BATCH as usize * state_bytes];
+        let mut slots = self.slots().peekable();
+        while let Some(first) = slots.peek().map(|slot| slot.index) {
+            let failed = |error| Error::kernel("read the table of flows", error);
+            read_from(&self.keys, first, &mut keys).map_err(failed)?;
+            read_from(&self.states, first, &mut states).map_err(failed)?;
+            while let Some(slot) = slots.next_if(|slot| slot.index < first + BATCH) {
+                let place = (slot.index - first) as usize;
+                let key = &keys[place * key_bytes..][..key_bytes];
+                visit(key, slot, &states[place * state_bytes..][..state_bytes]);
+            }
+            between()?;
+        }
+        Ok(())
+    }
+
+    /// Frees a slot, unless it is another flow's by now. Whether it did.
+    pub fn free(&self, slot: Slot) -> bool {
+        let word = self.word(slot.index);
+        let present = word.load(Ordering::Relaxed);
+        let is_same = (present ^ slot.word) & !u64::from(FLOW_WORD_IS_REFERENCED) == 0;
+        is_same
+            && word
+                .compare_exchange(present, 0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// The slots that are in use.
+    fn slots(&self) -> impl Iterator<Item = Slot> {
+        let slots = (0..self.keys.max_entries()).map(|index| Slot {
+            index,
+            word: self.word(index).load(Ordering::Relaxed),
+        });
+        slots.filter(|slot| slot.word & u64::from(FLOW_WORD_IS_READY) != 0)
+    }
+
+    #[expect(unsafe_code, reason = "the memory is shared with the kernel")]
+    fn word(&self, slot: u32) -> &AtomicU64 {
+        let bucket = self.buckets.entry((slot / FLOW_BUCKET_SLOTS) as usize);
+        let words = bucket.cast::<u64>();
+        // SAFETY: within the bucket, which is mapped as long as this lives, and whose words are
+        // written atomically by the kernel, too.
+        unsafe { AtomicU64::from_ptr(words.add((slot % FLOW_BUCKET_SLOTS) as usize)) }
+    }
+}
+
+/// Reads entries of an array from `first` on: as many as there is room for, or there are.
+fn read_from(array: &MapHandle, first: u32, values: &mut [u8]) -> Result<(), std::io::Error> {
+    // The kernel begins behind the position.
+    let mut before = first.wrapping_sub(1);
+    let position = if first == 0 {
+        std::ptr::null_mut()
+    } else {
+        &raw mut before
+    };
+    let mut next = 0_u32;
+    let mut count = (values.len() / array.value_size() as usize) as u32;
+    let mut keys = vec![0_u32; count as usize];
+    #[expect(unsafe_code, reason = "calls libbpf")]
+    // SAFETY: the buffers have room for as many entries as `count` says, and a position in an
+    // array is 32 bits wide.
+    let code = unsafe {
+        libbpf_sys::bpf_map_lookup_batch(
+            array.as_fd().as_raw_fd(),
+            position.cast(),
+            (&raw mut next).cast(),
+            keys.as_mut_ptr().cast(),
+            values.as_mut_ptr().cast(),
+            &raw mut count,
+            std::ptr::null(),
+        )
+    };
+    match -code {
+        // At the end of the array there are fewer.
+        0 | libc::ENOENT => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(error)),
+    }
+}
