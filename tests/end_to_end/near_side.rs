@@ -5,9 +5,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use fathom_lab::traffic::{dns, quic, tcp, tools};
+use fathom_lab::traffic::{dns, tcp, tools};
 use fathom_lab::{LinkConfig, Topology, obstacle};
-use fathom_tests::{EVERY_PACKET, Fathom, Sample, settle};
+use fathom_tests::{EVERY_PACKET, Fathom, Sample, quic, settle};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SERVERS: [IpAddr; 2] = [Topology::SERVER_V4, Topology::SERVER_V6];
@@ -25,15 +25,7 @@ fn drive(lab: &Topology) {
         dns::Client::new((address, 53).into())
             .run(&lab.client)
             .unwrap();
-        let options = quic::Options::default();
-        quic::Client::start(
-            &lab.client,
-            (address, 443).into(),
-            500 * MILLISECOND,
-            options,
-        )
-        .unwrap()
-        .join();
+        quic::talk(&lab.client, (address, 443).into(), 500 * MILLISECOND).unwrap();
     }
     settle(lab).unwrap();
 }
@@ -68,8 +60,7 @@ fn end_host_measures_the_far_side_alone() {
         (
             tcp::Server::start(&lab.server, (address, 8080).into()).unwrap(),
             dns::Server::start(&lab.server, (address, 53).into(), dns::Think::default()).unwrap(),
-            quic::Server::start(&lab.server, (address, 443).into(), quic::Options::default())
-                .unwrap(),
+            quic::Server::start(&lab.server, (address, 443).into()).unwrap(),
         )
     });
     let clients = [Topology::CLIENT_V4, Topology::CLIENT_V6];

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fathom_lab::traffic::{dns, quic, tcp, tools};
+use fathom_lab::traffic::{dns, tcp, tools};
 use fathom_lab::{Direction, LinkConfig, PacketKind, Rule, Topology, Transport, Way, obstacle};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -120,28 +120,6 @@ fn dns_exchanges_over_udp_and_tcp() {
     }
     let answer = tools::dig(&lab.client, address, "name.lab.test", false).unwrap();
     assert!(answer.contains("192.0.2.1"), "{answer}");
-}
-
-#[fathom_lab::real_time]
-#[test]
-fn quic_like_endpoints_spin_once_a_round_trip() {
-    let Some(lab) = lab(ten_milliseconds()) else {
-        return;
-    };
-    let address = SocketAddr::from((Topology::SERVER_V4, 443));
-    let options = quic::Options {
-        pace: quic::Pace::PerSecond(500),
-        ..quic::Options::default()
-    };
-    let server = quic::Server::start(&lab.server, address, options).unwrap();
-    let duration = 500 * MILLISECOND;
-    let client = quic::Client::start(&lab.client, address, duration, options).unwrap();
-    let report = client.join();
-    let server = server.finish();
-    assert_eq!((report.established, server.established), (1, 1));
-    assert!(report.sent > 100 && server.received > 100, "{report:?}");
-    // A round trip is 10 ms and up to 2 ms of waiting for the next packet on either side.
-    assert!((20..=50).contains(&report.spin_edges), "{report:?}");
 }
 
 #[fathom_lab::real_time]
