@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fathom_lab::traffic::{dns, tcp, tools};
-use fathom_lab::{LinkConfig, Tap, Topology, obstacle};
+use fathom_lab::{LinkConfig, Tap, Topology};
 use fathom_tests::{
     Comparison, Fathom, Finished, Method, Pair, Passing, check_close, pairs, passed_by_tap, quic,
     settle,
@@ -17,18 +17,13 @@ const SERVERS: [IpAddr; 2] = [Topology::SERVER_V4, Topology::SERVER_V6];
 /// All packets, also towards the router's own addresses.
 const EVERYTHING: [&str; 5] = ["--sample-interval", "0", "--per-rtt", "0", "--near-side"];
 
-/// A lab with delays of 5 ms to the client and 20 ms to the server; `None` where it cannot be.
-fn lab() -> Option<Topology> {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return None;
-    }
-    let lab = Topology::builder()
+/// A lab with delays of 5 ms to the client and 20 ms to the server.
+fn lab() -> Topology {
+    Topology::builder()
         .lan(LinkConfig::symmetric(5 * MILLISECOND))
         .wan(LinkConfig::symmetric(20 * MILLISECOND))
         .build()
-        .unwrap();
-    Some(lab)
+        .unwrap()
 }
 
 /// Runs `traffic` to each server at once under the eyes of a `fathom` on `wan0`; what it printed,
@@ -112,20 +107,18 @@ fn tcp_servers(lab: &Topology) -> [tcp::Server; 2] {
     SERVERS.map(|address| tcp::Server::start(&lab.server, (address, 8080).into()).unwrap())
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn timestamp() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let _servers = tcp_servers(&lab);
     let (finished, passed) = measure(&lab, |server| exchange_over_tcp(&lab, server));
     let truth = pairs::timestamp(&passed);
     check(&lab, &finished, Method::Timestamp, &truth);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn sequence() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     lab.client.set_tcp_timestamps(false).unwrap();
     lab.server.set_tcp_timestamps(false).unwrap();
     let _servers = tcp_servers(&lab);
@@ -134,10 +127,9 @@ fn sequence() {
     check(&lab, &finished, Method::Sequence, &truth);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tcp_handshake() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let _servers = tcp_servers(&lab);
     let (finished, passed) = measure(&lab, |server| {
         let client = tcp::Client {
@@ -152,10 +144,9 @@ fn tcp_handshake() {
     check(&lab, &finished, Method::Handshake, &truth);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn echo() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let (finished, passed) = measure(&lab, |server| {
         let times = tools::ping(&lab.client, server, 150, 10 * MILLISECOND).unwrap();
         assert_eq!(times.len(), 150);
@@ -168,10 +159,9 @@ fn quic_servers(lab: &Topology) -> [quic::Server; 2] {
     SERVERS.map(|address| quic::Server::start(&lab.server, (address, 443).into()).unwrap())
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn spin() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let _servers = quic_servers(&lab);
     let (finished, passed) = measure(&lab, |server| {
         let address = SocketAddr::from((server, 443));
@@ -199,10 +189,9 @@ fn spin() {
     check(&lab, &finished, Method::Spin, &late);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn quic_handshake() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let _servers = quic_servers(&lab);
     let (finished, passed) = measure(&lab, |server| {
         for _ in 0..20 {
@@ -215,7 +204,7 @@ fn quic_handshake() {
 }
 
 fn dns_over(is_tcp: bool) {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let think = dns::Think {
         minimum: MILLISECOND,
         maximum: 10 * MILLISECOND,
@@ -235,14 +224,12 @@ fn dns_over(is_tcp: bool) {
     check(&lab, &finished, Method::Dns, &truth);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn dns_over_udp() {
     dns_over(false);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn dns_over_tcp() {
     dns_over(true);
 }

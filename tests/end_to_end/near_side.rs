@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fathom_lab::traffic::{dns, tcp, tools};
-use fathom_lab::{LinkConfig, Topology, obstacle};
+use fathom_lab::{LinkConfig, Topology};
 use fathom_tests::{EVERY_PACKET, Fathom, Sample, quic, settle};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -45,13 +45,8 @@ fn towards(samples: &[Sample], addresses: [IpAddr; 2]) -> Vec<&Sample> {
         .collect()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn end_host_measures_the_far_side_alone() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     let lab = Topology::builder()
         .wan(LinkConfig::symmetric(5 * MILLISECOND))
         .build()
