@@ -59,9 +59,6 @@ pub fn passed_by_link(truth: &[PacketFate]) -> Vec<Passing> {
 }
 
 /// What passed `wan0` by the clock of the kernel, which no busy machine makes late.
-///
-/// # Errors
-/// When the tap lost packets.
 pub fn passed_by_tap(tap: Tap) -> anyhow::Result<Vec<Passing>> {
     Ok(tap.finish()?.into_iter().map(Passing::from).collect())
 }

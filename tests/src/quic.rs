@@ -23,9 +23,6 @@ pub struct Identity {
 
 impl Identity {
     /// A new one, signed by itself.
-    ///
-    /// # Errors
-    /// When there is no randomness.
     pub fn new() -> Result<Self> {
         let signed = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
         Ok(Self {
@@ -35,9 +32,6 @@ impl Identity {
     }
 
     /// Of a server that has it.
-    ///
-    /// # Errors
-    /// When TLS takes it not.
     pub fn server(&self, protocol: &str) -> Result<ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let key = PrivateKeyDer::from(self.key.clone_key());
@@ -51,9 +45,6 @@ impl Identity {
     }
 
     /// Of a client that trusts it.
-    ///
-    /// # Errors
-    /// When TLS takes it not.
     pub fn client(&self, protocol: &str) -> Result<ClientConfig> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.certificate.clone())?;
@@ -90,9 +81,6 @@ pub struct Server {
 
 impl Server {
     /// Listens at `address` in `namespace`.
-    ///
-    /// # Errors
-    /// When the address is taken or missing.
     pub fn start(namespace: &Namespace, address: SocketAddr) -> Result<Self> {
         let socket = namespace.enter(|| UdpSocket::bind(address))??;
         let mut config = IDENTITY.server(PROTOCOL)?;
@@ -132,9 +120,6 @@ async fn serve(socket: UdpSocket, config: ServerConfig, stop: &Stop) -> Result<(
 
 /// Connects from `namespace` to a [`Server`], sends 300 datagrams a second for `duration`, and
 /// closes; how many came back.
-///
-/// # Errors
-/// When there is no connection, or it breaks.
 pub fn talk(namespace: &Namespace, server: SocketAddr, duration: Duration) -> Result<u32> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

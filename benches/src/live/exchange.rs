@@ -78,9 +78,6 @@ impl Side {
 }
 
 /// What a packet socket is bound to, for an interface of this thread's namespace.
-///
-/// # Errors
-/// When there is no such interface.
 pub fn link_address(interface: &str) -> nix::Result<LinkAddr> {
     getifaddrs()?
         .filter(|entry| entry.interface_name == interface)
@@ -121,9 +118,6 @@ impl Exchanges {
     /// Sends `rounds` exchanges of every flow in turn, `exchanges_per_second` of them together, or
     /// later if the machine is too slow; says how long it took. Every exchange gives its samples,
     /// the first too.
-    ///
-    /// # Errors
-    /// When the interface refuses packets.
     pub fn send(&mut self, rounds: u32, exchanges_per_second: u32) -> nix::Result<Duration> {
         let total = self.flows * rounds as usize;
         let bunch = exchanges_per_second as usize * TICK.as_millis() as usize / 1000;

@@ -95,9 +95,6 @@ impl Measured {
     }
 
     /// Processor time it used so far, of user and kernel.
-    ///
-    /// # Errors
-    /// When it has ended.
     pub fn cpu_time(&self) -> anyhow::Result<Duration> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))
             .context("fathom has ended")?;
@@ -114,17 +111,11 @@ impl Measured {
     }
 
     /// What it takes of memory now.
-    ///
-    /// # Errors
-    /// When it has ended.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         Memory::of(self.process.id())
     }
 
     /// Ends it as Ctrl-C does, reads what it printed, and removes that.
-    ///
-    /// # Errors
-    /// When it does not end well.
     pub fn stop(mut self) -> anyhow::Result<Finished> {
         self.process.signal(Signal::SIGINT)?;
         let status = self.process.wait_with_deadline(PATIENCE)?;

@@ -1,6 +1,7 @@
 //! Segments as no well-behaved network or peer would send them, and what a receiver counts of them.
 
 use fathom_lab::{ScriptedPeer, Segment, Shared, TcpFlags};
+use fathom_tests::Prediction;
 
 use crate::script::{
     Play, Scripted, be_accepted, be_accepted_from, deliver, established, received,
