@@ -13,7 +13,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const SERVERS: [IpAddr; 2] = [Topology::SERVER_V4, Topology::SERVER_V6];
 
 /// Traffic of all kinds to both addresses of the server.
-fn drive(lab: &Topology) {
+fn drive(lab: &Topology, servers: &[quic::Server; 2]) {
     for address in SERVERS {
         let client = tcp::Client {
             requests: 20,
@@ -25,7 +25,8 @@ fn drive(lab: &Topology) {
         dns::Client::new((address, 53).into())
             .run(&lab.client)
             .unwrap();
-        quic::talk(&lab.client, (address, 443).into(), 500 * MILLISECOND).unwrap();
+        let server = &servers[usize::from(address.is_ipv6())];
+        server.talk(&lab.client, 500 * MILLISECOND).unwrap();
     }
     settle(lab).unwrap();
 }
@@ -55,15 +56,16 @@ fn end_host_measures_the_far_side_alone() {
         (
             tcp::Server::start(&lab.server, (address, 8080).into()).unwrap(),
             dns::Server::start(&lab.server, (address, 53).into(), dns::Think::default()).unwrap(),
-            quic::Server::start(&lab.server, (address, 443).into()).unwrap(),
         )
     });
+    let quic_servers =
+        SERVERS.map(|address| quic::Server::start(&lab.server, (address, 443).into()).unwrap());
     let clients = [Topology::CLIENT_V4, Topology::CLIENT_V6];
     let interfaces = [Topology::HOST_INTERFACE];
     let far = Fathom::start(&lab.server, &interfaces, &EVERY_PACKET).unwrap();
     let all = ["--sample-interval", "0", "--per-rtt", "0", "--near-side"];
     let both = Fathom::start(&lab.server, &interfaces, &all).unwrap();
-    drive(&lab);
+    drive(&lab, &quic_servers);
     let far = far.finish().unwrap().samples();
     let both = both.finish().unwrap().samples();
     let near = towards(&far, SERVERS);

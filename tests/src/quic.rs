@@ -2,11 +2,12 @@
 //! bit tells of its round trips.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fathom_lab::{Namespace, Stop, Worker};
+use fathom_lab::{Namespace, Stop, Worker, wait_until};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime, TransportConfig};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -59,12 +60,14 @@ impl Identity {
     }
 }
 
-/// What an endpoint draws whether its connections spin from: one in eight does not (RFC 9000,
-/// section 17.4). With these the first one of an endpoint does.
-const SEEDS: [[u8; 32]; 2] = [[1; 32], [2; 32]];
+/// What endpoints draw from: one connection in eight does not spin (RFC 9000, section 17.4), but
+/// with this the first one of an endpoint does.
+const SEED: [u8; 32] = [2; 32];
 const PROTOCOL: &str = "echo";
 /// Between two datagrams of a client.
 const INTERVAL: Duration = Duration::from_micros(3_333);
+/// How long a client waits for those before it.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a server may take to see that it should end.
 const STOP_LATENCY: Duration = Duration::from_millis(20);
 
@@ -76,6 +79,9 @@ static IDENTITY: LazyLock<Identity> =
 /// dropped.
 #[derive(Debug)]
 pub struct Server {
+    address: SocketAddr,
+    /// Whether it has an endpoint that no client has spoken to.
+    is_ready: Arc<AtomicBool>,
     _worker: Worker<Result<()>>,
 }
 
@@ -85,27 +91,72 @@ impl Server {
         let socket = namespace.enter(|| UdpSocket::bind(address))??;
         let mut config = IDENTITY.server(PROTOCOL)?;
         config.transport_config(transport());
+        let is_ready = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_ready);
+        let worker = Worker::start("quic server", move |stop| {
+            runtime()?.block_on(serve(socket, config, told, stop))
+        })?;
         Ok(Self {
-            _worker: Worker::start("quic server", move |stop| {
-                runtime()?.block_on(serve(socket, config, stop))
-            })?,
+            address,
+            is_ready,
+            _worker: worker,
+        })
+    }
+
+    /// Connects to it from `namespace`, when all before have closed, sends 300 datagrams a second
+    /// for `duration`, and closes; how many came back.
+    pub fn talk(&self, namespace: &Namespace, duration: Duration) -> Result<u32> {
+        let is_free = || self.is_ready.swap(false, Ordering::AcqRel);
+        wait_until(PATIENCE, "the QUIC server to be free", is_free)?;
+        let any: IpAddr = match self.address {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = namespace.enter(|| UdpSocket::bind((any, 0)))??;
+        let mut config = IDENTITY.client(PROTOCOL)?;
+        config.transport_config(transport());
+        runtime()?.block_on(async {
+            let endpoint = endpoint(socket, None)?;
+            let connection = endpoint.connect_with(config, self.address, NAME)?.await?;
+            let listener = connection.clone();
+            let listening = tokio::spawn(async move {
+                let mut count = 0;
+                while listener.read_datagram().await.is_ok() {
+                    count += 1;
+                }
+                count
+            });
+            let begin = Instant::now();
+            while begin.elapsed() < duration {
+                connection.send_datagram(vec![0; 200].into())?;
+                tokio::time::sleep(INTERVAL).await;
+            }
+            connection.close(0_u32.into(), b"");
+            endpoint.wait_idle().await;
+            Ok(listening.await?)
         })
     }
 }
 
-async fn serve(socket: UdpSocket, config: ServerConfig, stop: &Stop) -> Result<()> {
+async fn serve(
+    socket: UdpSocket,
+    config: ServerConfig,
+    is_ready: Arc<AtomicBool>,
+    stop: &Stop,
+) -> Result<()> {
     let serving = tokio::spawn(async move {
         loop {
-            // A new one for each: its first connection spins.
-            let endpoint = endpoint(socket.try_clone()?, Some(config.clone()), SEEDS[0])?;
+            // A new one for each client: its first connection spins.
+            let endpoint = endpoint(socket.try_clone()?, Some(config.clone()))?;
+            is_ready.store(true, Ordering::Release);
             let incoming = endpoint.accept().await.context("the endpoint is closed")?;
-            let Ok(connection) = incoming.await else {
-                continue;
-            };
-            while let Ok(datagram) = connection.read_datagram().await {
-                // A client that has closed needs no answer.
-                let _ = connection.send_datagram(datagram);
+            if let Ok(connection) = incoming.await {
+                while let Ok(datagram) = connection.read_datagram().await {
+                    // A client that has closed needs no answer.
+                    let _ = connection.send_datagram(datagram);
+                }
             }
+            endpoint.wait_idle().await;
         }
     });
     while !stop.is_set() && !serving.is_finished() {
@@ -116,38 +167,6 @@ async fn serve(socket: UdpSocket, config: ServerConfig, stop: &Stop) -> Result<(
     } else {
         Ok(())
     }
-}
-
-/// Connects from `namespace` to a [`Server`], sends 300 datagrams a second for `duration`, and
-/// closes; how many came back.
-pub fn talk(namespace: &Namespace, server: SocketAddr, duration: Duration) -> Result<u32> {
-    let any: IpAddr = match server {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = namespace.enter(|| UdpSocket::bind((any, 0)))??;
-    let mut config = IDENTITY.client(PROTOCOL)?;
-    config.transport_config(transport());
-    runtime()?.block_on(async {
-        let endpoint = endpoint(socket, None, SEEDS[1])?;
-        let connection = endpoint.connect_with(config, server, NAME)?.await?;
-        let listener = connection.clone();
-        let listening = tokio::spawn(async move {
-            let mut count = 0;
-            while listener.read_datagram().await.is_ok() {
-                count += 1;
-            }
-            count
-        });
-        let begin = Instant::now();
-        while begin.elapsed() < duration {
-            connection.send_datagram(vec![0; 200].into())?;
-            tokio::time::sleep(INTERVAL).await;
-        }
-        connection.close(0_u32.into(), b"");
-        endpoint.wait_idle().await;
-        Ok(listening.await?)
-    })
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -163,9 +182,9 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-fn endpoint(socket: UdpSocket, server: Option<ServerConfig>, seed: [u8; 32]) -> Result<Endpoint> {
+fn endpoint(socket: UdpSocket, server: Option<ServerConfig>) -> Result<Endpoint> {
     let mut config = EndpointConfig::default();
-    config.rng_seed(Some(seed));
+    config.rng_seed(Some(SEED));
     Ok(Endpoint::new(
         config,
         server,

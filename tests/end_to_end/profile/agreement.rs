@@ -232,11 +232,11 @@ fn ports(cases: &[(u16, Script)]) -> Vec<u16> {
 }
 
 /// Plays the scripts of a lab before both sets.
-fn agree_in_a_lab(lab: Topology, scripts: &[(u16, Script)]) {
+fn agree_in_a_lab(lab: &Topology, scripts: &[(u16, Script)]) {
     let Some(both) = Both::start(&lab.router, &NETWORKS) else {
         return;
     };
-    perform(&lab, scripts);
+    perform(lab, scripts);
     let hosts = [&lab.client, &lab.server];
     both.wait(hosts, &ports(scripts));
     both.compare(&hosts);
@@ -259,19 +259,19 @@ fn agree_with_a_script(cases: &[(u16, script::Play)]) {
 /// Lost SYNs and SYN-ACKs, tail losses, fast recovery, reordering, duplicates, damage.
 #[fathom_lab::test]
 fn of_recovery() {
-    agree_in_a_lab(recovery::prepare(), &recovery::SCRIPTS);
+    agree_in_a_lab(&recovery::prepare(), &recovery::SCRIPTS);
 }
 
 /// Resets, silence, half and simultaneous closes, keep-alives, connections that nobody accepts.
 #[fathom_lab::test]
 fn of_endings() {
-    agree_in_a_lab(endings::prepare(), &endings::SCRIPTS);
+    agree_in_a_lab(&endings::prepare(), &endings::SCRIPTS);
 }
 
 /// Refused, unreachable, unanswered, given up.
 #[fathom_lab::test]
 fn of_attempts() {
-    agree_in_a_lab(attempts::prepare(), &attempts::SCRIPTS);
+    agree_in_a_lab(&attempts::prepare(), &attempts::SCRIPTS);
 }
 
 /// Duplicates whole and partial, in and out of order, old timestamps, probes, wrong checksums.

@@ -21,7 +21,7 @@ pub(crate) struct Traffic {
     programs: Vec<(&'static str, Process)>,
     /// Generators, with what they are.
     generators: Vec<(&'static str, Worker<Result<()>>)>,
-    _servers: Vec<(tcp::Server, dns::Server, quic::Server)>,
+    _servers: Vec<(tcp::Server, dns::Server)>,
 }
 
 impl Traffic {
@@ -37,7 +37,6 @@ impl Traffic {
             Ok((
                 tcp::Server::start(&lab.server, at(REQUEST_PORT))?,
                 dns::Server::start(&lab.server, at(DNS_PORT), think)?,
-                quic::Server::start(&lab.server, at(QUIC_PORT))?,
             ))
         });
         let mut traffic = Self {
@@ -62,8 +61,9 @@ impl Traffic {
             traffic.generate("TCP requests", client, move |client| {
                 request(client, at(REQUEST_PORT))
             })?;
+            let quic = quic::Server::start(&lab.server, at(QUIC_PORT))?;
             traffic.generate("QUIC", client, move |client| {
-                quic::talk(client, at(QUIC_PORT), CONNECTION).map(drop)
+                quic.talk(client, CONNECTION).map(drop)
             })?;
             traffic.generate("DNS queries", client, move |client| {
                 ask(client, at(DNS_PORT))
