@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fathom_lab::traffic::{dns, tcp, tools};

@@ -185,6 +185,8 @@ fn transport() -> Arc<TransportConfig> {
 fn endpoint(socket: UdpSocket, server: Option<ServerConfig>) -> Result<Endpoint> {
     let mut config = EndpointConfig::default();
     config.rng_seed(Some(SEED));
+    // Observers know QUIC by the bit that this would make random (RFC 9287).
+    config.grease_quic_bit(false);
     Ok(Endpoint::new(
         config,
         server,
