@@ -42,17 +42,11 @@ pub struct Programs(Object);
 
 impl Programs {
     /// Loads an object that is ready for it.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn load(object: OpenObject) -> anyhow::Result<Self> {
         Ok(Self(object.load().context("load the BPF programs")?))
     }
 
     /// One of them.
-    ///
-    /// # Errors
-    /// When there is none of this name.
     pub fn program(&self, name: &str) -> anyhow::Result<ProgramMut<'_>> {
         self.0
             .progs_mut()
@@ -61,18 +55,12 @@ impl Programs {
     }
 
     /// One of their maps.
-    ///
-    /// # Errors
-    /// When there is none of this name.
     pub fn map(&self, name: &str) -> anyhow::Result<Map<'_>> {
         let map = self.0.maps().find(|map| map.name() == OsStr::new(name));
         map.with_context(|| format!("the object has no map {name}"))
     }
 
     /// Sets what moves on in the packet before each repetition.
-    ///
-    /// # Errors
-    /// When the object has no steps, or the kernel refuses.
     pub fn set_steps(&self, steps: [Step; 2]) -> anyhow::Result<()> {
         let bytes: Vec<u8> = steps
             .iter()
@@ -85,9 +73,6 @@ impl Programs {
     }
 
     /// Runs a program over so many packets, which start as this frame and move on.
-    ///
-    /// # Errors
-    /// When there is none of this name, or it cannot be run.
     pub fn run(&self, name: &str, frame: &[u8], packets: u32) -> anyhow::Result<Run> {
         let input = ProgramInput {
             data_in: Some(frame),
@@ -104,9 +89,6 @@ impl Programs {
 }
 
 /// Sets what the programs take for constant, before they are loaded.
-///
-/// # Errors
-/// When there is no such section, or it is shorter.
 pub fn set_constant(object: &mut OpenObject, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
     let mut map = object
         .maps_mut()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use etherparse::PacketBuilder;
 use fathom_lab::traffic::flood::{Flood, scattered};
 use fathom_lab::traffic::{dns, tcp, tools};
-use fathom_lab::{LinkConfig, Tap, Topology, Way, obstacle};
+use fathom_lab::{LinkConfig, Tap, Topology, Way};
 use fathom_tests::{
     Comparison, EVERY_PACKET, Fathom, Finished, Flow, Method, check_close, pairs, passed_by_tap,
     settle,
@@ -161,13 +161,8 @@ fn measure(has_flood: bool) -> ([f64; METHODS.len()], Finished, Duration) {
     (shares, finished, took)
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn legitimate_flows_keep_their_samples() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     let (quiet, ..) = measure(false);
     let (flooded, finished, took) = measure(true);
     for ((method, quiet), flooded) in METHODS.iter().zip(quiet).zip(flooded) {

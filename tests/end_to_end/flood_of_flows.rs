@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, UNIX_EPOCH};
 
 use etherparse::PacketBuilder;
+use fathom_lab::Namespace;
 use fathom_lab::traffic::flood::{Flood, scattered};
-use fathom_lab::{Namespace, obstacle};
 use fathom_tests::responses::{Errors, cases, judge};
 
 /// Each packet is of another flow, to a host that is not there.
@@ -31,13 +31,8 @@ fn flood_packet(number: u32) -> Vec<u8> {
     packet
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_flood_of_flows_takes_no_flow_its_estimates_for_longer_than_an_epoch() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     let mut case = cases()
         .into_iter()
         .find(|case| case.name == "k1_many")

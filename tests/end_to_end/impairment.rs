@@ -11,9 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use fathom_lab::traffic::tools;
-use fathom_lab::{
-    Direction, LinkConfig, Process, Schedule, Tap, Topology, Way, obstacle, wait_until,
-};
+use fathom_lab::{Direction, LinkConfig, Process, Schedule, Tap, Topology, Way, wait_until};
 use fathom_tests::{
     Comparison, EVERY_PACKET, Fathom, Flow, Method, Pair, Passing, Sample, check_close, pairs,
     passed_by_link, passed_by_tap,
@@ -172,13 +170,8 @@ fn print_overtaking(lab: &Topology) {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn capture_and_kernel_give_every_sample_and_sampling_covers_the_run() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     let run = drive();
     let replayed = check_every(&run.replayed, &run.by_link, run.settled_ns);
     // The file says what the link's record says, to the nanosecond.

@@ -7,16 +7,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use fathom_lab::traffic::tools;
-use fathom_lab::{Namespace, Topology, is_skipped, wait_until};
+use fathom_lab::{Namespace, Topology, wait_until};
 use fathom_tests::{EVERY_PACKET, Fathom, attached_programs, has_tcx};
 use nix::sys::signal::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// A lab without delays; `None` where it cannot be.
-fn lab() -> Option<Topology> {
-    (!is_skipped()).then(|| Topology::builder().build().unwrap())
+/// A lab without delays.
+fn lab() -> Topology {
+    Topology::builder().build().unwrap()
 }
 
 fn ping(lab: &Topology, count: u32) {
@@ -35,10 +35,9 @@ fn wait_for_samples(fathom: &Fathom, interface: &str, count: usize) {
     .unwrap();
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_gone_interface_is_told_and_the_rest_goes_on() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let both = [Topology::LAN_INTERFACE, Topology::WAN_INTERFACE];
     let mut fathom = Fathom::start(&lab.router, &both, &EVERY_PACKET).unwrap();
     ping(&lab, 5);
@@ -75,12 +74,8 @@ fn wait_for_message(fathom: &Fathom, message: &str) {
     assert!(waited.is_ok(), "{message}: {}", fathom.errors());
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn an_interface_that_comes_back_is_measured_again() {
-    if is_skipped() {
-        return;
-    }
     let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
     join(&near, &far);
     let mut fathom = Fathom::start(&near, &["w0"], &EVERY_PACKET).unwrap();
@@ -98,12 +93,8 @@ fn an_interface_that_comes_back_is_measured_again() {
     assert_eq!(finished.samples().len(), 10, "{}", finished.errors);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn patterns_and_any_measure_interfaces_that_come() {
-    if is_skipped() {
-        return;
-    }
     for wanted in ["w*", "any"] {
         let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
         let mut options = EVERY_PACKET.to_vec();
@@ -126,10 +117,9 @@ fn patterns_and_any_measure_interfaces_that_come() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn signals_leave_nothing_behind() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
         if signal == Signal::SIGKILL && !has_tcx(&lab.router, "wan0").unwrap() {
             println!(
@@ -161,10 +151,9 @@ fn signals_leave_nothing_behind() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn two_measure_the_same_interface() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let first = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
     let second = Fathom::start(&lab.router, &["wan0"], &EVERY_PACKET).unwrap();
     ping(&lab, 10);
@@ -178,10 +167,9 @@ fn two_measure_the_same_interface() {
     assert_eq!(second.finish().unwrap().samples().len(), 15);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_missing_interface_is_named_with_those_that_exist() {
-    let Some(lab) = lab() else { return };
+    let lab = lab();
     let path = fathom_tests::binary().unwrap();
     let mut command = lab.router.command(path.to_str().unwrap());
     let output = command.args(["rtt", "-i", "wan7"]).output().unwrap();

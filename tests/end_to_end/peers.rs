@@ -10,28 +10,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fathom_lab::traffic::{tcp, tools};
-use fathom_lab::{
-    Direction, LinkConfig, Topology, TopologyBuilder, Transport, obstacle, wait_until,
-};
+use fathom_lab::{Direction, LinkConfig, Topology, TopologyBuilder, Transport, wait_until};
 use fathom_tests::{EVERY_PACKET, Fathom, Flow, Method, Passing, Sample, passed_by_link, settle};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A lab of 2 ms and 10 ms and the turn of its test; `None` where it cannot be.
+/// A lab of 2 ms and 10 ms and the turn of its test.
 fn lab(
     change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
-) -> Option<(Topology, MutexGuard<'static, ()>)> {
+) -> (Topology, MutexGuard<'static, ()>) {
     static TURN: Mutex<()> = Mutex::new(());
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return None;
-    }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let builder = Topology::builder()
         .lan(LinkConfig::symmetric(2 * MILLISECOND))
         .wan(LinkConfig::symmetric(10 * MILLISECOND));
-    Some((change(builder).build().unwrap(), turn))
+    (change(builder).build().unwrap(), turn)
 }
 
 fn has_program(name: &str) -> bool {
@@ -47,12 +41,9 @@ fn median(mut values: Vec<i64>) -> i64 {
     values[values.len() / 2]
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn ping_prints_what_echo_samples_say() {
-    let Some((lab, _turn)) = lab(|builder| builder) else {
-        return;
-    };
+    let (lab, _turn) = lab(|builder| builder);
     for server in [Topology::SERVER_V4, Topology::SERVER_V6] {
         let fathom = Fathom::start(&lab.client, &["eth0"], &EVERY_PACKET).unwrap();
         let printed = tools::ping(&lab.client, server, 200, 10 * MILLISECOND).unwrap();
@@ -95,12 +86,9 @@ fn info_of(sockets: &str, port: u16) -> &str {
     lines.next().unwrap()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn kernel_estimates_what_timestamps_say() {
-    let Some((lab, _turn)) = lab(|builder| builder) else {
-        return;
-    };
+    let (lab, _turn) = lab(|builder| builder);
     let port = 5201;
     let _server = tools::iperf3_server(&lab.server, port).unwrap();
     for server in [Topology::SERVER_V4, Topology::SERVER_V6] {
@@ -229,8 +217,7 @@ fn nanoseconds(text: &str) -> u64 {
     seconds.parse::<u64>().unwrap() * 1_000_000_000 + fraction.parse::<u64>().unwrap()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tshark_finds_the_same_acknowledgements() {
     if !has_program("tshark") {
         return;
@@ -241,9 +228,7 @@ fn tshark_finds_the_same_acknowledgements() {
         backward: Direction::delayed(10 * MILLISECOND).loss(0.005),
         seed: 3,
     };
-    let Some((lab, _turn)) = lab(|builder| builder.wan(lossy).captures(captures.path())) else {
-        return;
-    };
+    let (lab, _turn) = lab(|builder| builder.wan(lossy).captures(captures.path()));
     for address in [Topology::SERVER_V4, Topology::SERVER_V6] {
         let _server = tcp::Server::start(&lab.server, (address, 8080).into()).unwrap();
         let client = tcp::Client {

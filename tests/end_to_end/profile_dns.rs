@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use fathom_lab::{LinkConfig, Namespace, Stop, Topology, Worker, obstacle, wait_until};
+use fathom_lab::{LinkConfig, Namespace, Stop, Topology, Worker, wait_until};
 use fathom_tests::{Fathom, Profile, Record};
 use serde_json::Value;
 
@@ -340,13 +340,8 @@ fn exchanges(records: Vec<Record>) -> Vec<Profile> {
     profiles.collect()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn every_exchange_is_told_once_with_its_end() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     let lab = Topology::builder()
         .wan(LinkConfig::symmetric(ROUND_TRIP / 2))
         .build()

@@ -78,8 +78,7 @@ fn missing() -> Option<String> {
     })
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_lookup_takes_as_long_as_the_application_waits() {
     if let Some(why) = missing() {
         println!("skipped: {why}");

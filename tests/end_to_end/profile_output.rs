@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fathom_lab::{Namespace, Process, obstacle, wait_until};
+use fathom_lab::{Namespace, Process, wait_until};
 use fathom_tests::{Record, binary};
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -30,21 +30,16 @@ struct Host {
 }
 
 impl Host {
-    /// `None`, having said why, where that is not allowed.
-    fn new() -> Option<Self> {
-        if let Some(why) = obstacle() {
-            println!("skipped: {why}");
-            return None;
-        }
+    fn new() -> Self {
         let namespace = Namespace::new("host").unwrap();
         let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let listener = namespace.enter(listen).unwrap().unwrap();
-        Some(Self {
+        Self {
             port: listener.local_addr().unwrap().port(),
             namespace,
             listener,
             folder: tempfile::tempdir().unwrap(),
-        })
+        }
     }
 
     fn errors(&self) -> String {
@@ -102,11 +97,10 @@ fn waiting_bytes(pipe: &PipeReader) -> libc::c_int {
 }
 
 /// More moments than the kernel's ring has room for happen while nobody reads.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_reader_that_pauses_loses_nothing() {
     const CONNECTIONS: usize = 8_000;
-    let Some(host) = Host::new() else { return };
+    let host = Host::new();
     let (mut process, pipe) = host.measure(&[]);
     let start = Instant::now();
     host.connect(CONNECTIONS, || false);
@@ -122,10 +116,9 @@ fn a_reader_that_pauses_loses_nothing() {
     assert!(!host.errors().contains("lost"), "{}", host.errors());
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_reader_that_does_not_read_does_not_hold_it() {
-    let Some(host) = Host::new() else { return };
+    let host = Host::new();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let (mut process, pipe) = host.measure(&[]);
         host.connect(1_000, || false);
@@ -146,10 +139,9 @@ fn a_reader_that_does_not_read_does_not_hold_it() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_reader_that_has_read_enough_ends_it() {
-    let Some(host) = Host::new() else { return };
+    let host = Host::new();
     let (mut process, pipe) = host.measure(&[]);
     drop(pipe);
     host.connect(100_000, || process.status().unwrap().is_some());
@@ -157,10 +149,9 @@ fn a_reader_that_has_read_enough_ends_it() {
     assert!(status.success(), "{}", host.errors());
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_full_disk_ends_it() {
-    let Some(host) = Host::new() else { return };
+    let host = Host::new();
     let (mut process, _pipe) = host.measure(&["--output", "/dev/full"]);
     host.connect(100_000, || process.status().unwrap().is_some());
     let status = process.wait_with_deadline(PROMPT).unwrap();

@@ -6,20 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fathom_lab::obstacle;
 use fathom_lab::traffic::loops::{Service, Shape};
 use fathom_tests::recording::write_capture;
 use fathom_tests::responses::{Case, Errors, Judged, PORT, Wait, cases, judge, thinking_cases};
 use fathom_tests::{Agreement, Fathom, was_away};
 
 /// The turn of a test; `None` where none can be.
-fn turn() -> Option<MutexGuard<'static, ()>> {
+fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return None;
-    }
-    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Measures the workload for so long, live and from a capture of the same packets at the same
@@ -66,10 +61,9 @@ fn check_sure(name: &str, judged: &[Judged]) {
 
 /// Both at once, so that packets of one flow come to several processors. Each workload that is
 /// recorded is judged where the recordings are replayed.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn live_and_replayed_epochs_are_the_same_for_a_minute() {
-    let Some(_turn) = turn() else { return };
+    let _turn = turn();
     let half = Service::Constant(Duration::from_micros(500));
     let mut window = Case::new("window of four", Shape::Window(4), half);
     window.workload.is_serial = true;
@@ -100,10 +94,9 @@ fn live_and_replayed_epochs_are_the_same_for_a_minute() {
 
 /// Where the clients' segments have timestamps, thinking is no part of what is told; where they
 /// have none, nothing that is wrong is sure.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn clients_that_think_are_measured_live_as_from_a_capture() {
-    let Some(_turn) = turn() else { return };
+    let _turn = turn();
     let chosen = ["think_exp_5", "think_lognormal_20", "bare_exp_5"];
     let cases = chosen.map(|name| thinking_cases().into_iter().find(|case| case.name == name));
     let runs = run_together(Duration::from_secs(20), cases.map(Option::unwrap));
@@ -128,10 +121,9 @@ fn clients_that_think_are_measured_live_as_from_a_capture() {
 /// Each of ten requests takes 300 ms, and epochs ten seconds: it is told of when it has waited for
 /// 50 ms, 100 and 200, the look being 12.5 ms late at most on a machine that has nothing else to
 /// do; and after its answer, never.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn requests_that_wait_are_told_of_before_the_epoch_ends() {
-    let Some(_turn) = turn() else { return };
+    let _turn = turn();
     let service = Service::Constant(Duration::from_millis(300));
     let case = Case::new("slow", Shape::Batch(1), service);
     let options = ["--epoch", "10s", "--waiting", "50ms"];

@@ -37,9 +37,6 @@ impl Agreement {
     /// Compares them. Both begin epochs with the first request of a flow. A request at the border
     /// of two epochs may be counted in the one or in the other, so that they share one wait more or
     /// less among their gaps.
-    ///
-    /// # Errors
-    /// When a time cannot be read.
     pub fn of(live: &[Epoch], replayed: &[Epoch], loops: &[Loop]) -> Result<Self> {
         let mut agreement = Self::default();
         let longest: HashMap<u16, u64> = loops

@@ -29,9 +29,6 @@ struct Query {
 
 /// Counts the traffic programs on `interface`: those of tcx links, and filters of a clsact qdisc on
 /// kernels before 6.6, which have no tcx.
-///
-/// # Errors
-/// When the interface is missing or the kernel refuses the query.
 pub fn attached_programs(namespace: &Namespace, interface: &str) -> Result<usize> {
     match count_tcx(namespace, interface)? {
         Some(count) => Ok(count),
@@ -40,9 +37,6 @@ pub fn attached_programs(namespace: &Namespace, interface: &str) -> Result<usize
 }
 
 /// Whether this kernel has tcx, asked at `interface`.
-///
-/// # Errors
-/// As [`attached_programs`].
 pub fn has_tcx(namespace: &Namespace, interface: &str) -> Result<bool> {
     Ok(count_tcx(namespace, interface)?.is_some())
 }

@@ -29,9 +29,6 @@ pub struct Balancer {
 
 impl Balancer {
     /// Starts it with this configuration, but for interfaces, pins and socket.
-    ///
-    /// # Errors
-    /// When it does not answer; then with what it said.
     pub fn start(namespace: &Namespace, configuration: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let mounted = directory.path().join("bpf");
@@ -58,9 +55,6 @@ impl Balancer {
     }
 
     /// Writes its configuration.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn configure(&self, configuration: &str) -> Result<()> {
         let ends = self.ends();
         let text = format!("interfaces = [\"eth0\"]\n{ends}{configuration}");
@@ -100,9 +94,6 @@ impl Balancer {
     }
 
     /// Starts the process, and waits until it answers.
-    ///
-    /// # Errors
-    /// When it does not answer; then with what it said.
     pub fn run(&mut self) -> Result<()> {
         let said = File::options()
             .append(true)
@@ -138,9 +129,6 @@ impl Balancer {
     }
 
     /// Runs `fathom balance` with these words. Returns its standard output.
-    ///
-    /// # Errors
-    /// When it says that it failed.
     pub fn ask(&self, words: &[&str]) -> Result<String> {
         let mut command = self.command()?;
         command.args(words).arg("--config").arg(self.ends_file());
@@ -155,9 +143,6 @@ impl Balancer {
     }
 
     /// The records of its status.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub fn status(&self) -> Result<Vec<Value>> {
         let text = self.ask(&["status", "--format", "json"])?;
         text.lines()
@@ -166,9 +151,6 @@ impl Balancer {
     }
 
     /// A field of the record of this kind about this server.
-    ///
-    /// # Errors
-    /// When there is no such record.
     pub fn field(&self, kind: &str, server: &str, field: &str) -> Result<Value> {
         let records = self.status()?;
         let mut own = records
@@ -182,9 +164,6 @@ impl Balancer {
 
     /// Waits until a server has a share of new connections within these bounds. Returns how long
     /// that took.
-    ///
-    /// # Errors
-    /// When it has not.
     pub fn wait_for_share(&self, server: &str, least: f64, most: f64) -> Result<Duration> {
         let begin = std::time::Instant::now();
         wait_until(PATIENCE, "a share of new connections", || {
@@ -199,9 +178,6 @@ impl Balancer {
     }
 
     /// Has it read its configuration again.
-    ///
-    /// # Errors
-    /// When it does not.
     pub fn reload(&self) -> Result<()> {
         let count = || self.said().matches("read again").count();
         let before = count();
@@ -216,9 +192,6 @@ impl Balancer {
     }
 
     /// The same with a configuration that it must refuse. Returns what it says.
-    ///
-    /// # Errors
-    /// When it says nothing.
     pub fn reload_refused(&self) -> Result<String> {
         let before = self.said().len();
         self.process
@@ -230,9 +203,6 @@ impl Balancer {
     }
 
     /// Ends the process by this signal.
-    ///
-    /// # Errors
-    /// When it does not run, or does not end.
     pub fn end(&mut self, signal: Signal) -> Result<()> {
         let mut process = self.process.take().context("it runs")?;
         process.signal(signal)?;
@@ -241,9 +211,6 @@ impl Balancer {
     }
 
     /// Takes everything away, as a user does. Returns whether all is gone.
-    ///
-    /// # Errors
-    /// When it does not end.
     pub fn stop(&mut self) -> Result<bool> {
         self.ask(&["stop"])?;
         if let Some(mut process) = self.process.take() {

@@ -22,9 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary under test: `FATHOM_BINARY` if set, else the one that was built with the running test
 /// or demonstration.
-///
-/// # Errors
-/// When there is none.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("FATHOM_BINARY") {
         return Ok(path.into());
@@ -106,17 +103,11 @@ impl Fathom {
     /// `interfaces`.
     ///
     /// Start it from a thread that outlives it, as every process of the lab.
-    ///
-    /// # Errors
-    /// When there is no binary, or it ends or is not attached in time; then with what it said.
     pub fn start(namespace: &Namespace, interfaces: &[&str], options: &[&str]) -> Result<Self> {
         Self::start_command("rtt", namespace, interfaces, options)
     }
 
     /// The same with another command that measures on interfaces.
-    ///
-    /// # Errors
-    /// As [`Fathom::start`].
     pub fn start_command(
         command: &str,
         namespace: &Namespace,
@@ -141,9 +132,6 @@ impl Fathom {
     }
 
     /// Waits until it is at work, as `is_at_work` sees it.
-    ///
-    /// # Errors
-    /// When it ends before, or is not at work in time; then with what it said.
     pub(crate) fn started(mut self, is_at_work: impl Fn(&Self) -> bool) -> Result<Self> {
         let waited = wait_until(PATIENCE, "fathom to attach its programs", || {
             let has_ended = !matches!(self.process.status(), Ok(None));
@@ -162,17 +150,11 @@ impl Fathom {
     }
 
     /// Runs over capture files to the end.
-    ///
-    /// # Errors
-    /// When there is no binary, or it fails; then with what it said.
     pub fn replay(file: &Path, options: &[&str]) -> Result<Finished> {
         Self::replay_command("rtt", file, options)
     }
 
     /// The same with another command that measures.
-    ///
-    /// # Errors
-    /// As [`Fathom::replay`].
     pub fn replay_command(command: &str, file: &Path, options: &[&str]) -> Result<Finished> {
         let file = file
             .to_str()
@@ -249,9 +231,6 @@ impl Fathom {
     }
 
     /// Ends it as Ctrl-C does and returns what it printed.
-    ///
-    /// # Errors
-    /// As [`Fathom::end`], and when it does not end with status 0.
     pub fn finish(self) -> Result<Finished> {
         let finished = self.end(Signal::SIGINT)?;
         ensure!(
@@ -264,18 +243,12 @@ impl Fathom {
     }
 
     /// Ends it with `signal` and returns what it printed, whatever its status.
-    ///
-    /// # Errors
-    /// When it had ended before, does not end, or printed a line that is no record.
     pub fn end(self, signal: Signal) -> Result<Finished> {
         self.process.signal(signal)?;
         self.join()
     }
 
     /// Waits until it ends by itself and returns what it printed.
-    ///
-    /// # Errors
-    /// When it does not end, or printed a line that is no record.
     pub fn join(mut self) -> Result<Finished> {
         let status = self.process.wait_with_deadline(PATIENCE)?;
         for reader in self.readers {

@@ -16,9 +16,6 @@ pub struct Group(PathBuf);
 
 impl Group {
     /// Makes one; `None`, having said why, where no such hierarchy is mounted.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn create() -> Result<Option<Self>> {
         let mounts = fs::read_to_string("/proc/self/mounts").context("read what is mounted")?;
         let mount = mounts.lines().find_map(|line| {

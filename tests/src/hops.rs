@@ -142,9 +142,6 @@ impl Fathom {
     /// programs are attached.
     ///
     /// Start it from a thread that outlives it, as every process of the lab.
-    ///
-    /// # Errors
-    /// When there is no binary, or it ends or is not attached in time; then with what it said.
     pub fn hops(namespace: &Namespace, interface: &str, options: &[&str]) -> Result<Self> {
         let mut arguments = vec!["hops", "--format", "json", "--verbose", "--each-probe"];
         arguments.extend(["--interface", interface]);

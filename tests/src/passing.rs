@@ -31,6 +31,15 @@ impl Passing {
     }
 }
 
+impl From<Passed> for Passing {
+    fn from(packet: Passed) -> Self {
+        Self {
+            time_ns: packet.time_ns,
+            header: packet.header,
+        }
+    }
+}
+
 /// What passed `wan0` by the record of the link there: forward packets when its thread read them,
 /// backward ones when it wrote them, which are also the times of its capture file.
 pub fn passed_by_link(truth: &[PacketFate]) -> Vec<Passing> {
@@ -50,13 +59,6 @@ pub fn passed_by_link(truth: &[PacketFate]) -> Vec<Passing> {
 }
 
 /// What passed `wan0` by the clock of the kernel, which no busy machine makes late.
-///
-/// # Errors
-/// When the tap lost packets.
 pub fn passed_by_tap(tap: Tap) -> anyhow::Result<Vec<Passing>> {
-    let as_passing = |packet: Passed| Passing {
-        time_ns: packet.time_ns,
-        header: packet.header,
-    };
-    Ok(tap.finish()?.into_iter().map(as_passing).collect())
+    Ok(tap.finish()?.into_iter().map(Passing::from).collect())
 }

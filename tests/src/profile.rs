@@ -128,9 +128,6 @@ impl Fathom {
     /// Starts `fathom profile` in `namespace` and waits until its probes are attached.
     ///
     /// Start it from a thread that outlives it, as every process of the lab.
-    ///
-    /// # Errors
-    /// When there is no binary, or it ends or is not attached in time; then with what it said.
     pub fn profile(namespace: &Namespace, options: &[&str]) -> Result<Self> {
         let mut arguments = vec!["profile", "--format", "json", "--verbose"];
         arguments.extend(options);

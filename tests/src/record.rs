@@ -123,11 +123,12 @@ impl Method {
 
 /// A round trip as printed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "FlatSample")]
 pub struct Sample {
     /// When the answer passed, in ns since 1970.
+    #[serde(rename = "time", deserialize_with = "time_ns")]
     pub time_ns: u64,
     /// The flow of the measured packet.
+    #[serde(flatten)]
     pub flow: Flow,
     /// How packet and answer were matched.
     pub method: Method,
@@ -166,40 +167,6 @@ pub struct Count {
     pub name: String,
     /// How often, since the start.
     pub count: u64,
-}
-
-/// The fields as they stand in the line.
-#[derive(Deserialize)]
-struct FlatSample {
-    #[serde(rename = "time", deserialize_with = "time_ns")]
-    time_ns: u64,
-    #[serde(deserialize_with = "protocol_number")]
-    protocol: u8,
-    source: IpAddr,
-    source_port: u16,
-    destination: IpAddr,
-    destination_port: u16,
-    method: Method,
-    rtt_ns: u64,
-    interface: String,
-}
-
-impl From<FlatSample> for Sample {
-    fn from(flat: FlatSample) -> Self {
-        Self {
-            time_ns: flat.time_ns,
-            flow: Flow {
-                protocol: flat.protocol,
-                source: flat.source,
-                source_port: flat.source_port,
-                destination: flat.destination,
-                destination_port: flat.destination_port,
-            },
-            method: flat.method,
-            rtt_ns: flat.rtt_ns,
-            interface: flat.interface,
-        }
-    }
 }
 
 pub(crate) fn time_ns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {

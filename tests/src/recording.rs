@@ -23,9 +23,6 @@ const HEADER_BYTES: usize = 52;
 const LEVEL: i32 = 19;
 
 /// Writes what passed to `server_port`, as a compressed capture file.
-///
-/// # Errors
-/// When the file cannot be written, or something passed that is no segment of IPv4.
 pub fn write_capture(path: &Path, passed: &[Passed], server_port: u16) -> Result<()> {
     let file = File::create(path).with_context(|| format!("write {}", path.display()))?;
     let encoder = zstd::Encoder::new(file, LEVEL)?;
@@ -90,9 +87,6 @@ fn frame(header: &PacketHeader) -> Option<Vec<u8>> {
 }
 
 /// Writes what the clients waited.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn write_waits(path: &Path, loops: &[Loop]) -> Result<()> {
     let mut text = String::new();
     for own in loops {

@@ -70,17 +70,11 @@ pub struct Wait {
 
 impl Epoch {
     /// When it began, in ns since 1970.
-    ///
-    /// # Errors
-    /// When that is no time.
     pub fn begin_ns(&self) -> Result<u64> {
         Ok(self.end_ns()? - self.duration_ns)
     }
 
     /// When it ended, in ns since 1970.
-    ///
-    /// # Errors
-    /// When that is no time.
     pub fn end_ns(&self) -> Result<u64> {
         let end = humantime::parse_rfc3339(&self.time)?;
         Ok(u64::try_from(
@@ -92,9 +86,6 @@ impl Epoch {
 impl Case {
     /// Runs it in a lab of its own, with a `fathom response` at the router for each set of options.
     /// What the clients did, and what each `fathom` printed.
-    ///
-    /// # Errors
-    /// When the lab, the traffic or the measurement fails.
     pub fn run(&self, options: &[&[&str]]) -> Result<(Vec<Loop>, Vec<Finished>)> {
         self.run_beside(options, |_| Ok(()))
     }
@@ -107,9 +98,6 @@ impl Case {
     }
 
     /// The same with one `fathom response`, and what passed where it measured.
-    ///
-    /// # Errors
-    /// As [`Case::run`].
     pub fn record(&self, options: &[&str]) -> Result<(Vec<Loop>, Finished, Vec<Passed>)> {
         let lab = self.lab()?;
         let [client, router, server] = lab.hosts();
@@ -126,9 +114,6 @@ impl Case {
 
     /// The same beside other traffic, which is started in the client's namespace, and ends when
     /// what was returned is dropped.
-    ///
-    /// # Errors
-    /// As [`Case::run`], and when the other traffic cannot be started.
     pub fn run_beside<T>(
         &self,
         options: &[&[&str]],
@@ -161,9 +146,6 @@ enum Lines {
 
 impl RouterLab {
     /// With such a link between client and router, or with wires that do nothing to packets.
-    ///
-    /// # Errors
-    /// When the lab cannot be built.
     pub fn new(lan: Option<&LinkConfig>) -> Result<Self> {
         Ok(Self(match lan {
             None => Lines::Wires(Wires::new()?),
@@ -180,9 +162,6 @@ impl RouterLab {
     }
 
     /// Waits until the link has nothing on its way.
-    ///
-    /// # Errors
-    /// When it does not come to that.
     pub fn settle(&self) -> Result<()> {
         match &self.0 {
             Lines::Wires(_) => Ok(()),

@@ -11,9 +11,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until no packet is in the links and none has entered them for a while: late
 /// acknowledgements and closes have passed, and whatever measures has seen them.
-///
-/// # Errors
-/// When it does not become quiet.
 pub fn settle(lab: &Topology) -> Result<()> {
     let mut last = totals(lab);
     let mut since = Instant::now();

@@ -13,7 +13,7 @@ use nix::sys::socket::{
     AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockType, bind, sendmmsg, socket,
 };
 
-use crate::wire::{Frame, Segment, Timestamps, flag};
+use crate::wire::{Segment, TcpFlags, Timestamps};
 
 const PAYLOAD_BYTES: u16 = 40;
 /// Requests are sent in bunches, at the start of each of these; the answers follow one later, which
@@ -78,9 +78,6 @@ impl Side {
 }
 
 /// What a packet socket is bound to, for an interface of this thread's namespace.
-///
-/// # Errors
-/// When there is no such interface.
 pub fn link_address(interface: &str) -> nix::Result<LinkAddr> {
     getifaddrs()?
         .filter(|entry| entry.interface_name == interface)
@@ -121,9 +118,6 @@ impl Exchanges {
     /// Sends `rounds` exchanges of every flow in turn, `exchanges_per_second` of them together, or
     /// later if the machine is too slow; says how long it took. Every exchange gives its samples,
     /// the first too.
-    ///
-    /// # Errors
-    /// When the interface refuses packets.
     pub fn send(&mut self, rounds: u32, exchanges_per_second: u32) -> nix::Result<Duration> {
         let total = self.flows * rounds as usize;
         let bunch = exchanges_per_second as usize * TICK.as_millis() as usize / 1000;
@@ -210,12 +204,11 @@ fn request(flow: u32) -> Vec<u8> {
     let segment = Segment {
         sequence: 1_000,
         acknowledgement: 2_000,
-        flags: flag::ACK | flag::PSH,
+        flags: TcpFlags::ACK | TcpFlags::PSH,
         payload_bytes: PAYLOAD_BYTES,
         timestamps: Some(Timestamps { value: 10, echo: 5 }),
-        ..Segment::default()
     };
-    Frame::new(client, server, 1, &segment).captured().to_vec()
+    segment.frame(client, server)
 }
 
 fn answer(flow: u32, answers: Answers) -> Vec<u8> {
@@ -228,14 +221,13 @@ fn answer(flow: u32, answers: Answers) -> Vec<u8> {
                 0
             },
         acknowledgement: 1_000 + u32::from(PAYLOAD_BYTES),
-        flags: flag::ACK,
+        flags: TcpFlags::ACK,
         payload_bytes: if answers == Answers::Data {
             PAYLOAD_BYTES
         } else {
             0
         },
         timestamps: Some(Timestamps { value: 5, echo: 10 }),
-        ..Segment::default()
     };
-    Frame::new(server, client, 1, &segment).captured().to_vec()
+    segment.frame(server, client)
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use fathom_lab::{Namespace, Process, wait_until};
 use nix::sys::signal::Signal;
-use nix::unistd::{SysconfVar, sysconf};
 
 use super::INTERFACE;
 use super::memory::{Memory, has_links};
@@ -21,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Measured {
     process: Process,
     output: PathBuf,
-    ticks_per_second: f64,
 }
 
 /// What it printed.
@@ -80,8 +78,6 @@ impl Measured {
         let mut measured = Self {
             process: Process::start(&mut command)?,
             output,
-            ticks_per_second: sysconf(SysconfVar::CLK_TCK)?
-                .context("the kernel has no clock ticks")? as f64,
         };
         let mut has_ended = false;
         let waited = wait_until(PATIENCE, "fathom to attach its programs", || {
@@ -95,36 +91,16 @@ impl Measured {
     }
 
     /// Processor time it used so far, of user and kernel.
-    ///
-    /// # Errors
-    /// When it has ended.
     pub fn cpu_time(&self) -> anyhow::Result<Duration> {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))
-            .context("fathom has ended")?;
-        // Behind the name in parentheses: the state is field 3, user and system ticks are fields 14
-        // and 15 (proc(5)).
-        let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
-        let ticks: f64 = fields
-            .split(' ')
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse::<f64>().ok())
-            .sum();
-        Ok(Duration::from_secs_f64(ticks / self.ticks_per_second))
+        Ok(self.process.cpu_time()?)
     }
 
     /// What it takes of memory now.
-    ///
-    /// # Errors
-    /// When it has ended.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         Memory::of(self.process.id())
     }
 
     /// Ends it as Ctrl-C does, reads what it printed, and removes that.
-    ///
-    /// # Errors
-    /// When it does not end well.
     pub fn stop(mut self) -> anyhow::Result<Finished> {
         self.process.signal(Signal::SIGINT)?;
         let status = self.process.wait_with_deadline(PATIENCE)?;

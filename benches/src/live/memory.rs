@@ -31,9 +31,6 @@ pub struct Memory {
 
 impl Memory {
     /// Asks the kernel about a process.
-    ///
-    /// # Errors
-    /// When the process is gone.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let rollup = read(&format!("/proc/{process}/smaps_rollup"))?;
         let status = read(&format!("/proc/{process}/status"))?;

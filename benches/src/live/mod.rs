@@ -28,9 +28,6 @@ pub struct Bench {
 
 impl Bench {
     /// Sets both up.
-    ///
-    /// # Errors
-    /// Without the privileges that namespaces need.
     pub fn new() -> anyhow::Result<Self> {
         let sender = Namespace::new("sender")?;
         let observer = Namespace::new("observer")?;
@@ -42,9 +39,6 @@ impl Bench {
 
     /// Starts `fathom rtt -i eth0 --format json` with more options; what it prints goes to the file
     /// `output`.
-    ///
-    /// # Errors
-    /// When it does not come so far as to measure; then with what it said.
     pub fn measure(
         &self,
         fathom: &std::path::Path,
@@ -55,9 +49,6 @@ impl Bench {
     }
 
     /// Makes connections up whose packets all arrive at fathom's interface.
-    ///
-    /// # Errors
-    /// When the kernel gives no socket for it.
     pub fn exchanges(&self, flows: u32, answers: Answers) -> anyhow::Result<Exchanges> {
         self.sender
             .enter(|| Exchanges::open(SENDING_INTERFACE, flows, answers))?

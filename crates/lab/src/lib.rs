@@ -43,7 +43,7 @@ mod worker;
 
 pub use chain::{Branch, Chain, ChainBuilder, Family};
 pub use error::{Error, Result};
-pub use fathom_real_time::real_time;
+pub use fathom_real_time::test;
 pub use link::{
     Action, Device, Direction, Fate, Layer, Link, LinkBuilder, LinkConfig, LinkEnd, PacketFate,
     PacketHeader, PacketKind, Quote, Rule, Schedule, TcpFlags, Totals, Transport, Way,
@@ -53,7 +53,7 @@ pub use peer::{Connection, Opening, ScriptedPeer, Segment, TcpOptions, Timestamp
 pub use process::{Process, wait_until};
 pub use random::Sequence;
 pub use router::{Answers, InterfaceInformation, MplsLabel, ScriptedRouter, Translation};
-pub use stolen::{Shared, in_real_time, stolen_time};
+pub use stolen::{Shared, in_lab, in_real_time, stolen_time};
 pub use switch::Switch;
 pub use tap::{Passed, Tap};
 pub use topology::{Topology, TopologyBuilder};

@@ -343,12 +343,6 @@ pub fn is_skipped() -> bool {
 mod tests {
     use super::*;
 
-    fn is_skipped() -> bool {
-        obstacle()
-            .inspect(|why| println!("skipped: {why}"))
-            .is_some()
-    }
-
     #[test]
     fn veth_pair_carries_both_families() {
         if is_skipped() {

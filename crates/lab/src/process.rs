@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
+use nix::time::ClockId;
 use nix::unistd::Pid;
 
 use crate::{Error, Result};
@@ -50,6 +51,17 @@ impl Process {
     /// The process id.
     pub fn id(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// Processor time that it has used so far, all its threads together.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] when it has ended.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        let process = Pid::from_raw(self.id().cast_signed());
+        let time = ClockId::pid_cpu_clock_id(process).and_then(ClockId::now);
+        time.map(Duration::from)
+            .map_err(|errno| Error::runtime("read the clock of a process", errno))
     }
 
     /// Its exit status if it has ended.

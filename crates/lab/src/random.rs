@@ -55,14 +55,6 @@ impl Sequence {
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.uniform()).ln()
     }
-
-    /// Fills these bytes.
-    pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let value = self.bits().to_le_bytes();
-            chunk.copy_from_slice(&value[..chunk.len()]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimestampns};
 use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, recvmsg, setsockopt};
 
-use crate::link::{Layer, PacketHeader};
+use crate::link::{Layer, PRIORITY, PacketHeader, precede_ordinary_threads};
 use crate::worker::{STOP_LATENCY, Stop};
 use crate::{Error, Namespace, Result, Worker};
 
@@ -30,6 +30,9 @@ pub struct Passed {
     pub header: PacketHeader,
 }
 
+/// What passed, each with its first bytes.
+type Packets = Vec<(Passed, Vec<u8>)>;
+
 /// Watches all IP packets of an interface from its start to [`Tap::finish`].
 ///
 /// A [`Link`](crate::Link) says when its threads read and wrote a packet, which may be later than
@@ -47,7 +50,7 @@ pub struct Passed {
 #[derive(Debug)]
 pub struct Tap {
     interface: String,
-    worker: Worker<io::Result<Vec<Passed>>>,
+    worker: Worker<io::Result<Packets>>,
 }
 
 impl Tap {
@@ -57,12 +60,20 @@ impl Tap {
     /// # Errors
     /// [`Error::Namespace`] or [`Error::Runtime`] without privileges or without the interface.
     pub fn start(namespace: &Namespace, interface: &str) -> Result<Self> {
+        Self::keeping(0, namespace, interface)
+    }
+
+    /// The same, and keeps the first `bytes` of each packet for [`Tap::finish_with_bytes`].
+    ///
+    /// # Errors
+    /// As [`Tap::start`].
+    pub fn keeping(bytes: usize, namespace: &Namespace, interface: &str) -> Result<Self> {
         let socket = namespace
             .enter(|| open(interface))?
             .map_err(|source| Error::runtime(format!("watch {interface}"), source))?;
         Ok(Self {
             interface: interface.to_owned(),
-            worker: Worker::start("tap", move |stop| read_until(&socket, stop))?,
+            worker: Worker::start("tap", move |stop| read_until(&socket, bytes, stop))?,
         })
     }
 
@@ -72,11 +83,20 @@ impl Tap {
     /// [`Error::Runtime`] when the socket failed, or lost packets because the thread that reads had
     /// no CPU for too long.
     pub fn finish(self) -> Result<Vec<Passed>> {
+        let packets = self.finish_with_bytes()?;
+        Ok(packets.into_iter().map(|(passed, _)| passed).collect())
+    }
+
+    /// The same, each with its first bytes, from the IP header on.
+    ///
+    /// # Errors
+    /// As [`Tap::finish`].
+    pub fn finish_with_bytes(self) -> Result<Vec<(Passed, Vec<u8>)>> {
         let mut passed = self
             .worker
             .finish()
             .map_err(|source| Error::runtime(format!("watch {}", self.interface), source))?;
-        passed.sort_by_key(|packet| packet.time_ns);
+        passed.sort_by_key(|(packet, _)| packet.time_ns);
         Ok(passed)
     }
 }
@@ -112,12 +132,16 @@ pub(crate) fn open(interface: &str) -> io::Result<OwnedFd> {
 }
 
 /// Everything until told to end, and then what still waits.
-fn read_until(socket: &OwnedFd, stop: &Stop) -> io::Result<Vec<Passed>> {
+fn read_until(socket: &OwnedFd, kept_bytes: usize, stop: &Stop) -> io::Result<Packets> {
+    if kept_bytes > 0 {
+        // Who keeps packets wants all of a busy lab's; without the privilege some may be lost.
+        let _ = precede_ordinary_threads(PRIORITY);
+    }
     let mut passed = Vec::new();
     let mut buffer = vec![0; PACKET_BYTES];
     loop {
         let is_last = stop.is_set();
-        while read(socket, &mut buffer, &mut passed)? {}
+        while read(socket, kept_bytes, &mut buffer, &mut passed)? {}
         if is_last {
             break;
         }
@@ -131,7 +155,12 @@ fn read_until(socket: &OwnedFd, stop: &Stop) -> io::Result<Vec<Passed>> {
 }
 
 /// Takes the next packet, kept if it is IP; whether there was one.
-fn read(socket: &OwnedFd, buffer: &mut [u8], passed: &mut Vec<Passed>) -> io::Result<bool> {
+fn read(
+    socket: &OwnedFd,
+    kept_bytes: usize,
+    buffer: &mut [u8],
+    passed: &mut Packets,
+) -> io::Result<bool> {
     let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec);
     let mut slices = [IoSliceMut::new(buffer)];
     let message = match recvmsg::<LinkAddr>(
@@ -152,12 +181,16 @@ fn read(socket: &OwnedFd, buffer: &mut [u8], passed: &mut Vec<Passed>) -> io::Re
         _ => None,
     });
     let stamp = stamp.ok_or_else(|| io::Error::other("a packet came without a time"))?;
+    let time_ns = stamp.tv_sec().cast_unsigned() * 1_000_000_000 + stamp.tv_nsec().cast_unsigned();
     let length = message.bytes;
-    let header = PacketHeader::parse(Layer::Ip, &buffer[..length]);
-    passed.extend(header.map(|header| Passed {
-        time_ns: stamp.tv_sec().cast_unsigned() * 1_000_000_000 + stamp.tv_nsec().cast_unsigned(),
-        is_outgoing,
-        header,
+    let packet = &buffer[..length];
+    passed.extend(PacketHeader::parse(Layer::Ip, packet).map(|header| {
+        let passed = Passed {
+            time_ns,
+            is_outgoing,
+            header,
+        };
+        (passed, packet[..packet.len().min(kept_bytes)].to_vec())
     }));
     Ok(true)
 }

@@ -16,7 +16,7 @@ use fathom_lab::{
     stolen_time, wait_until,
 };
 
-use common::{alone, is_skipped};
+use common::alone;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -49,12 +49,8 @@ fn delays_ns(truth: &[PacketFate], way: Way) -> Vec<u64> {
         .collect()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn every_hop_answers_and_every_link_delays() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let mut builder = Chain::builder(8);
     for number in 1..=9 {
@@ -94,12 +90,8 @@ fn every_hop_answers_and_every_link_delays() {
 
 /// The first link's record alone tells the round trip of each probe to each hop, by what the
 /// answers quote.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn answers_name_their_probes_in_the_truth() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let delayed = LinkConfig::symmetric(3 * MILLISECOND);
     let chain = Chain::builder(3).link(2, delayed).build().unwrap();
@@ -159,12 +151,8 @@ fn answers_name_their_probes_in_the_truth() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn veth_and_ethernet_links_answer_alike() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let chain = Chain::builder(3)
         .layer(Layer::Ethernet)
@@ -181,12 +169,8 @@ fn veth_and_ethernet_links_answer_alike() {
 }
 
 /// A tool that knows nothing of the lab sees the same routers.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn mtr_finds_the_routers() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let chain = Chain::builder(3).build().unwrap();
     for family in Family::BOTH {
@@ -211,8 +195,7 @@ fn mtr_finds_the_routers() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn impossible_chains_are_refused() {
     let builders = [
         Chain::builder(0),
@@ -227,12 +210,8 @@ fn impossible_chains_are_refused() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn only_the_limited_router_falls_silent() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let chain = Chain::builder(3).build().unwrap();
     chain.limit_icmp(1).unwrap();
@@ -299,12 +278,8 @@ fn queue(link: &Link, way: Way) -> (Duration, u64) {
     (delay, link.totals(way).queue_dropped)
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn bulk_traffic_fills_the_queue_of_the_slowest_link() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let chain = Chain::builder(3).build().unwrap();
     for host in [&chain.client, &chain.server] {
@@ -345,12 +320,8 @@ fn fan() -> Chain {
         .unwrap()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn flows_spread_over_all_branches_and_keep_to_theirs() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let chain = fan();
     chain.reroute(2, &[0, 1, 2, 3]).unwrap();
@@ -378,12 +349,8 @@ fn flows_spread_over_all_branches_and_keep_to_theirs() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn traffic_turns_to_another_way() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let chain = Chain::builder(4)
         .branch(3, [LinkConfig::default(), LinkConfig::default()])

@@ -11,7 +11,7 @@ use fathom_lab::{
     Schedule, Tap, Topology, Transport, Way, wait_until,
 };
 
-use common::{alone, is_skipped};
+use common::alone;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -85,12 +85,8 @@ fn with_fate(truth: &[PacketFate], fate: Fate) -> Vec<u16> {
         .collect()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn ping_shows_the_configured_delay() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let pair = pair(LinkConfig {
         forward: Direction::delayed(10 * MILLISECOND),
@@ -127,12 +123,8 @@ fn ping_shows_the_configured_delay() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn losses_and_duplicates_equal_the_truth() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let forward = Direction::delayed(MILLISECOND).loss(0.1).duplication(0.1);
     let config = LinkConfig {
@@ -154,12 +146,8 @@ fn losses_and_duplicates_equal_the_truth() {
     assert!((70..130).contains(&lost), "{lost}");
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn corrupted_datagrams_never_arrive() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let config = LinkConfig {
         forward: Direction::default().corruption(0.2),
@@ -178,12 +166,8 @@ fn corrupted_datagrams_never_arrive() {
     assert_eq!(arrived, intact);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn reordered_datagrams_arrive_in_the_order_of_writing() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let forward = Direction::delayed(MILLISECOND).reordering(0.05, 3 * MILLISECOND);
     let config = LinkConfig {
@@ -200,12 +184,8 @@ fn reordered_datagrams_arrive_in_the_order_of_writing() {
     assert_eq!(arrived, expected);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn rules_hit_the_numbered_packets() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let forward = Direction::default()
         .rule(Rule::nth(3, PacketKind::Udp).drop())
@@ -223,12 +203,8 @@ fn rules_hit_the_numbered_packets() {
     assert_eq!(with_fate(&pair.link.truth(), Fate::RuleDropped), [2]);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn bottleneck_drops_and_delays() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     // 30-byte packets at 240 kbit/s take 1 ms each.
     let pair = pair(LinkConfig {
@@ -244,12 +220,8 @@ fn bottleneck_drops_and_delays() {
     assert!(waited_ns.unwrap() > 8_000_000, "{waited_ns:?}");
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn delay_can_change_while_running() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let pair = pair(LinkConfig::default());
     pair.client.run("ping -c 1 10.77.1.2").unwrap();
@@ -277,12 +249,8 @@ fn timely_lateness_ns(truth: &[PacketFate]) -> u64 {
     lateness_ns[lateness_ns.len() / 4]
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn ethernet_link_passes_vlan_tags() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let lab = Topology::builder().layer(Layer::Ethernet).build().unwrap();
     lab.client.run("ping -c 1 -W 2 10.77.2.1").unwrap();
@@ -302,12 +270,8 @@ fn ethernet_link_passes_vlan_tags() {
     lab.client.run("ping -c 1 -W 2 10.77.3.2").unwrap();
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn two_labs_at_once() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let slow = LinkConfig::symmetric(15 * MILLISECOND);
     let first = Topology::builder().wan(slow).build().unwrap();
@@ -326,12 +290,8 @@ fn two_labs_at_once() {
 
 /// Two clocks, the kernel's and that of the link's threads, tell the same story: a packet passes
 /// the device before the link reads it, and after the link has begun to write it.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_tap_sees_what_the_link_carries() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let pair = pair(LinkConfig::symmetric(2 * MILLISECOND));
     let tap = Tap::start(&pair.client, "eth0").unwrap();
@@ -374,12 +334,8 @@ fn a_tap_sees_what_the_link_carries() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn capture_files_hold_what_passed_each_end() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let directory = std::env::temp_dir().join(format!("fathom-lab-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

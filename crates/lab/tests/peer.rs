@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use fathom_lab::{Connection, Error, Opening, ScriptedPeer, Segment, TcpFlags, obstacle};
+use fathom_lab::{Connection, Error, Opening, ScriptedPeer, Segment, TcpFlags};
 
 /// For what should happen at once or after a timer of the kernel.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -16,12 +16,8 @@ const SCRIPT_PORT: u16 = 4000;
 const KERNEL_PORT: u16 = 80;
 const FAMILIES: [IpAddr; 2] = [ScriptedPeer::KERNEL_V4, ScriptedPeer::KERNEL_V6];
 
-fn peer() -> Option<ScriptedPeer> {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return None;
-    }
-    Some(ScriptedPeer::new().unwrap())
+fn peer() -> ScriptedPeer {
+    ScriptedPeer::new().unwrap()
 }
 
 /// A socket that listens in the namespace; as a connection is there once the script's handshake is
@@ -77,10 +73,9 @@ fn counter(peer: &ScriptedPeer, name: &str) -> u64 {
     values.unwrap()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn script_opens_and_both_sides_close() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for kernel in FAMILIES {
         let (mut connection, mut stream) = connect(&peer, kernel, Opening::default());
         assert!(connection.kernel_initial_sequence().is_some());
@@ -96,10 +91,9 @@ fn script_opens_and_both_sides_close() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn kernel_opens_with_chosen_and_random_numbers() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for (is_v6, initial_sequence) in [
         (false, None),
         (true, None),
@@ -119,10 +113,9 @@ fn kernel_opens_with_chosen_and_random_numbers() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn options_are_negotiated() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     let address = SocketAddr::from((ScriptedPeer::KERNEL_V4, KERNEL_PORT));
     let _listener = listen(&peer, address);
     let bare = Opening {
@@ -148,10 +141,9 @@ fn options_are_negotiated() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn data_crosses_the_wrap_both_ways() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for is_v6 in [false, true] {
         let mut stream = peer
             .start_connecting(is_v6, SCRIPT_PORT, Some(u32::MAX - 500))
@@ -184,10 +176,9 @@ fn data_crosses_the_wrap_both_ways() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn out_of_order_and_duplicate_data_is_selectively_acknowledged() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for kernel in FAMILIES {
         // The gap and both duplicates are on this side and on that side of the wrap.
         let opening = Opening {
@@ -214,10 +205,9 @@ fn out_of_order_and_duplicate_data_is_selectively_acknowledged() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn old_timestamp_is_no_new_data() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for kernel in FAMILIES {
         let (mut connection, mut stream) = connect(&peer, kernel, Opening::default());
         deliver(&mut connection, 1000);
@@ -241,10 +231,9 @@ fn old_timestamp_is_no_new_data() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn zero_window_of_the_script_holds_the_kernel_back() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for kernel in FAMILIES {
         let (mut connection, mut stream) = connect(&peer, kernel, Opening::default());
         let open = connection.ack();
@@ -267,10 +256,9 @@ fn zero_window_of_the_script_holds_the_kernel_back() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn kernel_closes_and_opens_its_window() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     let (mut connection, mut stream) = connect(&peer, FAMILIES[0], Opening::default());
     nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::RcvBuf, &4096).unwrap();
     let (mut filled, mut window) = (0, usize::MAX);
@@ -300,10 +288,9 @@ fn kernel_closes_and_opens_its_window() {
     assert_eq!(connection.acknowledged_by(&update), filled);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn wrong_checksum_is_unseen() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for kernel in FAMILIES {
         let (mut connection, mut stream) = connect(&peer, kernel, Opening::default());
         let right = connection.data(0, 100);
@@ -320,10 +307,9 @@ fn wrong_checksum_is_unseen() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn lost_bytes_come_again_by_sack() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     let (mut connection, mut stream) = connect(&peer, FAMILIES[1], Opening::default());
     stream.write_all(&Connection::payload(0, 1380 * 5)).unwrap();
     let first = connection.next(PATIENCE).unwrap();
@@ -347,10 +333,9 @@ fn lost_bytes_come_again_by_sack() {
     assert_eq!(connection.offset_of(&again), length);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn lost_tail_comes_again_by_a_probe() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     let (mut connection, mut stream) = connect(&peer, FAMILIES[0], Opening::default());
     stream.write_all(b"x").unwrap();
     let lost = connection.next(AT_ONCE).unwrap();
@@ -366,10 +351,9 @@ fn lost_tail_comes_again_by_a_probe() {
     assert_eq!(counter(&peer, "TCPLossProbes"), 1);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn both_sides_open_and_close_at_once() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for kernel in FAMILIES {
         let stream = peer
             .start_connecting(kernel.is_ipv6(), SCRIPT_PORT, None)
@@ -399,10 +383,9 @@ fn both_sides_open_and_close_at_once() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn resets_and_refusals_reach_both_sides() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     for kernel in FAMILIES {
         let nobody = SocketAddr::from((kernel, 9));
         let refused = peer.connect_to_kernel(SCRIPT_PORT, nobody, Opening::default(), PATIENCE);
@@ -425,10 +408,9 @@ fn resets_and_refusals_reach_both_sides() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn connections_do_not_disturb_each_other() {
-    let Some(peer) = peer() else { return };
+    let peer = peer();
     let address = SocketAddr::from((FAMILIES[0], KERNEL_PORT));
     let listener = listen(&peer, address);
     let [mut first, mut second] = [1, 2].map(|port| {

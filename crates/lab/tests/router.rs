@@ -16,7 +16,7 @@ use fathom_lab::{
     MplsLabel, ScriptedRouter, Translation,
 };
 
-use common::{alone, is_skipped};
+use common::alone;
 
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long nothing may come before it is believed that nothing does.
@@ -105,12 +105,8 @@ fn with_extensions() -> ScriptedRouter {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn scripted_routers_are_hops_like_others() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let usual = || Chain::builder(4).scripted(2, ScriptedRouter::default());
     let delayed = LinkConfig::symmetric(Duration::from_millis(3));
@@ -131,12 +127,8 @@ fn scripted_routers_are_hops_like_others() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn extensions_are_what_tshark_reads() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let directory = Directory::new("extensions");
     let chain = Chain::builder(2)
@@ -182,12 +174,8 @@ fn extensions_are_what_tshark_reads() {
     assert_eq!(lines[0], format!("16|1|{expected}"));
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn translation_and_marks_show_behind_it() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let directory = Directory::new("translation");
     let translating = |restores_quotes| ScriptedRouter {
@@ -244,12 +232,8 @@ fn translation_and_marks_show_behind_it() {
     assert!(matches!(builder.build(), Err(Error::Arrangement { .. })));
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn some_answer_seldom_or_never() {
-    if is_skipped() {
-        return;
-    }
     let _turn = alone();
     let answering = |answers| ScriptedRouter {
         answers,

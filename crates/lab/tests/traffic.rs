@@ -5,20 +5,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use fathom_lab::traffic::{dns, quic, tcp, tools};
-use fathom_lab::{Direction, LinkConfig, PacketKind, Rule, Topology, Transport, Way, obstacle};
+use fathom_lab::traffic::{dns, tcp, tools};
+use fathom_lab::{Direction, LinkConfig, PacketKind, Rule, Topology, Transport, Way};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// What scheduling may add on a busy machine.
 const SLACK: Duration = Duration::from_millis(30);
 
-/// A lab with a round trip of 10 ms, unless it cannot run here.
-fn lab(config: LinkConfig) -> Option<Topology> {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return None;
-    }
-    Some(Topology::builder().wan(config).build().unwrap())
+/// A lab with a round trip of 10 ms.
+fn lab(config: LinkConfig) -> Topology {
+    Topology::builder().wan(config).build().unwrap()
 }
 
 fn ten_milliseconds() -> LinkConfig {
@@ -30,12 +26,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tcp_exchanges_take_a_round_trip_and_the_think_time() {
-    let Some(lab) = lab(ten_milliseconds()) else {
-        return;
-    };
+    let lab = lab(ten_milliseconds());
     lab.client.set_tcp_timestamps(false).unwrap();
     lab.client.set_congestion_control("reno").unwrap();
     for address in [Topology::SERVER_V4, Topology::SERVER_V6] {
@@ -66,16 +59,13 @@ fn tcp_exchanges_take_a_round_trip_and_the_think_time() {
     assert!(!has_timestamps);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn lost_syn_is_sent_again() {
     let forward = Direction::default().rule(Rule::nth(1, PacketKind::Syn).drop());
-    let Some(lab) = lab(LinkConfig {
+    let lab = lab(LinkConfig {
         forward,
         ..LinkConfig::default()
-    }) else {
-        return;
-    };
+    });
     let address = SocketAddr::from((Topology::SERVER_V4, 8080));
     let _server = tcp::Server::start(&lab.server, address).unwrap();
     let client = tcp::Client {
@@ -86,8 +76,7 @@ fn lost_syn_is_sent_again() {
     assert_eq!(lab.wan.totals(Way::Forward).rule_dropped, 1);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn dns_exchanges_over_udp_and_tcp() {
     let config = LinkConfig {
         forward: Direction::delayed(5 * MILLISECOND)
@@ -95,7 +84,7 @@ fn dns_exchanges_over_udp_and_tcp() {
         backward: Direction::delayed(5 * MILLISECOND),
         seed: 0,
     };
-    let Some(lab) = lab(config) else { return };
+    let lab = lab(config);
     let address = SocketAddr::from((Topology::SERVER_V6, 53));
     let think = dns::Think::constant(4 * MILLISECOND);
     let _server = dns::Server::start(&lab.server, address, think).unwrap();
@@ -122,34 +111,9 @@ fn dns_exchanges_over_udp_and_tcp() {
     assert!(answer.contains("192.0.2.1"), "{answer}");
 }
 
-#[fathom_lab::real_time]
-#[test]
-fn quic_like_endpoints_spin_once_a_round_trip() {
-    let Some(lab) = lab(ten_milliseconds()) else {
-        return;
-    };
-    let address = SocketAddr::from((Topology::SERVER_V4, 443));
-    let options = quic::Options {
-        pace: quic::Pace::PerSecond(500),
-        ..quic::Options::default()
-    };
-    let server = quic::Server::start(&lab.server, address, options).unwrap();
-    let duration = 500 * MILLISECOND;
-    let client = quic::Client::start(&lab.client, address, duration, options).unwrap();
-    let report = client.join();
-    let server = server.finish();
-    assert_eq!((report.established, server.established), (1, 1));
-    assert!(report.sent > 100 && server.received > 100, "{report:?}");
-    // A round trip is 10 ms and up to 2 ms of waiting for the next packet on either side.
-    assert!((20..=50).contains(&report.spin_edges), "{report:?}");
-}
-
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tools_cross_the_lab() {
-    let Some(lab) = lab(ten_milliseconds()) else {
-        return;
-    };
+    let lab = lab(ten_milliseconds());
     let any: IpAddr = Topology::SERVER_V6;
     let times = tools::ping(&lab.client, any, 5, 20 * MILLISECOND).unwrap();
     assert_eq!(times.len(), 5);

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::stage::{SERVERS, SERVICE, SERVICE_V6, Server, Stage, address};
 use crate::tunnel::TunnelEnd;
-use crate::{configuration, count, counts, is_skipped, servers};
+use crate::{configuration, count, counts, servers};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -49,12 +49,8 @@ fn share(balancer: &Balancer, service: &str, server: &str) -> f64 {
     own.and_then(|record| record["share"].as_f64()).unwrap()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_server_whose_tunnel_has_no_end_is_left_and_returns() {
-    if is_skipped() {
-        return;
-    }
     let stage = stage();
     let _servers = servers(&stage);
     let ends = stage.servers.iter().map(TunnelEnd::start);
@@ -100,12 +96,8 @@ fn a_server_whose_tunnel_has_no_end_is_left_and_returns() {
 
 /// Layer 2, both families: what the server lacks is the address of one of its services. Without a
 /// router: a neighbour stands for each service whom nobody needs to ask for.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_server_without_the_address_of_a_service_is_left_by_that_one() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     for prefix in prefixes() {
         let (address, _) = prefix.split_once('/').unwrap();
@@ -146,12 +138,8 @@ fn a_server_without_the_address_of_a_service_is_left_by_that_one() {
 
 /// The service is routed another way than the servers: packets of checks are given to the servers'
 /// side.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn checks_leave_by_another_interface_than_they_would() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let (balancer, router) = (&stage.balancer, &stage.client);
     balancer.connect("eth1", router, "to-front").unwrap();
@@ -186,12 +174,8 @@ fn checks_leave_by_another_interface_than_they_would() {
 }
 
 /// What the balancer cannot check says nothing of servers, and is told.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn where_checks_cannot_leave_it_is_said() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let mut servers = servers(&stage);
     servers.remove(3).stop().unwrap();

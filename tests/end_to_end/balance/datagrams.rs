@@ -15,8 +15,8 @@ use quinn::{
     TokioRuntime,
 };
 
+use crate::count;
 use crate::stage::{SERVERS, Stage, address};
-use crate::{count, is_skipped};
 
 const SERVICE: SocketAddr = SocketAddr::new(crate::stage::SERVICE.ip(), 4433);
 const PROTOCOL: &str = "number";
@@ -70,12 +70,8 @@ fn echo(namespace: &Namespace, number: u8) -> Result<Worker<Result<()>>> {
     Ok(worker)
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_client_of_datagrams_keeps_its_server() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let servers = (1..=SERVERS).zip(&stage.servers);
     let servers = servers.map(|(number, namespace)| echo(namespace, number));
@@ -193,12 +189,8 @@ async fn roam(stage: &Stage, balancer: &Balancer) -> Result<()> {
     Ok(())
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_connection_of_quic_outlives_a_change_of_its_clients_address() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let mut balancer = Balancer::start(&stage.balancer, &configuration()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fathom_lab::{Namespace, Process, obstacle, wait_until};
+use fathom_lab::{Namespace, Process, wait_until};
 use fathom_tests::Balancer;
 use nix::sys::signal::Signal;
 use stage::{Connection, SERVERS, SERVICE, SERVICE_V6, Server, Stage, address, address_v6};
@@ -40,12 +40,6 @@ fn configuration(servers: &[u8], policy: &str) -> String {
         "[[service]]\nname = \"web\"\naddress = \"{address}\"\nport = {port}\nring = 4093\n"
     );
     text
-}
-
-fn is_skipped() -> bool {
-    obstacle()
-        .inspect(|why| println!("skipped: {why}"))
-        .is_some()
 }
 
 fn servers(stage: &Stage) -> Vec<Server> {
@@ -82,8 +76,7 @@ fn servers_apart(stage: &Stage) -> Vec<Process> {
 /// Its number.
 const NUMBER: &str = "FATHOM_SERVER";
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 #[ignore = "a server of another test, which ends it"]
 fn serves_apart() {
     let Ok(number) = std::env::var(NUMBER) else {
@@ -135,12 +128,8 @@ fn seldom_measured(servers: &[u8]) -> String {
     format!("measured = \"1/50\"\n{}", configuration(servers, "static"))
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn connections_outlive_all_that_happens_to_the_process() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let _servers = servers_apart(&stage);
     let mut balancer = Balancer::start(&stage.balancer, &seldom_measured(&[1, 2, 3, 4])).unwrap();
@@ -239,12 +228,8 @@ fn balancer_keeps_what_it_has(balancer: &Balancer) {
     assert!(balancer.field("balance_server", "s2", "weight").is_ok());
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_server_that_does_not_answer_is_left_and_returns() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let mut servers = servers(&stage);
     let mut balancer =
@@ -289,12 +274,8 @@ fn a_server_that_does_not_answer_is_left_and_returns() {
 }
 
 /// A service of each family, a network and all ports beside; a server by IPv6 answers both.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn services_of_both_families_have_servers_of_both() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let _servers = servers(&stage);
     let text = configuration(&[1, 2], "static")
@@ -316,12 +297,8 @@ fn services_of_both_families_have_servers_of_both() {
     assert!(balancer.stop().unwrap());
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn packets_go_through_a_tunnel_and_long_ones_are_told() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let _servers = servers(&stage);
     let ends = stage.servers.iter().map(TunnelEnd::start);
@@ -344,12 +321,8 @@ fn packets_go_through_a_tunnel_and_long_ones_are_told() {
 }
 
 /// Connections live through it, as through any silence of the path.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn an_interface_that_comes_back_is_used_again() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let _servers = servers(&stage);
     let text = configuration(&[1, 2, 3, 4], "static");
@@ -367,12 +340,8 @@ fn an_interface_that_comes_back_is_used_again() {
 
 /// With as little as this, a few connections are too many; when they are silent, all can be
 /// measured again.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn as_many_connections_are_measured_as_the_load_allows() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let _servers = servers(&stage);
     let text = format!(
@@ -406,12 +375,8 @@ fn keep_asking(stage: &Stage, is_over: &AtomicBool) {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn weight_leaves_a_slow_server_and_returns_to_it() {
-    if is_skipped() {
-        return;
-    }
     let stage = Stage::new().unwrap();
     let servers = servers(&stage);
     for server in &servers {

@@ -25,10 +25,9 @@ fn limit_ns(truth_ns: u64) -> u64 {
     1_000_000 + truth_ns / 50
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn every_round_trip_is_that_of_the_probe_and_its_answer() {
-    let Some(_turn) = alone() else { return };
+    let _turn = alone();
     let chain = chain(ROUTERS, |link| MILLISECOND * link / 2)
         .build()
         .unwrap();

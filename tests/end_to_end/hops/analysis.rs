@@ -21,10 +21,9 @@ fn changes(records: &[Record]) -> Vec<RouteChange> {
     changes.collect()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_change_of_route_is_told_once_and_a_router_that_limits_its_answers_is_called_so() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let faster = [LinkConfig::symmetric(MILLISECOND), LinkConfig::default()];
     let chain = chain(3, |_| MILLISECOND).branch(2, faster).build().unwrap();
     chain.limit_icmp(1).unwrap();
@@ -53,10 +52,9 @@ fn a_change_of_route_is_told_once_and_a_router_that_limits_its_answers_is_called
     assert!(!told.iter().any(|(_, name)| is_wrong(*name)), "{told:?}");
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn balanced_ways_are_found_and_the_slower_one_is_named() {
-    let Some(_turn) = alone() else { return };
+    let _turn = alone();
     let way = |delay: u32| {
         [
             LinkConfig::symmetric(delay * MILLISECOND),
@@ -106,10 +104,9 @@ fn balanced_ways_are_found_and_the_slower_one_is_named() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_longer_way_back_is_marked() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let link = LinkConfig::symmetric(MILLISECOND);
     let chain = chain(3, |_| MILLISECOND)
         .branch(2, [link.clone(), link.clone(), link])

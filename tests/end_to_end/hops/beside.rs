@@ -49,7 +49,7 @@ fn packets(passed: &[Passed], port: u16) -> [u64; 2] {
 
 #[test]
 fn the_first_router_measures_what_it_would_without_probes() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(3, |_| 2 * MILLISECOND).build().unwrap();
     let router = &chain.routers[0];
     let interface = Chain::interface(1);

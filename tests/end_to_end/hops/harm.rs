@@ -13,10 +13,9 @@ use crate::stage::{
 
 const FASTEST: [&str; 2] = ["--rate", "100"];
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_udp_receiver_gets_what_was_sent_to_it_and_no_probe() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     // Without answers nothing tells where the path ends but its end; with them no probe goes there.
     for (routers, answers) in [(1, false), (3, false), (3, true)] {
         let chain = chain(routers, |_| MILLISECOND / 2).build().unwrap();
@@ -109,10 +108,9 @@ pub(crate) fn assert_unharmed(hosts: [&Namespace; 2], before: [BTreeMap<String, 
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
-    let Some(_turn) = alone() else { return };
+    let _turn = alone();
     let chain = chain(1, |_| MILLISECOND).build().unwrap();
     let hosts = [&chain.client, &chain.server];
     let before = hosts.map(counters);
@@ -145,7 +143,7 @@ fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
 
 #[test]
 fn probes_that_reach_a_sender_are_no_duplicate_acknowledgements() {
-    let Some(_turn) = alone() else { return };
+    let _turn = alone();
     // Three duplicate acknowledgements have a sender without SACK retransmit, and halve its rate.
     for has_timestamps in [true, false] {
         let chain = chain(1, |_| 2 * MILLISECOND).build().unwrap();
@@ -193,10 +191,9 @@ fn throughput(chain: &Chain, port: u16) -> f64 {
         .unwrap_or_else(|| panic!("{report:#}"))
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_local_shaper_lets_as_much_through_with_probes() {
-    let Some(_turn) = alone() else { return };
+    let _turn = alone();
     // At 40 probes a second to each of eight hops there is one every 3 ms, and they take 0.3 % of
     // the rate themselves; the benchmark has one every millisecond.
     let options = ["--rate", "40"];

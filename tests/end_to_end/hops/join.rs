@@ -88,7 +88,7 @@ fn command_of_the_readme() -> String {
 
 #[test]
 fn the_command_of_the_readme_joins_all_measurements_of_a_flow() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(2, |_| 2 * MILLISECOND).build().unwrap();
     let exchanges = Exchanges::start(&chain);
     let directory = tempfile::tempdir().unwrap();

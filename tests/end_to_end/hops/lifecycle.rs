@@ -20,10 +20,9 @@ fn attached(chain: &Chain) -> usize {
     attached_programs(&chain.client, INTERFACE).unwrap()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn signals_leave_nothing_behind_and_others_alone() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
     let other = Fathom::start(&chain.client, &[INTERFACE], &EVERY_PACKET).unwrap();
     let with_other = attached(&chain);
@@ -63,10 +62,9 @@ fn join(near: &Namespace, far: &Namespace) {
 }
 
 /// The connection lives on, since its packets are sent again.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_flow_is_probed_again_when_its_interface_is_back() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
     join(&near, &far);
     let fathom = Fathom::hops(&near, "w0", &["--rate", "20", "--timeout", "100ms"]).unwrap();
@@ -101,10 +99,9 @@ fn a_flow_is_probed_again_when_its_interface_is_back() {
     fathom.finish().unwrap();
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_reader_that_goes_away_ends_it_well() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(1, |_| MILLISECOND).build().unwrap();
     let _flow = Application::tcp(&chain, Family::V4, 100);
     let (reader, writer) = std::io::pipe().unwrap();
@@ -121,10 +118,9 @@ fn a_reader_that_goes_away_ends_it_well() {
     assert!(process.wait_with_deadline(PATIENCE).unwrap().success());
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_silent_flow_is_probed_for_a_while_and_a_closed_one_is_not() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
     let options = ["--rate", "20", "--idle", "3s", "--timeout", "500ms"];
     let fathom = Fathom::hops(&chain.client, INTERFACE, &options).unwrap();
@@ -171,10 +167,9 @@ fn a_silent_flow_is_probed_for_a_while_and_a_closed_one_is_not() {
     fathom.finish().unwrap();
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_command_is_run_and_its_flows_alone_are_probed() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(2, |_| 5 * MILLISECOND).build().unwrap();
     let other = Application::tcp(&chain, Family::V4, 100);
     let server = chain.server_address(Family::V4).to_string();
@@ -196,10 +191,9 @@ fn a_command_is_run_and_its_flows_alone_are_probed() {
     drop(other);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn answers_are_kept_from_the_host_unless_asked_for() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(1, |_| MILLISECOND).build().unwrap();
     let received = || {
         let text = chain

@@ -37,10 +37,9 @@ fn write_systems(chain: &Chain, file: &Path) {
     database.write_to(file).unwrap();
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn routers_have_names_and_systems() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     if !["/etc/resolv.conf", "/etc/nsswitch.conf"]
         .iter()
         .all(|file| Path::new(file).exists())

@@ -46,10 +46,9 @@ impl Programs {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn the_documented_example_marks_probes_and_reads_what_routers_saw() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(ROUTERS, |_| MILLISECOND).build().unwrap();
     let programs = Programs::write();
     let mark = programs.path("mark");
@@ -102,10 +101,9 @@ fn the_documented_example_marks_probes_and_reads_what_routers_saw() {
     assert!(finished.count(PLAIN) >= (probes.len() - edited) as u64);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn what_an_edit_must_not_change_is_not_sent() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(ROUTERS, |_| MILLISECOND).build().unwrap();
     let programs = Programs::write();
     let farther = programs.path("farther");
@@ -132,10 +130,9 @@ fn what_an_edit_must_not_change_is_not_sent() {
     assert_eq!(finished.count("probes lost on this host: no clone"), 0);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_program_that_is_none_is_refused_with_the_reason() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(1, |_| MILLISECOND).build().unwrap();
     let programs = Programs::write();
     for (option, name, reason) in [
@@ -153,10 +150,9 @@ fn a_program_that_is_none_is_refused_with_the_reason() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn probes_as_long_as_packets_stop_at_routers() {
-    let Some(_turn) = alone() else { return };
+    let _turn = alone();
     let chain = chain(ROUTERS, |_| MILLISECOND).build().unwrap();
     let hosts = [&chain.client, &chain.server];
     let before = hosts.map(counters);

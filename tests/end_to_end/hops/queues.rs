@@ -110,10 +110,9 @@ fn at_once<T: Send, const N: usize>(
 }
 
 /// The three ways at once, each on a chain of its own: a queue at one link after the other.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_queue_that_moves_is_followed_with_its_direction() {
-    let Some(_turn) = alone() else { return };
+    let _turn = alone();
     let ways = [
         ("forward", &[Heading::Forward][..]),
         ("reverse", &[Heading::Backward][..]),
@@ -166,10 +165,9 @@ fn longest_wait(chain: &Chain, congestion: &Congestion) -> Duration {
 
 /// The application sends more than a link takes: what it waits for is its own queue of up to 80 ms.
 /// Both ways at once, each on a chain of its own.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_bottleneck_is_named() {
-    let Some(_turn) = alone() else { return };
+    let _turn = alone();
     let ways = [
         (2, "forward", Heading::Forward),
         (3, "reverse", Heading::Backward),

@@ -14,10 +14,9 @@ fn own_name() -> String {
     name.trim().to_owned()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn sockets_of_a_process_are_found_whenever_and_however_they_were_made() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
     let before = Application::tcp(&chain, Family::V6, 100);
     let name = own_name();
@@ -44,10 +43,9 @@ fn sockets_of_a_process_are_found_whenever_and_however_they_were_made() {
     assert_eq!(none.finish().unwrap().probes(), []);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn networks_and_ports_select() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(2, |_| MILLISECOND).build().unwrap();
     let options = ["--rate", "20", "--net", "fd78::/16", "--protocol", "udp"];
     let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &options).unwrap();
@@ -62,10 +60,9 @@ fn networks_and_ports_select() {
     assert!(finished.probes().iter().all(is_wanted));
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn control_groups_select() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let Some(group) = Group::create().unwrap() else {
         return;
     };
@@ -89,10 +86,9 @@ fn control_groups_select() {
     assert!(probes.iter().all(|probe| probe.flow.protocol == 1));
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn forwarded_flows_are_probed_from_where_they_are_seen() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(3, |_| MILLISECOND).build().unwrap();
     let interface = Chain::interface(2);
     let fathom = Fathom::hops(&chain.routers[0], &interface, &["--rate", "20"]).unwrap();
@@ -114,10 +110,9 @@ fn forwarded_flows_are_probed_from_where_they_are_seen() {
     fathom.finish().unwrap();
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn budgets_hold_over_all_flows() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let chain = chain(4, |_| MILLISECOND).build().unwrap();
     let options = ["--rate", "100", "--budget", "100"];
     let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &options).unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fathom_lab::{Chain, ChainBuilder, Family, LinkConfig, Namespace, is_skipped, wait_until};
+use fathom_lab::{Chain, ChainBuilder, Family, LinkConfig, Namespace, wait_until};
 use fathom_record::Time;
 use fathom_tests::{Fathom, Probe, ProbeOutcome};
 
@@ -22,15 +22,14 @@ const WAIT: Duration = Duration::from_millis(200);
 static TURNS: RwLock<()> = RwLock::new(());
 
 /// The turn of a test that judges times, rates or throughput: its chain has the machine for itself.
-/// `None`, having said why, where there can be no chain.
-pub(crate) fn alone() -> Option<RwLockWriteGuard<'static, ()>> {
-    (!is_skipped()).then(|| TURNS.write().unwrap_or_else(PoisonError::into_inner))
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    TURNS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The turn of a test that judges what is sent, answered and told, however late: others of its kind
 /// run beside it.
-pub(crate) fn beside_others() -> Option<RwLockReadGuard<'static, ()>> {
-    (!is_skipped()).then(|| TURNS.read().unwrap_or_else(PoisonError::into_inner))
+pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
+    TURNS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A chain of `routers` whose link k delays by `delay(k)` in each direction.

@@ -133,7 +133,7 @@ fn an_interface_vanishes(chance: &mut Chance) {
 
 #[test]
 fn whatever_vanishes_at_whatever_moment_no_packet_goes_round() {
-    let Some(_turn) = beside_others() else { return };
+    let _turn = beside_others();
     let number = |name: &str, otherwise: u64| {
         let text = env::var(name).ok();
         text.map_or(otherwise, |text| text.parse().unwrap())

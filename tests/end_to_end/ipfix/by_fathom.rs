@@ -12,8 +12,7 @@ use serde_json::Value;
 use crate::collectors::{PATIENCE, PORT, end, namespace, wait_for_port, wait_until_read};
 use crate::invented::{Profile, RECORDS, export, profile};
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn fathom_prints_what_it_sent() {
     let Some(namespace) = namespace(&[]) else {
         return;
@@ -87,8 +86,7 @@ fn dump(namespace: &Namespace, listen: &str, printed: &Path) -> Process {
     Process::start(&mut command).unwrap()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn fathom_listens_with_tls() {
     let Some(namespace) = namespace(&[]) else {
         return;
@@ -121,8 +119,7 @@ fn fathom_listens_with_tls() {
     assert!(errors.contains("with 50 records"), "{errors}");
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn fathom_says_which_file_is_no_certificate() {
     let Some(namespace) = namespace(&[]) else {
         return;

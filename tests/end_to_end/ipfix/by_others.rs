@@ -11,8 +11,7 @@ use crate::collectors::{
 };
 use crate::invented::{OBSERVER, RECORDS, datagrams, export, profile};
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tshark_has_nothing_to_complain_of() {
     let Some(namespace) = namespace(&["dumpcap", "tshark"]) else {
         return;
@@ -46,8 +45,7 @@ fn tshark_has_nothing_to_complain_of() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tshark_reads_a_stream() {
     let Some(namespace) = namespace(&["dumpcap", "tshark"]) else {
         return;
@@ -73,8 +71,7 @@ fn tshark_reads_a_stream() {
     assert_eq!(values(&file, "cflow.srcport").len() as u64, RECORDS);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn nfcapd_takes_the_elements_of_iana() {
     let Some(namespace) = namespace(&["nfcapd", "nfdump"]) else {
         return;
@@ -105,8 +102,7 @@ fn nfcapd_takes_the_elements_of_iana() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn nfacctd_prints_the_own_elements() {
     let Some(namespace) = namespace(&["nfacctd"]) else {
         return;
@@ -135,8 +131,7 @@ fn nfacctd_prints_the_own_elements() {
 }
 
 /// Of Flowcorder's templates it misses records that tshark has.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn netflow_parser_decodes_every_value() {
     let Some(namespace) = namespace(&[]) else {
         return;

@@ -189,8 +189,7 @@ fn number_of(profile: &Profile, name: &str) -> u64 {
     profile.number(name).unwrap_or_else(rounded)
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn flowcorders_templates_hold_what_was_printed() {
     let Some(namespace) = namespace(&[]) else {
         return;

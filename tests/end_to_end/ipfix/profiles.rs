@@ -24,8 +24,7 @@ fn column(printed: &[Printed], name: &str) -> Vec<String> {
     values
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tshark_decodes_every_message() {
     let Some(namespace) = namespace(&["dumpcap", "tshark"]) else {
         return;
@@ -83,8 +82,7 @@ fn tshark_decodes_every_message() {
 
 /// What it shows of MPTCP connections as a whole and of DNS has no volume: their packets are those
 /// of subflows, and not looked at.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn nfdump_shows_what_they_carried() {
     const NAMES: [&str; 10] = [
         "source",
@@ -146,8 +144,7 @@ const PRIMITIVES: [(&str, u16, u16, &str); 8] = [
 ];
 
 /// It cannot read own texts of variable length.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn nfacctd_prints_what_was_printed() {
     let Some(namespace) = namespace(&["nfacctd"]) else {
         return;
@@ -205,8 +202,7 @@ fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
     std::iter::from_fn(receive).collect()
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn netflow_parser_decodes_every_field() {
     let Some(namespace) = namespace(&[]) else {
         return;
@@ -226,8 +222,7 @@ fn netflow_parser_decodes_every_field() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn fathom_dumps_what_was_printed() {
     let Some(namespace) = namespace(&[]) else {
         return;

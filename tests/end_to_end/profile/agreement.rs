@@ -232,12 +232,11 @@ fn ports(cases: &[(u16, Script)]) -> Vec<u16> {
 }
 
 /// Plays the scripts of a lab before both sets.
-fn agree_in_a_lab(lab: Option<Topology>, scripts: &[(u16, Script)]) {
-    let Some(lab) = lab else { return };
+fn agree_in_a_lab(lab: &Topology, scripts: &[(u16, Script)]) {
     let Some(both) = Both::start(&lab.router, &NETWORKS) else {
         return;
     };
-    perform(&lab, scripts);
+    perform(lab, scripts);
     let hosts = [&lab.client, &lab.server];
     both.wait(hosts, &ports(scripts));
     both.compare(&hosts);
@@ -245,9 +244,7 @@ fn agree_in_a_lab(lab: Option<Topology>, scripts: &[(u16, Script)]) {
 
 /// Plays the cases against a script before both sets.
 fn agree_with_a_script(cases: &[(u16, script::Play)]) {
-    let Some(peer) = script::prepare() else {
-        return;
-    };
+    let peer = script::prepare();
     let Some(both) = Both::start(peer.namespace(), &script::NETWORKS) else {
         return;
     };
@@ -260,36 +257,31 @@ fn agree_with_a_script(cases: &[(u16, script::Play)]) {
 }
 
 /// Lost SYNs and SYN-ACKs, tail losses, fast recovery, reordering, duplicates, damage.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn of_recovery() {
-    agree_in_a_lab(recovery::prepare(), &recovery::SCRIPTS);
+    agree_in_a_lab(&recovery::prepare(), &recovery::SCRIPTS);
 }
 
 /// Resets, silence, half and simultaneous closes, keep-alives, connections that nobody accepts.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn of_endings() {
-    agree_in_a_lab(endings::prepare(), &endings::SCRIPTS);
+    agree_in_a_lab(&endings::prepare(), &endings::SCRIPTS);
 }
 
 /// Refused, unreachable, unanswered, given up.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn of_attempts() {
-    agree_in_a_lab(attempts::prepare(), &attempts::SCRIPTS);
+    agree_in_a_lab(&attempts::prepare(), &attempts::SCRIPTS);
 }
 
 /// Duplicates whole and partial, in and out of order, old timestamps, probes, wrong checksums.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn of_arrivals() {
     agree_with_a_script(&arrivals::CASES);
 }
 
 /// Closed windows, lost FINs, sequence numbers that wrap, SYNs that cross.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn of_departures() {
     agree_with_a_script(&departures::CASES);
 }
@@ -336,12 +328,9 @@ fn meet_the_neighbour(lab: &Topology, address: SocketAddr) {
 }
 
 /// Time in the accept queue, no route, and nothing to route over.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn of_circumstances() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     for command in [
         "ip -4 route add unreachable 10.77.88.0/24",
         "ip -6 route add unreachable fd77:88::/64",
@@ -365,12 +354,9 @@ fn of_circumstances() {
 }
 
 /// What was open before either measurement.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn of_existing_connections() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     // A process by which the namespace can be found.
     let _inhabitant = Process::start(lab.server.command("sleep").arg("60")).unwrap();
     let pairs = Family::BOTH.map(|family| {

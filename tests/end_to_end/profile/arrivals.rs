@@ -1,6 +1,7 @@
 //! Segments as no well-behaved network or peer would send them, and what a receiver counts of them.
 
 use fathom_lab::{ScriptedPeer, Segment, Shared, TcpFlags};
+use fathom_tests::Prediction;
 
 use crate::script::{
     Play, Scripted, be_accepted, be_accepted_from, deliver, established, received,
@@ -27,10 +28,10 @@ pub(crate) const CASES: [(u16, Play); 8] = [
     (WRONG_CHECKSUM, send_wrong_checksum),
 ];
 
-/// All cases, played by the first test that asks; `None` where it cannot be.
-fn run() -> Option<&'static Scripted> {
-    static RUN: Shared<Option<Scripted>> = Shared::new();
-    RUN.get(|| Scripted::play(&CASES)).as_ref()
+/// Holds a case against what was predicted; all are played for the first test that asks.
+fn check(case: u16, predictions: &[Prediction]) {
+    static RUN: Shared<Scripted> = Shared::new();
+    RUN.get(|| Scripted::play(&CASES)).check(case, predictions);
 }
 
 fn send_in_order(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -39,11 +40,9 @@ fn send_in_order(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn in_order() {
-    let Some(run) = run() else { return };
-    run.check(IN_ORDER, &[established(), received(1000, 1)]);
+    check(IN_ORDER, &[established(), received(1000, 1)]);
 }
 
 fn send_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -55,14 +54,12 @@ fn send_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
 }
 
 /// A segment comes twice, and another has its bytes from two that have come: 1000 bytes each.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn duplicates() {
-    let Some(run) = run() else { return };
     let last = received(2000, 4)
         .with("packets_duplicate", 2)
         .with("bytes_duplicate", 2000);
-    run.check(DUPLICATES, &[established(), last]);
+    check(DUPLICATES, &[established(), last]);
 }
 
 fn send_partial_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -74,14 +71,12 @@ fn send_partial_duplicates(peer: &ScriptedPeer, family: Family, port: u16) {
 }
 
 /// The second segment starts with 500 bytes that have come, the third with 100.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn partial_duplicates() {
-    let Some(run) = run() else { return };
     let last = received(2000, 3)
         .with("packets_partially_duplicate", 2)
         .with("bytes_partially_duplicate", 600);
-    run.check(PARTIAL_DUPLICATES, &[established(), last]);
+    check(PARTIAL_DUPLICATES, &[established(), last]);
 }
 
 fn send_duplicates_out_of_order(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -94,10 +89,8 @@ fn send_duplicates_out_of_order(peer: &ScriptedPeer, family: Family, port: u16) 
 
 /// Inside the window, but not yet at its start: both copies come a thousand bytes too early, and
 /// the second is a duplicate besides.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn duplicates_out_of_order() {
-    let Some(run) = run() else { return };
     let last = received(2000, 3)
         .with("packets_out_of_order", 2)
         .with("bytes_out_of_order", 2000)
@@ -106,7 +99,7 @@ fn duplicates_out_of_order() {
         .with("out_of_order_distance_max_bytes", 1000)
         .with("packets_duplicate", 1)
         .with("bytes_duplicate", 1000);
-    run.check(DUPLICATES_OUT_OF_ORDER, &[established(), last]);
+    check(DUPLICATES_OUT_OF_ORDER, &[established(), last]);
 }
 
 fn send_old_timestamps(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -124,14 +117,12 @@ fn send_old_timestamps(peer: &ScriptedPeer, family: Family, port: u16) {
 /// Segments with timestamps from before are dropped (RFC 7323, 5.3): the one with bytes that have
 /// come is a duplicate, the one with new bytes is none. It comes again with a good timestamp. The
 /// stack counts all four before it looks.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn old_timestamps() {
-    let Some(run) = run() else { return };
     let last = received(2000, 4)
         .with("packets_duplicate", 1)
         .with("bytes_duplicate", 1000);
-    run.check(OLD_TIMESTAMPS, &[established(), last]);
+    check(OLD_TIMESTAMPS, &[established(), last]);
 }
 
 fn send_probes(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -151,11 +142,9 @@ fn send_probes(peer: &ScriptedPeer, family: Family, port: u16) {
 
 /// Probes of a silent peer or a closed window have the last byte's number, and that byte or none
 /// (RFC 9293, 3.8.4): they are no duplicates.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn probes_are_no_duplicates() {
-    let Some(run) = run() else { return };
-    run.check(PROBES, &[established(), received(1000, 2)]);
+    check(PROBES, &[established(), received(1000, 2)]);
 }
 
 fn cross_the_wrap(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -178,10 +167,8 @@ fn cross_the_wrap(peer: &ScriptedPeer, family: Family, port: u16) {
 /// Numbers wrap behind the byte 1500. Two segments come 1000 and 2000 bytes too early; then, when
 /// all is there, one comes whole that has come before, on both sides of the wrap, and one of which
 /// the first half has.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn sequence_wrap() {
-    let Some(run) = run() else { return };
     let last = received(4000, 6)
         .with("packets_out_of_order", 2)
         .with("bytes_out_of_order", 1500)
@@ -192,7 +179,7 @@ fn sequence_wrap() {
         .with("bytes_duplicate", 1000)
         .with("packets_partially_duplicate", 1)
         .with("bytes_partially_duplicate", 500);
-    run.check(SEQUENCE_WRAP, &[established(), last]);
+    check(SEQUENCE_WRAP, &[established(), last]);
 }
 
 fn send_wrong_checksum(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -207,10 +194,8 @@ fn send_wrong_checksum(peer: &ScriptedPeer, family: Family, port: u16) {
     });
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn wrong_checksum() {
-    let Some(run) = run() else { return };
     let last = received(1000, 2).with("checksum_errors", 1);
-    run.check(WRONG_CHECKSUM, &[established(), last]);
+    check(WRONG_CHECKSUM, &[established(), last]);
 }

@@ -34,12 +34,9 @@ fn own_group() -> String {
 }
 
 /// Both applications are threads of this process; both hosts have a router.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn process_and_route() {
-    let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let stage = Stage::build(Vec::new(), Vec::new());
     for family in Family::BOTH {
         let server = SocketAddr::from((family.server(), family.port(PORT)));
         let mut pair = Pair::open(&stage.lab, server);
@@ -94,12 +91,9 @@ fn process_and_route() {
 }
 
 /// To a host of the same network there is no router, and to the host itself no network.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn neighbour_and_loopback() {
-    let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let stage = Stage::build(Vec::new(), Vec::new());
     let lab = &stage.lab;
     for family in Family::BOTH {
         let (neighbour, own) = match family {
@@ -141,12 +135,9 @@ fn neighbour_and_loopback() {
 
 /// The client is told that the connection is established half a round trip before the server is;
 /// the server's application takes it when the test does.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn accept_queue() {
-    let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let stage = Stage::build(Vec::new(), Vec::new());
     for family in Family::BOTH {
         let address = SocketAddr::from((family.server(), family.port(LATE)));
         let listener = listen(&stage.lab.server, address);
@@ -176,12 +167,9 @@ fn accept_queue() {
 }
 
 /// The host itself has no route: no SYN is sent, and there is a profile all the same.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn no_route() {
-    let Some(stage) = Stage::build(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let stage = Stage::build(Vec::new(), Vec::new());
     let client = &stage.lab.client;
     client
         .run("ip -4 route add unreachable 10.77.88.0/24")
@@ -236,12 +224,9 @@ fn measure_everywhere(lab: &Topology, options: &[&str]) -> Fathom {
 }
 
 /// What a connection did before is no part of its profiles, and what it does from then on is.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn existing_connections() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let _inhabitant = inhabitant(&lab.server);
     let mut pairs = Family::BOTH.map(|family| {
         let address = SocketAddr::from((family.server(), family.port(EXISTING)));
@@ -293,12 +278,9 @@ fn existing_connections() {
 
 /// A connection that lives long has a profile each second or a little later: sockets are looked
 /// through each second, and its second may not be over then.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn periodic_profiles() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let _inhabitant = inhabitant(&lab.server);
     let fathom = measure_everywhere(&lab, &["--active-timeout", "1s"]);
     let pairs = Family::BOTH.map(|family| {
@@ -362,12 +344,9 @@ fn periodic_profiles() {
 }
 
 /// What is still open when the measurement ends has a last profile.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn end_of_measurement() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let _inhabitant = inhabitant(&lab.server);
     let fathom = measure_everywhere(&lab, &[]);
     let address: (IpAddr, u16) = (Topology::SERVER_V4, PORT);

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use fathom_lab::{Process, Topology, obstacle, wait_until};
+use fathom_lab::{Process, Topology, wait_until};
 use fathom_tests::{Fathom, Group, Profile, binary};
 use nix::errno::Errno;
 use nix::libc;
@@ -25,12 +25,9 @@ fn converse(lab: &Topology, address: IpAddr, port: u16) {
 }
 
 /// A whole connection has two profiles at either end, and both ends its port.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn ports_select() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let fathom = Fathom::profile(&lab.router, &["--port", &WANTED.to_string()]).unwrap();
     for port in [OTHER, WANTED] {
         converse(&lab, Topology::SERVER_V4, port);
@@ -63,12 +60,9 @@ fn two_clients(stage: &Stage, shell_prefix: &str) {
     converse(&stage.lab, Topology::SERVER_V4, OTHER);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn processes_select() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let options = ["--net", "10.77.0.0/16", "--process", "nobody,bash"];
     let fathom = Fathom::profile(&lab.router, &options).unwrap();
     let stage = Stage { lab, fathom };
@@ -82,12 +76,9 @@ fn processes_select() {
     assert_eq!(all.len(), profiles.len(), "{all:#?}");
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn control_groups_select() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let Some(group) = Group::create().unwrap() else {
         return;
     };
@@ -106,12 +97,9 @@ fn control_groups_select() {
     assert_eq!(all.len(), profiles.len(), "{all:#?}");
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn addresses_are_cut() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let networks = ["--net", "10.77.0.0/16,fd77::/16"];
     let options = [&networks[..], &["--anonymize", "v4=24,v6=32"]].concat();
     let fathom = Fathom::profile(&lab.router, &options).unwrap();
@@ -143,12 +131,9 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 /// The kernel keeps 15 bytes of a process's name; users have the whole one.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn processes_with_long_names_select() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let folder = tempfile::tempdir().unwrap();
     let program = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let [wanted, other] = ["a-shell-with-a-long-name", "another-with-a-long-name"];
@@ -186,13 +171,8 @@ fn processes_with_long_names_select() {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_collector_that_cannot_be_had_is_an_error() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     // Nobody listens at port 1, and this name is nobody's (RFC 6761).
     for (url, why) in [
         ("ipfix+tcp://127.0.0.1:1", "Connection refused"),
@@ -208,12 +188,9 @@ fn a_collector_that_cannot_be_had_is_an_error() {
 }
 
 /// Over UDP nobody says that nobody listens until something was sent.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn records_that_no_collector_took_are_an_error() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let url = "ipfix+udp://127.0.0.1:4739";
     let options = ["--net", "10.77.0.0/16", "--flush", "10ms", "--export", url];
     let fathom = Fathom::profile(&lab.router, &options).unwrap();
@@ -229,13 +206,8 @@ fn records_that_no_collector_took_are_an_error() {
     assert!(ended.errors.contains(&told), "{}", ended.errors);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn names_that_cannot_be_had_are_an_error() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     let script = "for folder in $(awk '$3 == \"cgroup2\" { print $2 }' /proc/mounts); do umount -l $folder; done
         exec \"$@\"";
     let output = Command::new("unshare")
@@ -262,12 +234,9 @@ fn names_that_cannot_be_had_are_an_error() {
 }
 
 /// What profiles of MPTCP lack is of no interest to those who do not use it.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn mptcp_is_not_spoken_of_without_need() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let fathom = Fathom::profile(&lab.router, &["--net", "10.77.0.0/16"]).unwrap();
     let stage = Stage { lab, fathom };
     converse(&stage.lab, Topology::SERVER_V4, WANTED);
@@ -276,13 +245,8 @@ fn mptcp_is_not_spoken_of_without_need() {
     assert!(!errors.contains("MPTCP"), "{errors}");
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn probes_are_listed() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     let output = run(&["--probes"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
@@ -293,12 +257,9 @@ fn probes_are_listed() {
     assert!(text.contains("\n  yes  stalls and recoveries"), "{text}");
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn interrupt_ends_with_a_summary() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let networks = ["--net", "10.77.0.0/16"];
         let fathom = Fathom::profile(&lab.router, &networks).unwrap();
@@ -363,12 +324,9 @@ fn is_loaded(program: u32) -> bool {
     }
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn killed_it_leaves_nothing_behind() {
-    let Some(lab) = lab(Vec::new(), Vec::new()) else {
-        return;
-    };
+    let lab = lab(Vec::new(), Vec::new());
     let mut fathom = Fathom::profile(&lab.router, &["--net", "10.77.0.0/16"]).unwrap();
     let programs = programs(fathom.process().id());
     assert!(programs.len() >= 5, "{programs:?}");
@@ -383,13 +341,8 @@ fn killed_it_leaves_nothing_behind() {
 }
 
 /// Somebody without privileges is told which he lacks.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn without_privileges() {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return;
-    }
     // Opened here, as its folder may be closed to others; not copied: a child that another test
     // forks meanwhile would hold the copy open for writing, and such a file can't be run.
     let binary = File::open(binary().unwrap()).unwrap();

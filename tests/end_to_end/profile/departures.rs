@@ -24,10 +24,10 @@ pub(crate) const CASES: [(u16, Play); 5] = [
     (HOST_UNREACHABLE, be_unreachable),
 ];
 
-/// All cases, played by the first test that asks; `None` where it cannot be.
-fn run() -> Option<&'static Scripted> {
-    static RUN: Shared<Option<Scripted>> = Shared::new();
-    RUN.get(|| Scripted::play(&CASES)).as_ref()
+/// Holds a case against what was predicted; all are played for the first test that asks.
+fn check(case: u16, predictions: &[Prediction]) {
+    static RUN: Shared<Scripted> = Shared::new();
+    RUN.get(|| Scripted::play(&CASES)).check(case, predictions);
 }
 
 fn close_the_window(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -54,10 +54,8 @@ fn close_the_window(peer: &ScriptedPeer, family: Family, port: u16) {
 /// The window is closed before the kernel has data and until its second probe, 200 ms and another
 /// 400 ms later (RFC 9293, 3.8.6.1): a limit, but no stall, for no packet is out that could time
 /// out. Jiffies of 4 ms begin and end it.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn zero_window() {
-    let Some(run) = run() else { return };
     let bounds = timed(600 * MILLISECOND);
     let limited = bounds.start().saturating_sub(8 * MILLISECOND)..=*bounds.end();
     let last = received(0, 0)
@@ -69,7 +67,7 @@ fn zero_window() {
         .within("busy_ns", limited)
         .within("send_buffer_limited_ns", about(Duration::ZERO))
         .within("stalled_ns", about(Duration::ZERO));
-    run.check(CLOSED_WINDOW, &[established(), last]);
+    check(CLOSED_WINDOW, &[established(), last]);
 }
 
 fn lose_the_fin(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -85,10 +83,8 @@ fn lose_the_fin(peer: &ScriptedPeer, family: Family, port: u16) {
 
 /// The kernel's FIN is sent again after 200 ms, the least timeout, and then acknowledged at once: a
 /// stall of a connection without data.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn lost_fin() {
-    let Some(run) = run() else { return };
     let lossy = Prediction::new("ESTABLISHED", "UPDATE", "lossy")
         .with("packets_lost", 1)
         .within("duration_ns", about(200 * MILLISECOND));
@@ -98,7 +94,7 @@ fn lost_fin() {
         .with("stalls", 1)
         .within("stalled_ns", about(Duration::ZERO));
     let last = Prediction::new("UPDATE", "FINISHED", "FIN");
-    run.check(LOST_FIN, &[established(), lossy, recovered, last]);
+    check(LOST_FIN, &[established(), lossy, recovered, last]);
 }
 
 /// The kernel connects, with numbers that wrap in its data.
@@ -118,16 +114,14 @@ fn be_connected_to(peer: &ScriptedPeer, family: Family, port: u16) {
     close(connection, stream);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn sequence_wrap() {
-    let Some(run) = run() else { return };
     let last = Prediction::new("ESTABLISHED", "FINISHED", "FIN")
         .with("bytes_sent", 3000)
         .with("packets_sent", 3)
         .with("bytes_acknowledged", 3000)
         .with("packets_acknowledged", 4);
-    run.check(SEQUENCE_WRAP, &[established(), last]);
+    check(SEQUENCE_WRAP, &[established(), last]);
 }
 
 /// Both SYNs cross.
@@ -149,12 +143,10 @@ fn open_at_once(peer: &ScriptedPeer, family: Family, port: u16) {
 }
 
 /// One acknowledgement is of the kernel's SYN and of its SYN-ACK, and the stack counts both.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn simultaneous_open() {
-    let Some(run) = run() else { return };
     let first = established().with("packets_acknowledged", 2);
-    run.check(OPENED_AT_ONCE, &[first, received(0, 0)]);
+    check(OPENED_AT_ONCE, &[first, received(0, 0)]);
 }
 
 fn be_unreachable(peer: &ScriptedPeer, family: Family, port: u16) {
@@ -170,12 +162,10 @@ fn be_unreachable(peer: &ScriptedPeer, family: Family, port: u16) {
     assert!(stream.take_error().unwrap().is_some());
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn unreachable_by_the_host() {
-    let Some(run) = run() else { return };
     let only = Prediction::new("NEW", "UNREACHABLE", "host unreachable");
-    run.check(
+    check(
         HOST_UNREACHABLE,
         &[only.within("duration_ns", about(Duration::ZERO))],
     );

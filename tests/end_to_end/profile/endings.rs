@@ -34,15 +34,15 @@ pub(crate) const SCRIPTS: [(u16, Script); 7] = [
     (NOT_ACCEPTED, accept_not),
 ];
 
-/// All cases at once, driven by the first test that asks; `None` where it cannot be.
-fn run() -> Option<&'static Cases> {
-    static RUN: Shared<Option<Cases>> = Shared::new();
-    RUN.get(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
-        .as_ref()
+/// Holds a case against what was predicted; all are played for the first test that asks.
+fn check(case: u16, client: &[Prediction], server: &[Prediction]) {
+    static RUN: Shared<Cases> = Shared::new();
+    RUN.get(|| Cases::play(Stage::over(prepare()), &SCRIPTS))
+        .check(case, client, server);
 }
 
-/// The lab that the scripts are for; `None` where it cannot be.
-pub(crate) fn prepare() -> Option<Topology> {
+/// The lab that the scripts are for.
+pub(crate) fn prepare() -> Topology {
     let mut forward = Vec::new();
     for family in Family::BOTH {
         let from = |number, kind, case| {
@@ -55,9 +55,9 @@ pub(crate) fn prepare() -> Option<Topology> {
             from(3, PacketKind::Ack, NOT_KEPT_ALIVE),
         ]);
     }
-    let lab = lab(forward, Vec::new())?;
+    let lab = lab(forward, Vec::new());
     lab.client.set("net/ipv4/tcp_retries2", "2").unwrap();
-    Some(lab)
+    lab
 }
 
 /// The client has sent a segment and got the answer, a byte.
@@ -102,11 +102,9 @@ fn reset_by_client(lab: &Topology, address: SocketAddr) {
     );
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn reset_from_the_client() {
-    let Some(run) = run() else { return };
-    run.check(
+    check(
         RESET_BY_CLIENT,
         &[established(), at_client("BROKEN", "reset by this host")],
         &[established(), at_server("BROKEN", "reset by the peer")],
@@ -129,11 +127,9 @@ fn reset_by_server(lab: &Topology, address: SocketAddr) {
 }
 
 /// The server resets the connection when its answer has been acknowledged.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn reset_from_the_server() {
-    let Some(run) = run() else { return };
-    run.check(
+    check(
         RESET_BY_SERVER,
         &[established(), at_client("BROKEN", "reset by the peer")],
         &[established(), at_server("BROKEN", "reset by this host")],
@@ -155,10 +151,8 @@ fn fall_silent(lab: &Topology, address: SocketAddr) {
 /// 1400 ms that the two retries of the client stand for (`net.ipv4.tcp_retries2`: 200 ms, twice and
 /// four times that). The server hears nothing of all that; the FIN of its application meets a host
 /// without a connection.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn black_hole_in_the_middle() {
-    let Some(run) = run() else { return };
     let lossy = at_client("UPDATE", "lossy")
         .with("bytes_sent", 2 * SEGMENT)
         .with("packets_sent", 2)
@@ -172,7 +166,7 @@ fn black_hole_in_the_middle() {
         .with("stalls", 2)
         .within("duration_ns", timed(1440 * MILLISECOND))
         .within("stalled_ns", timed(1440 * MILLISECOND));
-    run.check(
+    check(
         FALLEN_SILENT,
         &[established(), lossy, dead],
         &[established(), at_server("BROKEN", "reset by the peer")],
@@ -192,10 +186,8 @@ fn close_half(lab: &Topology, address: SocketAddr) {
 }
 
 /// The client's FIN does not keep the server from sending five segments more.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn half_close() {
-    let Some(run) = run() else { return };
     let client = at_client("FINISHED", "FIN")
         .with("packets_acknowledged", 2)
         .with("bytes_received", 1 + 5 * SEGMENT)
@@ -205,7 +197,7 @@ fn half_close() {
         .with("packets_sent", 6)
         .with("bytes_acknowledged", 1 + 5 * SEGMENT)
         .with("packets_acknowledged", 7);
-    run.check(
+    check(
         HALF_CLOSED,
         &[established(), client],
         &[established(), server],
@@ -224,11 +216,9 @@ fn close_at_once(lab: &Topology, address: SocketAddr) {
 }
 
 /// Both FINs are on the way at a time, and each is acknowledged.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn simultaneous_close() {
-    let Some(run) = run() else { return };
-    run.check(
+    check(
         CLOSED_AT_ONCE,
         &[
             established(),
@@ -256,14 +246,12 @@ fn keep_alive(lab: &Topology, address: SocketAddr) {
 
 /// After a second of silence the client asks whether the server is still there, which is lost, and
 /// after another gives up, with a reset.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn not_kept_alive() {
-    let Some(run) = run() else { return };
     let client = at_client("UNREACHABLE", "timeout")
         .with("unanswered_probes", 1)
         .within("duration_ns", timed(2 * SECOND + ROUND_TRIP));
-    run.check(
+    check(
         NOT_KEPT_ALIVE,
         &[established(), client],
         &[established(), at_server("BROKEN", "reset by the peer")],
@@ -299,10 +287,8 @@ pub(crate) fn unacknowledged(stream: &TcpStream) -> i32 {
 
 /// The application of the server goes without having accepted: its kernel resets what waits. No
 /// process has had the connection.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn not_accepted() {
-    let Some(run) = run() else { return };
     let client = Prediction::new("ESTABLISHED", "BROKEN", "reset by the peer")
         .with("bytes_sent", SEGMENT)
         .with("packets_sent", 1)
@@ -314,7 +300,7 @@ fn not_accepted() {
         .with("pid", Value::Null)
         .with("process", Value::Null)
         .with("accept_queue_ns", Value::Null);
-    run.check(
+    check(
         NOT_ACCEPTED,
         &[established(), client],
         &[established(), server],

@@ -40,8 +40,7 @@ fn agrees(counted: Option<u64>, predicted: u64) -> bool {
 
 /// Nothing is lost: what the subflows carry is what the application has sent. The port selects the
 /// whole connection too, whose socket has no address yet when the application starts to connect.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn two_subflows() {
     for family in Family::BOTH {
         let Some((paths, mut client, mut server)) =
@@ -143,8 +142,7 @@ fn two_subflows() {
 
 /// Only the network of the second link is selected: the connection is followed from its second
 /// subflow on, and told with its own ends.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_subflow_is_selected() {
     for family in Family::BOTH {
         let network = format!("{}/{}", address(family, 2, 0), family.prefix());
@@ -176,8 +174,7 @@ fn a_subflow_is_selected() {
 
 /// The connection was there before; then it has a profile each second, whatever the number of its
 /// subflows, that add up to what it did.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn existing_and_periodic() {
     for family in Family::BOTH {
         let nothing = ["--port", "1"];
@@ -219,8 +216,7 @@ fn existing_and_periodic() {
 /// connection does, at 220 ms, 440 ms later and, 880 ms after that, for good (see
 /// `black_hole_in_the_middle`). What it had not delivered goes over the first link too, so that the
 /// application loses nothing.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn a_subflow_dies() {
     for family in Family::BOTH {
         let Some((paths, mut client, mut server)) =

@@ -43,15 +43,15 @@ const SEGMENTS: usize = 10;
 /// counts as 200 ms at least.
 const TIMEOUT: Duration = Duration::from_millis(240);
 
-/// All cases at once, driven by the first test that asks; `None` where it cannot be.
-fn run() -> Option<&'static Cases> {
-    static RUN: Shared<Option<Cases>> = Shared::new();
-    RUN.get(|| Some(Cases::play(Stage::over(prepare()?), &SCRIPTS)))
-        .as_ref()
+/// Holds a case against what was predicted; all are played for the first test that asks.
+fn check(case: u16, client: &[Prediction], server: &[Prediction]) {
+    static RUN: Shared<Cases> = Shared::new();
+    RUN.get(|| Cases::play(Stage::over(prepare()), &SCRIPTS))
+        .check(case, client, server);
 }
 
-/// The lab that the scripts are for; `None` where it cannot be.
-pub(crate) fn prepare() -> Option<Topology> {
+/// The lab that the scripts are for.
+pub(crate) fn prepare() -> Topology {
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
     for family in Family::BOTH {
         let nth = |number, kind, case| Rule::nth(number, kind).on_port(family.port(case));
@@ -108,11 +108,9 @@ fn downloaded() -> Prediction {
         .with("packets_received", SEGMENTS)
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn calm() {
-    let Some(run) = run() else { return };
-    run.check(
+    check(
         CALM,
         &[established(), uploaded()],
         &[established(), downloaded()],
@@ -121,10 +119,8 @@ fn calm() {
 
 /// The first SYN is lost; the second goes after the initial timeout of a second (RFC 6298, 2.1) and
 /// is answered at once. The server sees the second only.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn lost_syn() {
-    let Some(run) = run() else { return };
     let client = established()
         .with("packets_lost", 1)
         .with("packets_retransmitted", 1)
@@ -132,7 +128,7 @@ fn lost_syn() {
         .within("duration_ns", timed(SECOND + ROUND_TRIP))
         .within("establishment_ns", timed(SECOND + ROUND_TRIP))
         .within("stalled_ns", about(ROUND_TRIP));
-    run.check(
+    check(
         LOST_SYN,
         &[client, uploaded()],
         &[established(), downloaded()],
@@ -145,10 +141,8 @@ fn lost_syn() {
 /// echoes. How long the client is stalled depends on how late either timer is. The server's socket
 /// comes to be with the handshake's last packet and knows when its last SYN-ACK went, but not the
 /// first: its profile starts there and has no establishment time.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn lost_syn_ack() {
-    let Some(run) = run() else { return };
     let late = || timed(SECOND + ROUND_TRIP);
     let client = established()
         .with("packets_lost", 1)
@@ -164,14 +158,14 @@ fn lost_syn_ack() {
         .with("syn_acks_retransmitted", 1)
         .with("stalls", 1)
         .with("establishment_ns", Value::Null);
-    run.check(LOST_SYN_ACK, &[client, uploaded()], &[server, downloaded()]);
+    check(LOST_SYN_ACK, &[client, uploaded()], &[server, downloaded()]);
 }
 
 /// After the upload one more segment, which nothing follows, is lost `timeouts` times. The timer
 /// doubles each time; the last copy is acknowledged a round trip later, and with it everything that
 /// was outstanding. The first timeout ends a profile before anything is sent again, so that what
 /// happens until the recovery is all in the next.
-fn timeouts(run: &Cases, case: u16, timeouts: u32) {
+fn timeouts(case: u16, timeouts: u32) {
     let copies = u64::from(timeouts);
     let segment = SEGMENT as u64;
     let stalled = TIMEOUT * ((1 << timeouts) - 2) + ROUND_TRIP;
@@ -203,7 +197,7 @@ fn timeouts(run: &Cases, case: u16, timeouts: u32) {
         .with("packets_acknowledged", 3)
         .with("bytes_received", (SEGMENTS + 1) * SEGMENT)
         .with("packets_received", SEGMENTS + 1);
-    run.check(case, &client, &[established(), server]);
+    check(case, &client, &[established(), server]);
 }
 
 /// The upload is over, one more segment is out and marked as lost.
@@ -220,18 +214,14 @@ fn uploaded_and_stalled() -> Prediction {
 }
 
 /// The example of COP2, section 2: four profiles.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tail_loss_with_one_timeout() {
-    let Some(run) = run() else { return };
-    timeouts(run, ONE_TIMEOUT, 1);
+    timeouts(ONE_TIMEOUT, 1);
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn tail_loss_with_three_timeouts() {
-    let Some(run) = run() else { return };
-    timeouts(run, THREE_TIMEOUTS, 3);
+    timeouts(THREE_TIMEOUTS, 3);
 }
 
 /// The third of ten segments is lost. The seven behind it come out of order, 1000 to 7000 bytes too
@@ -256,11 +246,9 @@ fn uploaded_and_one_again() -> Prediction {
         .with("packets_lost", 1)
 }
 
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn fast_recovery() {
-    let Some(run) = run() else { return };
-    run.check(
+    check(
         FAST_RECOVERY,
         &[established(), uploaded_and_one_again()],
         &[established(), out_of_order(downloaded())],
@@ -269,11 +257,9 @@ fn fast_recovery() {
 
 /// To the connection a damaged segment is a lost one, but for the count of packets, which comes
 /// before the checksum.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn corruption() {
-    let Some(run) = run() else { return };
-    run.check(
+    check(
         CORRUPTED,
         &[established(), uploaded_and_one_again()],
         &[
@@ -289,11 +275,9 @@ fn corruption() {
 /// quarter of a round trip that the sender waits when it has but two selective acknowledgements
 /// (RFC 8985, 6.2), so it sends nothing again; then it sees that a segment it had not sent again
 /// was late.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn reordering() {
-    let Some(run) = run() else { return };
-    run.check(
+    check(
         REORDERED,
         &[established(), uploaded().with("reordering_seen", 1)],
         &[
@@ -312,14 +296,12 @@ fn reordering() {
 /// have it sent again for nothing. The copy is a whole duplicate, which the receiver reports (RFC
 /// 2883): by that the sender counts it as arrived too. A segment that was sent again before it was
 /// acknowledged is no sign of reordering.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn reordering_taken_for_loss() {
-    let Some(run) = run() else { return };
     let client = uploaded_and_one_again()
         .with("packets_acknowledged", SEGMENTS + 2)
         .with("packets_reported_duplicate", 1);
-    run.check(
+    check(
         REORDERED_FAR,
         &[established(), client],
         &[
@@ -333,11 +315,9 @@ fn reordering_taken_for_loss() {
 }
 
 /// The network doubles the third segment; the receiver reports the copy.
-#[fathom_lab::real_time]
-#[test]
+#[fathom_lab::test]
 fn duplication() {
-    let Some(run) = run() else { return };
-    run.check(
+    check(
         DUPLICATED,
         &[
             established(),

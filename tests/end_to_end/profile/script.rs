@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use fathom_lab::{Connection, Opening, ScriptedPeer, TcpFlags, obstacle};
+use fathom_lab::{Connection, Opening, ScriptedPeer, TcpFlags};
 use fathom_tests::{Fathom, Prediction, Profile, check};
 
 use crate::stage::{Family, PATIENCE, about, listen, whole_profiles};
@@ -18,17 +18,13 @@ pub(crate) type Play = fn(&ScriptedPeer, Family, u16);
 /// What selects the connections with a script.
 pub(crate) const NETWORKS: [&str; 2] = ["--net", "10.78.0.0/16,fd78::/16"];
 
-/// A peer for scripts, and a kernel without loss probes; `None` where it cannot be.
-pub(crate) fn prepare() -> Option<ScriptedPeer> {
-    if let Some(why) = obstacle() {
-        println!("skipped: {why}");
-        return None;
-    }
+/// A peer for scripts, and a kernel without loss probes.
+pub(crate) fn prepare() -> ScriptedPeer {
     let peer = ScriptedPeer::new().unwrap();
     let kernel = peer.namespace();
     kernel.set_congestion_control("reno").unwrap();
     kernel.set("net/ipv4/tcp_early_retrans", "0").unwrap();
-    Some(peer)
+    peer
 }
 
 /// Plays all cases over both families, one after the other; their ports.
@@ -48,16 +44,16 @@ pub(crate) fn perform(peer: &ScriptedPeer, cases: &[(u16, Play)]) -> Vec<u16> {
 pub(crate) struct Scripted(Vec<(u16, Vec<Profile>)>);
 
 impl Scripted {
-    /// Plays all cases over both families, one after the other; `None` where it cannot be.
-    pub(crate) fn play(cases: &[(u16, Play)]) -> Option<Self> {
-        let peer = prepare()?;
+    /// Plays all cases over both families, one after the other.
+    pub(crate) fn play(cases: &[(u16, Play)]) -> Self {
+        let peer = prepare();
         let kernel = peer.namespace();
         let fathom = Fathom::profile(kernel, &NETWORKS).unwrap();
         let ports = perform(&peer, cases);
         let whole = |port| (port, whole_profiles(&fathom, kernel, port));
         let found = ports.into_iter().map(whole).collect();
         fathom.finish().unwrap();
-        Some(Self(found))
+        Self(found)
     }
 
     /// Holds the profiles of a case, over both families, against what was predicted.

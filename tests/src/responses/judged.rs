@@ -46,9 +46,6 @@ impl Judged {
 
 /// Each epoch beside what the client of its flow waited then; those that tell of no wait are left
 /// out.
-///
-/// # Errors
-/// When a time cannot be read.
 pub fn judge(epochs: &[Epoch], loops: &[Loop]) -> Result<Vec<Judged>> {
     let turns: HashMap<u16, &[Turn]> = loops
         .iter()

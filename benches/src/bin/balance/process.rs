@@ -6,12 +6,11 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use fathom_lab::summary::Row;
 use fathom_lab::{Namespace, Process, wait_until};
 use libbpf_rs::libbpf_sys;
 use nix::sys::signal::Signal;
-use nix::unistd::{SysconfVar, sysconf};
 use tempfile::TempDir;
 
 use crate::frame::Packet;
@@ -125,21 +124,10 @@ impl Running {
 
     /// The part of a processor that it takes meanwhile, all its threads together.
     fn share_during(&self, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
-        let (before, begin) = (self.seconds()?, Instant::now());
+        let (before, begin) = (self.process.cpu_time()?, Instant::now());
         work()?;
-        Ok((self.seconds()? - before) / begin.elapsed().as_secs_f64())
-    }
-
-    /// Processor time so far, of user and kernel.
-    fn seconds(&self) -> anyhow::Result<f64> {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
-        // Behind the name in parentheses: the state is field 3, user and system ticks are fields 14
-        // and 15 (proc(5)).
-        let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
-        let ticks = fields.split(' ').skip(11).take(2);
-        let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
-        let rate = sysconf(SysconfVar::CLK_TCK)?.context("the kernel has no clock ticks")?;
-        Ok(ticks / rate as f64)
+        let used = self.process.cpu_time()? - before;
+        Ok(used.as_secs_f64() / begin.elapsed().as_secs_f64())
     }
 
     /// The program that it holds.

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fathom_benches::programs::Step;
-use fathom_benches::wire::{Frame, Segment, Timestamps, flag};
+use fathom_benches::wire::{Segment, TcpFlags, Timestamps};
 
 const ETHERNET_BYTES: usize = 14;
 const PAYLOAD_BYTES: u16 = 40;
@@ -83,7 +83,7 @@ impl Flow {
         ETHERNET_BYTES + if self.near.is_ipv4() { 20 } else { 40 }
     }
 
-    fn tcp(&self, is_leaving: bool, flags: u8) -> Vec<u8> {
+    fn tcp(&self, is_leaving: bool, flags: TcpFlags) -> Vec<u8> {
         let segment = Segment {
             sequence: 1_000,
             acknowledgement: 9_000,
@@ -93,20 +93,17 @@ impl Flow {
                 value: 500,
                 echo: 700,
             }),
-            ..Segment::default()
         };
         let (source, destination) = if is_leaving {
             (self.near, self.far)
         } else {
             (self.far, self.near)
         };
-        Frame::new(source, destination, 1, &segment)
-            .captured()
-            .to_vec()
+        segment.frame(source, destination)
     }
 
     fn frame(&self, is_leaving: bool) -> Vec<u8> {
-        let mut frame = self.tcp(is_leaving, flag::ACK);
+        let mut frame = self.tcp(is_leaving, TcpFlags::ACK);
         if self.protocol == Protocol::Udp {
             // Ports are where they were. No checksum is looked at.
             let protocol = if self.near.is_ipv4() { 9 } else { 6 };
@@ -152,7 +149,7 @@ impl Flow {
             Packet::new("arriving, of no flow", "arriving", self.frame(false)),
         ];
         if self.protocol == Protocol::Tcp {
-            let syn = self.tcp(true, flag::SYN);
+            let syn = self.tcp(true, TcpFlags::SYN);
             packets.push(Packet::new("leaving, of no flow: SYN", "leaving", syn));
         }
         for packet in &mut packets {

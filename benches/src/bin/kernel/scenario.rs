@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fathom_benches::programs::Step;
-use fathom_benches::wire::{Frame, Segment, Timestamps, flag};
+use fathom_benches::wire::{Segment, TcpFlags, Timestamps};
 
 const CLIENT_SEQUENCE: u32 = 1_000;
 const SERVER_SEQUENCE: u32 = 9_000;
@@ -53,12 +53,12 @@ impl Scenario {
             without_timestamps.data("TCP data without timestamps, unanswered", 0),
             Connection::v6(7).data("IPv6 TCP data, known TSval", 0),
             tagged.data("VLAN TCP data, known TSval", 0),
-            Connection::v4(8).flood("SYN, another address each time", flag::SYN),
+            Connection::v4(8).flood("SYN, another address each time", TcpFlags::SYN),
             Self {
                 most_ratio: Some(6.0),
                 ..Connection::v4(9).flood(
                     "ACK, another address each time: a new flow, table full",
-                    flag::ACK,
+                    TcpFlags::ACK,
                 )
             },
         ]
@@ -134,9 +134,7 @@ impl Connection {
         } else {
             (self.server, self.client)
         };
-        let mut bytes = Frame::new(source, destination, 1, segment)
-            .captured()
-            .to_vec();
+        let mut bytes = segment.frame(source, destination);
         if self.is_tagged {
             bytes.splice(12..12, [0x81, 0x00, 0x00, 0x64]);
         }
@@ -144,8 +142,8 @@ impl Connection {
     }
 
     /// A segment of the client's, or of the server's answering it.
-    fn segment(&self, is_from_client: bool, flags: u8, payload_bytes: u16) -> Segment {
-        let own = u32::from(flags & flag::SYN == 0);
+    fn segment(&self, is_from_client: bool, flags: TcpFlags, payload_bytes: u16) -> Segment {
+        let own = u32::from(!flags.contains(TcpFlags::SYN));
         let (sequence, acknowledgement, value, echo) = if is_from_client {
             (
                 CLIENT_SEQUENCE + own,
@@ -167,15 +165,17 @@ impl Connection {
             flags,
             payload_bytes,
             timestamps: self.has_timestamps.then_some(Timestamps { value, echo }),
-            ..Segment::default()
         }
     }
 
     fn handshake(&self) -> Vec<Vec<u8>> {
         vec![
-            self.frame(true, &self.segment(true, flag::SYN, 0)),
-            self.frame(false, &self.segment(false, flag::SYN | flag::ACK, 0)),
-            self.frame(true, &self.segment(true, flag::ACK, 0)),
+            self.frame(true, &self.segment(true, TcpFlags::SYN, 0)),
+            self.frame(
+                false,
+                &self.segment(false, TcpFlags::SYN | TcpFlags::ACK, 0),
+            ),
+            self.frame(true, &self.segment(true, TcpFlags::ACK, 0)),
         ]
     }
 
@@ -203,7 +203,7 @@ impl Connection {
             name,
             before: self.handshake(),
             opening: None,
-            frame: self.frame(true, &self.segment(true, flag::ACK, PAYLOAD_BYTES)),
+            frame: self.frame(true, &self.segment(true, TcpFlags::ACK, PAYLOAD_BYTES)),
             steps,
             has_flow: true,
             most_ratio: None,
@@ -220,7 +220,7 @@ impl Connection {
     fn acknowledgement(&self, name: &'static str, is_data_pending: bool) -> Scenario {
         let mut before = self.handshake();
         if is_data_pending {
-            let mut data = self.segment(true, flag::ACK, PAYLOAD_BYTES);
+            let mut data = self.segment(true, TcpFlags::ACK, PAYLOAD_BYTES);
             data.timestamps = Some(Timestamps {
                 value: CLIENT_VALUE + 100,
                 echo: SERVER_VALUE,
@@ -231,14 +231,14 @@ impl Connection {
             name,
             before,
             opening: None,
-            frame: self.frame(false, &self.segment(false, flag::ACK, 0)),
+            frame: self.frame(false, &self.segment(false, TcpFlags::ACK, 0)),
             steps: [Step::default(); 2],
             has_flow: true,
             most_ratio: None,
         }
     }
 
-    fn flood(&self, name: &'static str, flags: u8) -> Scenario {
+    fn flood(&self, name: &'static str, flags: TcpFlags) -> Scenario {
         let source_address = Step {
             offset: ETHERNET_BYTES + 12,
             by: ADDRESS_STEP,
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_flood_moves_on_by_its_source_address() {
-        let scenario = Connection::v4(0).flood("flood", flag::SYN);
+        let scenario = Connection::v4(0).flood("flood", TcpFlags::SYN);
         let address = number(&scenario.frame_after(0), scenario.steps[0].offset);
         assert_eq!(Ipv4Addr::from_bits(address), Ipv4Addr::new(198, 18, 0, 1));
         assert_ne!(scenario.frame_after(1), scenario.frame_after(0));

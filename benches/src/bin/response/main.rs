@@ -7,7 +7,7 @@ use clap::Parser;
 use fathom_benches::native::{response_bins, response_config, response_flow};
 use fathom_benches::programs::{Programs, Step, set_constant};
 use fathom_benches::statistics::median;
-use fathom_benches::wire::{Frame, Segment, Timestamps, flag};
+use fathom_benches::wire::{Segment, TcpFlags, Timestamps};
 use fathom_lab::summary::{Row, conclude};
 use fathom_measure::bytes::bytes_of;
 use fathom_measure::kernel::size_flow_table;
@@ -155,15 +155,14 @@ fn measure(
         let segment = Segment {
             sequence: passed.wrapping_mul(REQUEST_BYTES),
             acknowledgement: passed.wrapping_mul(RESPONSE_BYTES),
-            flags: flag::ACK,
+            flags: TcpFlags::ACK,
             payload_bytes: REQUEST_BYTES as u16,
             timestamps: has_timestamps.then_some(Timestamps {
                 value: 1,
                 echo: 1, // the programs write the time here
             }),
-            ..Segment::default()
         };
-        let frame = Frame::new(client, server, 1, &segment).captured().to_vec();
+        let frame = segment.frame(client, server);
         let steps = if within == 1 {
             let step = |offset, by| Step { offset, by };
             [

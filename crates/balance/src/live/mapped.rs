@@ -2,18 +2,18 @@
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fathom_measure::bytes::{bytes_of, read_prefix};
 use libbpf_rs::{MapCore, MapHandle};
+use memmap2::{MmapOptions, MmapRaw};
 
 use crate::Error;
 
 /// An array that programs in the kernel read and write at the same time. Its elements are of whole
 /// words, and are copied word by word.
 pub(super) struct Mapped<T> {
-    words: NonNull<AtomicU64>,
+    memory: MmapRaw,
     length: usize,
     element: PhantomData<T>,
     _map: MapHandle,
@@ -23,31 +23,17 @@ impl<T: Copy> Mapped<T> {
     const WORDS: usize = size_of::<T>() / 8;
 
     /// Maps it.
-    #[expect(unsafe_code, reason = "maps memory of the kernel")]
     pub(super) fn new(map: MapHandle) -> Result<Self, Error> {
         const { assert!(size_of::<T>().is_multiple_of(8) && size_of::<T>() > 0) };
         let length = map.max_entries() as usize;
         let name = map.name().to_string_lossy().into_owned();
-        // SAFETY: a new mapping, nobody else's; the kernel refuses what is longer than the table.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length * size_of::<T>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        let words = NonNull::new(address.cast()).filter(|_| address != libc::MAP_FAILED);
-        let words = words.ok_or_else(|| {
-            Error::kernel(
-                format!("map the table {name}"),
-                std::io::Error::last_os_error(),
-            )
-        })?;
+        // The kernel refuses what is longer than the table.
+        let memory = MmapOptions::new()
+            .len(length * size_of::<T>())
+            .map_raw(map.as_fd().as_raw_fd())
+            .map_err(|error| Error::kernel(format!("map the table {name}"), error))?;
         Ok(Self {
-            words,
+            memory,
             length,
             element: PhantomData,
             _map: map,
@@ -60,13 +46,13 @@ impl<T: Copy> Mapped<T> {
     }
 
     #[expect(unsafe_code, reason = "points into the mapping")]
+    #[expect(clippy::cast_ptr_alignment, reason = "it begins with a page")]
     fn words(&self, index: usize) -> &[AtomicU64] {
         assert!(index < self.length);
+        let words = self.memory.as_ptr().cast::<AtomicU64>();
         // SAFETY: within the mapping, which is aligned to a page; others change it by stores of
         // words only.
-        unsafe {
-            std::slice::from_raw_parts(self.words.as_ptr().add(index * Self::WORDS), Self::WORDS)
-        }
+        unsafe { std::slice::from_raw_parts(words.add(index * Self::WORDS), Self::WORDS) }
     }
 
     /// A copy of an element; its words may be of different times.
@@ -137,15 +123,5 @@ impl<T: Copy> Mapped<T> {
     /// Writes an element of one word.
     pub(super) fn set_word(&self, index: usize, value: &T) {
         self.set(index, value, 0..Self::WORDS);
-    }
-}
-
-impl<T> Drop for Mapped<T> {
-    #[expect(unsafe_code, reason = "unmaps what it mapped")]
-    fn drop(&mut self) {
-        // SAFETY: it is this one's alone, and nothing points into it any more.
-        unsafe {
-            libc::munmap(self.words.as_ptr().cast(), self.length * size_of::<T>());
-        }
     }
 }

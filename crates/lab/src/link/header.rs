@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::BitOr;
 
 use etherparse::{
-    Icmpv4Type, Icmpv6Type, LaxNetSlice, LaxSlicedPacket, NetSlice, SlicedPacket, TcpOptionElement,
-    TcpSlice, TransportSlice,
+    Icmpv4Type, Icmpv6Type, LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice,
+    TransportSlice,
 };
 
 use super::device::Layer;
@@ -130,23 +130,34 @@ pub struct PacketHeader {
 }
 
 impl PacketHeader {
-    /// Parses a whole packet of `layer`; `None` when it is neither IPv4 nor IPv6 or is malformed.
+    /// Parses a whole packet of `layer`; `None` when it is neither IPv4 nor IPv6 or is malformed. A
+    /// UDP datagram may say that it is longer than its packet; it counts as no longer.
     pub(crate) fn parse(layer: Layer, packet: &[u8]) -> Option<Self> {
         let sliced = match layer {
-            Layer::Ip => SlicedPacket::from_ip(packet),
-            Layer::Ethernet => SlicedPacket::from_ethernet(packet),
-        };
-        let Ok(sliced) = sliced else {
-            return Self::parse_cut_datagram(layer, packet);
+            Layer::Ip => LaxSlicedPacket::from_ip(packet).ok()?,
+            Layer::Ethernet => LaxSlicedPacket::from_ethernet(packet).ok()?,
         };
         let net = sliced.net?;
-        let (source, destination) = addresses(&net)?;
-        let (hop_limit, identification) = match &net {
-            NetSlice::Ipv4(ip) => (ip.header().ttl(), ip.header().identification()),
-            NetSlice::Ipv6(ip) => (ip.header().hop_limit(), 0),
-            NetSlice::Arp(_) => return None,
+        let (source, destination, hop_limit, identification) = match &net {
+            LaxNetSlice::Ipv4(ip) => {
+                let ip = ip.header();
+                let addresses: [IpAddr; 2] =
+                    [ip.source_addr().into(), ip.destination_addr().into()];
+                (addresses[0], addresses[1], ip.ttl(), ip.identification())
+            }
+            LaxNetSlice::Ipv6(ip) => {
+                let ip = ip.header();
+                let addresses: [IpAddr; 2] =
+                    [ip.source_addr().into(), ip.destination_addr().into()];
+                (addresses[0], addresses[1], ip.hop_limit(), 0)
+            }
+            LaxNetSlice::Arp(_) => return None,
         };
         let payload = net.ip_payload_ref()?;
+        let is_whole = sliced.stop_err.is_none() && !payload.incomplete;
+        if !is_whole && !matches!(sliced.transport, Some(TransportSlice::Udp(_))) {
+            return None;
+        }
         let header = Self {
             protocol: payload.ip_number.0,
             hop_limit,
@@ -184,41 +195,6 @@ impl PacketHeader {
                 _ => header,
             },
             Some(TransportSlice::Igmp(_)) | None => header,
-        })
-    }
-
-    /// Parses a UDP datagram that says that it is longer than its packet, as if it were no longer.
-    fn parse_cut_datagram(layer: Layer, packet: &[u8]) -> Option<Self> {
-        let sliced = match layer {
-            Layer::Ip => LaxSlicedPacket::from_ip(packet).ok()?,
-            Layer::Ethernet => LaxSlicedPacket::from_ethernet(packet).ok()?,
-        };
-        let (source, destination, hop_limit, identification) = match sliced.net? {
-            LaxNetSlice::Ipv4(ip) => {
-                let ip = ip.header();
-                let addresses = (ip.source_addr().into(), ip.destination_addr().into());
-                (addresses.0, addresses.1, ip.ttl(), ip.identification())
-            }
-            LaxNetSlice::Ipv6(ip) => {
-                let ip = ip.header();
-                let addresses = (ip.source_addr().into(), ip.destination_addr().into());
-                (addresses.0, addresses.1, ip.hop_limit(), 0)
-            }
-            LaxNetSlice::Arp(_) => return None,
-        };
-        let Some(TransportSlice::Udp(udp)) = sliced.transport else {
-            return None;
-        };
-        Some(Self {
-            protocol: 17,
-            hop_limit,
-            identification,
-            source,
-            destination,
-            source_port: udp.source_port(),
-            destination_port: udp.destination_port(),
-            payload_length: udp.payload().len() as u32,
-            transport: udp_transport(udp.payload()),
         })
     }
 
@@ -292,20 +268,6 @@ impl Default for PacketHeader {
             payload_length: 0,
             transport: Transport::Other,
         }
-    }
-}
-
-fn addresses(net: &NetSlice) -> Option<(IpAddr, IpAddr)> {
-    match net {
-        NetSlice::Ipv4(ip) => Some((
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        )),
-        NetSlice::Ipv6(ip) => Some((
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        )),
-        NetSlice::Arp(_) => None,
     }
 }
 

@@ -41,8 +41,8 @@ pub use self::rule::{Action, PacketKind, Rule};
 pub use self::schedule::Schedule;
 pub use self::truth::{Fate, PacketFate, Totals, Way};
 
-/// Packets recorded in each direction unless told otherwise; about 150 MB when full.
-const DEFAULT_TRUTH_CAPACITY: usize = 1 << 20;
+/// Packets recorded in each direction, those beyond being counted; about 150 MB when full.
+const TRUTH_CAPACITY: usize = 1 << 20;
 
 /// One end of a link: a device to be made in a namespace.
 #[derive(Debug, Clone)]
@@ -75,7 +75,6 @@ pub struct LinkBuilder {
     config: LinkConfig,
     layer: Layer,
     mtu_bytes: u32,
-    truth_capacity: usize,
 }
 
 impl LinkBuilder {
@@ -90,13 +89,6 @@ impl LinkBuilder {
     #[must_use]
     pub fn mtu(mut self, mtu_bytes: u32) -> Self {
         self.mtu_bytes = mtu_bytes;
-        self
-    }
-
-    /// Records at most so many packets in each direction; those beyond are counted.
-    #[must_use]
-    pub fn truth_capacity(mut self, packets: usize) -> Self {
-        self.truth_capacity = packets;
         self
     }
 
@@ -144,7 +136,7 @@ impl LinkBuilder {
         };
         let failed = |source| Error::runtime(format!("start the thread `{name}`"), source);
         let control = Arc::new(Control::new().map_err(failed)?);
-        let ledger = Arc::new(Ledger::new(way, self.truth_capacity));
+        let ledger = Arc::new(Ledger::new(way, TRUTH_CAPACITY));
         let dice = Dice::new(self.config.seed, way as u64);
         let forwarder = Forwarder {
             layer: self.layer,
@@ -242,7 +234,6 @@ impl Link {
             config,
             layer: Layer::default(),
             mtu_bytes: 1500,
-            truth_capacity: DEFAULT_TRUTH_CAPACITY,
         }
     }
 

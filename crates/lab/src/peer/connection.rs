@@ -171,11 +171,6 @@ impl Connection {
         self.opening.clock = self.opening.clock.map(|_| clock);
     }
 
-    /// Sets the window field of the segments built from now on.
-    pub fn set_window(&mut self, window: u16) {
-        self.opening.window = window;
-    }
-
     /// The script's SYN, or its SYN-ACK when the kernel's SYN was seen. An option that the kernel
     /// did not offer is not answered.
     pub fn syn(&self) -> Segment {

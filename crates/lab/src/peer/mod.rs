@@ -170,15 +170,6 @@ impl ScriptedPeer {
         self.wire.drain(|_| true)
     }
 
-    /// All packets that the kernel has sent since the last call and that are not TCP, such as ICMP
-    /// and reports of multicast groups.
-    ///
-    /// # Errors
-    /// [`Error::Runtime`] when the device is gone.
-    pub fn drain_others(&self) -> Result<Vec<Vec<u8>>> {
-        self.wire.drain_others()
-    }
-
     /// A connection that the peer is going to open from its port `port` to `kernel`; nothing is
     /// sent yet.
     pub fn open(&self, port: u16, kernel: SocketAddr, opening: Opening) -> Connection {

@@ -15,8 +15,7 @@ use crate::{Error, Result};
 
 /// The longest packet that a device passes in one piece.
 const PACKET_BYTES: usize = 1 << 16;
-/// Segments, and as many other packets, that may wait to be looked at; a script that leaves more
-/// has gone astray.
+/// Segments that may wait to be looked at; a script that leaves more has gone astray.
 const WAITING_MAXIMUM: usize = 1 << 16;
 /// How soon a script sees what a script on another thread read.
 const POLL_MAXIMUM: Duration = Duration::from_millis(5);
@@ -44,7 +43,6 @@ struct Waiting {
     /// Where packets are read into.
     buffer: Box<[u8]>,
     segments: VecDeque<Segment>,
-    others: Vec<Vec<u8>>,
 }
 
 /// Which segments are looked for.
@@ -65,7 +63,6 @@ impl Wire {
             waiting: Mutex::new(Waiting {
                 buffer: vec![0; PACKET_BYTES].into_boxed_slice(),
                 segments: VecDeque::new(),
-                others: Vec::new(),
             }),
         }
     }
@@ -113,27 +110,14 @@ impl Wire {
         Ok(taken.into())
     }
 
-    /// Removes all packets that are not TCP.
-    pub(super) fn drain_others(&self) -> Result<Vec<Vec<u8>>> {
-        Ok(std::mem::take(&mut self.read()?.others))
-    }
-
-    /// Takes all that the kernel has sent out of the device.
+    /// Takes all segments that the kernel has sent out of the device.
     fn read(&self) -> Result<MutexGuard<'_, Waiting>> {
         let failed = |source| Error::runtime("read what the kernel sends to the script", source);
         let mut waiting = self.lock();
-        let Waiting {
-            buffer,
-            segments,
-            others,
-        } = &mut *waiting;
+        let Waiting { buffer, segments } = &mut *waiting;
         while let Some(length) = self.device.read(buffer).map_err(failed)? {
-            let packet = &buffer[..length];
-            match Segment::parse(packet) {
-                Some(segment) => segments.push_back(segment),
-                None => others.push(packet.to_owned()),
-            }
-            if segments.len().max(others.len()) > WAITING_MAXIMUM {
+            segments.extend(Segment::parse(&buffer[..length]));
+            if segments.len() > WAITING_MAXIMUM {
                 return Err(failed(io::ErrorKind::QuotaExceeded.into()));
             }
         }

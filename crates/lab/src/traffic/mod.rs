@@ -5,7 +5,6 @@ pub mod farm;
 pub mod flood;
 pub mod loops;
 pub mod probe;
-pub mod quic;
 pub mod tcp;
 pub mod tools;
 

@@ -2,15 +2,6 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fathom_lab::obstacle;
-
-/// Whether there can be no lab here; then it has been said why.
-pub(crate) fn is_skipped() -> bool {
-    obstacle()
-        .inspect(|why| println!("skipped: {why}"))
-        .is_some()
-}
-
 /// Held by a test that has the machine for itself: one that looks at times, or has many threads.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());

@@ -5,8 +5,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fathom_lab::traffic::{dns, quic, tcp, tools};
+use fathom_lab::traffic::{dns, tcp, tools};
 use fathom_lab::{Namespace, Process, Topology, Worker};
+use fathom_tests::quic;
 
 use crate::rows::{BULK_PORTS, DNS_PORT, QUIC_PORT, REQUEST_PORT};
 
@@ -19,8 +20,8 @@ pub(crate) struct Traffic {
     /// Programs that must run to the end, with what they are.
     programs: Vec<(&'static str, Process)>,
     /// Generators, with what they are.
-    generators: Vec<(&'static str, Worker<fathom_lab::Result<()>>)>,
-    _servers: Vec<(tcp::Server, dns::Server, quic::Server)>,
+    generators: Vec<(&'static str, Worker<Result<()>>)>,
+    _servers: Vec<(tcp::Server, dns::Server)>,
 }
 
 impl Traffic {
@@ -36,7 +37,6 @@ impl Traffic {
             Ok((
                 tcp::Server::start(&lab.server, at(REQUEST_PORT))?,
                 dns::Server::start(&lab.server, at(DNS_PORT), think)?,
-                quic::Server::start(&lab.server, at(QUIC_PORT), quic_options())?,
             ))
         });
         let mut traffic = Self {
@@ -61,7 +61,10 @@ impl Traffic {
             traffic.generate("TCP requests", client, move |client| {
                 request(client, at(REQUEST_PORT))
             })?;
-            traffic.generate("QUIC", client, move |client| talk(client, at(QUIC_PORT)))?;
+            let quic = quic::Server::start(&lab.server, at(QUIC_PORT))?;
+            traffic.generate("QUIC", client, move |client| {
+                quic.talk(client, CONNECTION).map(drop)
+            })?;
             traffic.generate("DNS queries", client, move |client| {
                 ask(client, at(DNS_PORT))
             })?;
@@ -74,7 +77,7 @@ impl Traffic {
         &mut self,
         name: &'static str,
         namespace: &Namespace,
-        work: impl Fn(&Namespace) -> fathom_lab::Result<()> + Send + 'static,
+        work: impl Fn(&Namespace) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let namespace = namespace.clone();
         let worker = Worker::start(name, move |stop| {
@@ -117,7 +120,7 @@ impl Traffic {
 }
 
 /// A connection with some requests and pauses.
-fn request(client: &Namespace, server: SocketAddr) -> fathom_lab::Result<()> {
+fn request(client: &Namespace, server: SocketAddr) -> Result<()> {
     let requests = tcp::Client {
         requests: 10,
         request_bytes: 500,
@@ -125,23 +128,12 @@ fn request(client: &Namespace, server: SocketAddr) -> fathom_lab::Result<()> {
         pause: Duration::from_millis(30),
         ..tcp::Client::new(server)
     };
-    requests.run(client).map(drop)
-}
-
-fn quic_options() -> quic::Options {
-    quic::Options {
-        pace: quic::Pace::PerSecond(200),
-        ..quic::Options::default()
-    }
-}
-
-fn talk(client: &Namespace, server: SocketAddr) -> fathom_lab::Result<()> {
-    quic::Client::start(client, server, CONNECTION, quic_options())?.join();
+    requests.run(client)?;
     Ok(())
 }
 
 /// Some queries over UDP, and some over TCP.
-fn ask(client: &Namespace, server: SocketAddr) -> fathom_lab::Result<()> {
+fn ask(client: &Namespace, server: SocketAddr) -> Result<()> {
     for is_tcp in [false, true] {
         let queries = dns::Client {
             is_tcp,
