@@ -126,7 +126,7 @@ impl Running {
     fn share_during(&self, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
         let (before, begin) = (self.process.cpu_time()?, Instant::now());
         work()?;
-        let used = self.process.cpu_time()? - before;
+        let used = self.process.cpu_time()?.saturating_sub(before);
         Ok(used.as_secs_f64() / begin.elapsed().as_secs_f64())
     }
 
