@@ -55,8 +55,8 @@ impl Pcap {
         if !window.ensure(FILE_HEADER_BYTES)? {
             return Err(window.cut_off());
         }
-        let place = window.consume(FILE_HEADER_BYTES);
-        let header = window.bytes(place, FILE_HEADER_BYTES);
+        let offset = window.consume(FILE_HEADER_BYTES);
+        let header = window.bytes(offset, FILE_HEADER_BYTES);
         let snapshot_bytes = byte_order.u32(header, 16);
         // The upper half holds the length of the frame check sequence and reserved bits.
         let link_type = LinkType(byte_order.u32(header, 20) as u16);
@@ -96,7 +96,7 @@ impl Pcap {
             link_type: self.link_type,
             interface: 0,
             length,
-            place: window.consume(record_bytes) + self.record_header_bytes,
+            offset: window.consume(record_bytes) + self.record_header_bytes,
             captured_bytes,
         }))
     }

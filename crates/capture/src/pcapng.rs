@@ -41,11 +41,11 @@ struct Interface {
     resolution: Resolution,
 }
 
-/// What makes an interface of a later section the same as one of an earlier: its place in the
+/// What makes an interface of a later section the same as one of an earlier: its index in the
 /// section, link type and name.
 #[derive(PartialEq, Eq, Hash)]
 struct Identity {
-    place_in_section: usize,
+    index_in_section: usize,
     link_type: LinkType,
     name: Option<String>,
 }
@@ -165,7 +165,7 @@ impl Pcapng {
         let snapshot_bytes = self.byte_order.u32(body, 4);
         let (name, resolution) = self.interface_options(window, &body[FIELDS_BYTES..])?;
         let identity = Identity {
-            place_in_section: self.section.len(),
+            index_in_section: self.section.len(),
             link_type,
             name,
         };
@@ -236,7 +236,7 @@ impl Pcapng {
         const FIELDS_BYTES: usize = 20;
         let body = body(window, block, FIELDS_BYTES)?;
         let field = |offset| self.byte_order.u32(body, offset);
-        let place_in_section = if block.kind == PACKET {
+        let index_in_section = if block.kind == PACKET {
             u32::from(self.byte_order.u16(body, 0))
         } else {
             field(0)
@@ -251,13 +251,13 @@ impl Pcapng {
                 format_args!("{captured_bytes}"),
             ));
         }
-        let interface = self.interface(window, place_in_section)?;
+        let interface = self.interface(window, index_in_section)?;
         Ok(Some(Located {
             time_ns: interface.resolution.time_ns(ticks),
             link_type: interface.link_type,
             interface: interface.index,
             length,
-            place: window.consume(block.total_bytes) + LEADING_BYTES + FIELDS_BYTES,
+            offset: window.consume(block.total_bytes) + LEADING_BYTES + FIELDS_BYTES,
             captured_bytes,
         }))
     }
@@ -281,20 +281,20 @@ impl Pcapng {
             link_type: interface.link_type,
             interface: interface.index,
             length,
-            place: window.consume(block.total_bytes) + LEADING_BYTES + FIELDS_BYTES,
+            offset: window.consume(block.total_bytes) + LEADING_BYTES + FIELDS_BYTES,
             captured_bytes,
         }))
     }
 
     #[inline]
-    fn interface(&self, window: &Window, place_in_section: u32) -> Result<&Interface, Error> {
-        self.section.get(place_in_section as usize).ok_or_else(|| {
+    fn interface(&self, window: &Window, index_in_section: u32) -> Result<&Interface, Error> {
+        self.section.get(index_in_section as usize).ok_or_else(|| {
             window.malformed(
                 format_args!(
                     "a packet of one of the {} interfaces described so far",
                     self.section.len()
                 ),
-                format_args!("interface {place_in_section}"),
+                format_args!("interface {index_in_section}"),
             )
         })
     }

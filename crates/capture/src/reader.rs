@@ -31,13 +31,13 @@ pub struct Packet<'a> {
     pub data: &'a [u8],
 }
 
-/// A packet by its place in the window: what the formats give while they still need the window.
+/// A packet by its offset in the window: what the formats give while they still need the window.
 pub(crate) struct Located {
     pub(crate) time_ns: u64,
     pub(crate) link_type: LinkType,
     pub(crate) interface: u32,
     pub(crate) length: u32,
-    pub(crate) place: usize,
+    pub(crate) offset: usize,
     pub(crate) captured_bytes: usize,
 }
 
@@ -127,7 +127,7 @@ impl Reader {
                 link_type: located.link_type,
                 interface: located.interface,
                 length: located.length,
-                data: self.window.bytes(located.place, located.captured_bytes),
+                data: self.window.bytes(located.offset, located.captured_bytes),
             })),
             Ok(None) => {
                 self.finish();

@@ -109,19 +109,19 @@ impl Window {
         &self.buffer[self.start..self.end]
     }
 
-    /// Consumes `length` bytes, which must be available, and gives the place of the first for
+    /// Consumes `length` bytes, which must be available, and gives the offset of the first for
     /// [`Window::bytes`].
     #[inline]
     pub(crate) fn consume(&mut self, length: usize) -> usize {
-        let place = self.start;
+        let offset = self.start;
         self.start += length;
         debug_assert!(self.start <= self.end);
-        place
+        offset
     }
 
     #[inline]
-    pub(crate) fn bytes(&self, place: usize, length: usize) -> &[u8] {
-        &self.buffer[place..place + length]
+    pub(crate) fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+        &self.buffer[offset..offset + length]
     }
 
     /// The file ends here or inside the record that begins here.

@@ -272,7 +272,7 @@ pub(crate) struct Prefixes {
 
 /// Where records go, and who observed what they tell.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Place {
+pub(crate) struct OutputTarget {
     /// Append to this file in place of standard output; it is opened anew at SIGHUP. With --format
     /// csv, records of other kinds go to files of their own beside it.
     #[arg(long, value_name = "FILE")]
@@ -282,8 +282,8 @@ pub(crate) struct Place {
     pub(crate) host: Option<String>,
 }
 
-impl Place {
-    /// A table on standard output has no place for the other kinds of records that an option asks
+impl OutputTarget {
+    /// A CSV table on standard output cannot hold the other kinds of records that an option asks
     /// for.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
             Some("Choose an address of this machine: `ip address` lists them.")
         }
         io::ErrorKind::StorageFull => {
-            Some("Free some space, or choose another place with --output.")
+            Some("Free some space, or choose another file with --output.")
         }
         _ => None,
     }

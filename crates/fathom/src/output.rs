@@ -2,8 +2,8 @@
 
 mod csv;
 mod export;
+mod host;
 mod lines;
-mod place;
 mod writer;
 
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +20,7 @@ use fathom_record::{Record, Schema, Time};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::arguments::{ExportArguments, Place};
+use crate::arguments::{ExportArguments, OutputTarget};
 use crate::failure::say;
 use crate::signals::Signals;
 use crate::zone;
@@ -111,17 +111,17 @@ impl Output {
     /// # Errors
     /// When the file cannot be opened, this host has no name, or the system has no thread left.
     pub(crate) fn open(
-        place: &Place,
+        target: &OutputTarget,
         format: OutputFormat,
         main: &'static Schema,
         backlog: Backlog,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
         let host = match format {
-            OutputFormat::Json | OutputFormat::Csv => place.host()?,
+            OutputFormat::Json | OutputFormat::Csv => target.host()?,
             OutputFormat::Text => String::new(),
         };
-        let path = place.output.as_deref();
+        let path = target.output.as_deref();
         let others = (format == OutputFormat::Csv).then(|| Tables::new(main));
         Self::start(path, format, host, others, backlog, signals)
     }
@@ -169,10 +169,10 @@ impl Output {
     pub(crate) fn exporting(
         self,
         arguments: &ExportArguments,
-        place: &Place,
+        target: &OutputTarget,
         is_asked_for: bool,
     ) -> anyhow::Result<Self> {
-        let exports = Exports::open(arguments, place)?;
+        let exports = Exports::open(arguments, target)?;
         Ok(Self {
             is_silent: !exports.is_empty() && !is_asked_for,
             exports,
@@ -291,7 +291,7 @@ impl Output {
         if lost > 0 {
             say!(
                 "fathom: warning: {lost} lines were lost: {} is too slow",
-                self.place()
+                self.target_name()
             );
         }
         written.and(self.exports.finish())
@@ -331,13 +331,13 @@ impl Output {
     fn error(&self, failure: Failure) -> anyhow::Error {
         anyhow::Error::new(failure.cause).context(format!(
             "cannot write to {}: {} bytes were written, {} more were not",
-            self.place(),
+            self.target_name(),
             failure.written_bytes,
             failure.lost_bytes
         ))
     }
 
-    fn place(&self) -> String {
+    fn target_name(&self) -> String {
         match &self.path {
             Some(path) => path.display().to_string(),
             None => "standard output".to_owned(),
@@ -410,12 +410,12 @@ mod tests {
     }
 
     fn open(path: &Path, format: OutputFormat) -> Output {
-        let place = Place {
+        let target = OutputTarget {
             output: Some(path.to_owned()),
             host: Some("gateway".to_owned()),
         };
         let signals = Signals::default();
-        Output::open(&place, format, Count::SCHEMA, Backlog::Short, &signals).unwrap()
+        Output::open(&target, format, Count::SCHEMA, Backlog::Short, &signals).unwrap()
     }
 
     #[test]

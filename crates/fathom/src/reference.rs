@@ -24,7 +24,7 @@ fn kinds() -> impl Iterator<Item = (String, &'static [&'static Schema])> {
 /// What holds for all of them, a paragraph each.
 const COMMON: [&str; 4] = [
     "A name means the same in every record: names are made of the quantity, the statistic if it is one, and the unit (rtt_p99_ns). \
-     Times are UTC in JSON and CSV (RFC 3339, nanoseconds), and those of the place, with their offset, in text. Durations are in nanoseconds. \
+     Times are UTC in JSON and CSV (RFC 3339, nanoseconds), and local, with their offset, in text. Durations are in nanoseconds. \
      A field that a record has nothing to say in is left out of JSON, and empty in CSV.",
     "Every record in JSON and CSV begins with its kind and with host: who observed it, by default the name of the host, else what --host says. \
      Over IPFIX it is observationDomainName (300) in a record of options whose scope is observationDomainId (149): told before all others, and again with the templates.",

@@ -1,4 +1,4 @@
-//! The time of the place where this runs, for people.
+//! Local time, for people.
 
 use std::sync::LazyLock;
 

@@ -162,8 +162,8 @@ impl Connection {
         #[expect(unsafe_code, reason = "std does not ask for it")]
         // SAFETY: the kernel writes at most `length` bytes to an integer.
         let status = unsafe {
-            let place = (&raw mut bytes).cast();
-            libc::getsockopt(socket.as_raw_fd(), level, option, place, &raw mut length)
+            let value = (&raw mut bytes).cast();
+            libc::getsockopt(socket.as_raw_fd(), level, option, value, &raw mut length)
         };
         (status == 0).then(|| u16::try_from(bytes).unwrap_or(u16::MAX))
     }

@@ -67,14 +67,14 @@ impl<const N: usize> PacketCounts<N> {
     pub(crate) fn named(&self, names: &[&'static str], came_out: (&'static str, u32)) -> Counts {
         let verdicts = native::verdict_names().iter().copied().zip(self.verdicts);
         let counters = names.iter().copied().zip(self.counters);
-        let (what, place) = came_out;
-        let others = (0..).zip(counters).filter(|(index, _)| *index != place);
+        let (what, counter) = came_out;
+        let others = (0..).zip(counters).filter(|(index, _)| *index != counter);
         // The first verdict is that of packets that were measured.
         let packets_and_others = verdicts.skip(1).chain(others.map(|(_, counter)| counter));
         Counts {
             measured: vec![
                 ("frames", self.verdicts.iter().sum()),
-                (what, self.counters[place as usize]),
+                (what, self.counters[counter as usize]),
             ],
             named: packets_and_others
                 .chain([

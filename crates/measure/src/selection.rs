@@ -72,8 +72,8 @@ fn fill<T: Default + Copy, const ROOM: usize>(
         });
     }
     let mut filled = [T::default(); ROOM];
-    for (place, value) in filled.iter_mut().zip(values) {
-        *place = value;
+    for (target, value) in filled.iter_mut().zip(values) {
+        *target = value;
     }
     Ok(filled)
 }

@@ -24,7 +24,7 @@ pub(crate) trait State: Default {
     fn is_over(&self, now: u64) -> bool;
 }
 
-/// A flow and its place in the table.
+/// A flow and its slot in the table.
 pub(crate) struct Entry<S> {
     pub(crate) key: flow_key,
     pub(crate) state: S,
@@ -65,27 +65,27 @@ impl<S: State> Table<S> {
         }
     }
 
-    fn places(&self) -> usize {
+    fn slots(&self) -> usize {
         self.chunks
             .last()
             .map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
     }
 
-    /// The flow at this place, which `locate` told.
-    pub(crate) fn entry(&mut self, place: u32) -> &mut Entry<S> {
-        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    /// The flow in this slot, which `locate` told.
+    pub(crate) fn entry(&mut self, slot: u32) -> &mut Entry<S> {
+        &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
     }
 
     /// Where the flow of this key is, if anywhere.
     pub(crate) fn locate(&self, key: &flow_key, hash: u64) -> Option<u32> {
         let is_it =
-            |&place: &u32| self.chunks[place as usize / CHUNK][place as usize % CHUNK].key == *key;
+            |&slot: &u32| self.chunks[slot as usize / CHUNK][slot as usize % CHUNK].key == *key;
         self.index.find(hash, is_it).copied()
     }
 
     /// Marks the flow as used.
-    pub(crate) fn touch(&mut self, place: u32) -> &mut Entry<S> {
-        let entry = self.entry(place);
+    pub(crate) fn touch(&mut self, slot: u32) -> &mut Entry<S> {
+        let entry = self.entry(slot);
         entry.is_referenced = true;
         entry
     }
@@ -100,11 +100,11 @@ impl<S: State> Table<S> {
         mut departed: impl FnMut(&mut Entry<S>, Departure),
     ) -> u32 {
         for _ in 0..SWEEP.min(self.index.len()) {
-            let place = self.advance_hand();
-            let entry = self.entry(place);
+            let slot = self.advance_hand();
+            let entry = self.entry(slot);
             if entry.is_used && entry.state.is_over(now) {
                 departed(entry, Departure::Over);
-                self.remove(place);
+                self.remove(slot);
             }
         }
         if self.index.len() >= self.flows_max {
@@ -112,7 +112,7 @@ impl<S: State> Table<S> {
             departed(self.entry(victim), Departure::Evicted);
             self.remove(victim);
         }
-        let place = self.place(Entry {
+        let slot = self.put(Entry {
             key,
             state,
             hash,
@@ -120,28 +120,28 @@ impl<S: State> Table<S> {
             is_used: true,
         });
         let chunks = &self.chunks;
-        let hash_of = |&place: &u32| chunks[place as usize / CHUNK][place as usize % CHUNK].hash;
-        self.index.insert_unique(hash, place, hash_of);
-        place
+        let hash_of = |&slot: &u32| chunks[slot as usize / CHUNK][slot as usize % CHUNK].hash;
+        self.index.insert_unique(hash, slot, hash_of);
+        slot
     }
 
-    fn place(&mut self, entry: Entry<S>) -> u32 {
-        if let Some(place) = self.free.pop() {
-            *self.entry(place) = entry;
-            return place;
+    fn put(&mut self, entry: Entry<S>) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            *self.entry(slot) = entry;
+            return slot;
         }
         if self.chunks.last().is_none_or(|last| last.len() == CHUNK) {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
-        let place = self.places() as u32;
+        let slot = self.slots() as u32;
         if let Some(last) = self.chunks.last_mut() {
             last.push(entry);
         }
-        place
+        slot
     }
 
     fn advance_hand(&mut self) -> u32 {
-        self.hand = if self.hand + 1 < self.places() {
+        self.hand = if self.hand + 1 < self.slots() {
             self.hand + 1
         } else {
             0
@@ -151,39 +151,39 @@ impl<S: State> Table<S> {
 
     fn victim(&mut self) -> u32 {
         for _ in 0..HAND_STEPS_MAX {
-            let place = self.advance_hand();
-            let entry = self.entry(place);
+            let slot = self.advance_hand();
+            let entry = self.entry(slot);
             if entry.is_used && !std::mem::take(&mut entry.is_referenced) {
-                return place;
+                return slot;
             }
         }
         loop {
-            let place = self.advance_hand();
-            if self.entry(place).is_used {
-                return place;
+            let slot = self.advance_hand();
+            if self.entry(slot).is_used {
+                return slot;
             }
         }
     }
 
-    /// Another flow each time, and all in turn; `None` where the turn is at an empty place.
+    /// Another flow each time, and all in turn; `None` where the turn is at an empty slot.
     pub(crate) fn next(&mut self) -> Option<&mut Entry<S>> {
         if self.chunks.is_empty() {
             return None;
         }
-        let place = self.advance_hand();
-        Some(self.entry(place)).filter(|entry| entry.is_used)
+        let slot = self.advance_hand();
+        Some(self.entry(slot)).filter(|entry| entry.is_used)
     }
 
-    /// Removes the flow at this place.
-    pub(crate) fn remove(&mut self, place: u32) -> S {
-        let entry = self.entry(place);
+    /// Removes the flow in this slot.
+    pub(crate) fn remove(&mut self, slot: u32) -> S {
+        let entry = self.entry(slot);
         let hash = entry.hash;
         entry.is_used = false;
         let state = std::mem::take(&mut entry.state);
-        if let Ok(found) = self.index.find_entry(hash, |&other| other == place) {
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
             found.remove();
         }
-        self.free.push(place);
+        self.free.push(slot);
         state
     }
 
@@ -235,8 +235,8 @@ mod tests {
         }
         for number in 0..5000 {
             let (key, hash) = key(number);
-            let place = table.locate(&key, hash).unwrap();
-            assert_eq!(table.touch(place).key, key);
+            let slot = table.locate(&key, hash).unwrap();
+            assert_eq!(table.touch(slot).key, key);
         }
         let (gone, hash) = key(17);
         table.remove(table.locate(&gone, hash).unwrap());
@@ -250,8 +250,8 @@ mod tests {
         let mut evicted = 0;
         for number in 0..100_000 {
             let (active, hash) = key(number % 100);
-            if let Some(place) = table.locate(&active, hash) {
-                table.touch(place);
+            if let Some(slot) = table.locate(&active, hash) {
+                table.touch(slot);
             } else {
                 table.insert(active, hash, Seen(0), 0, |_, _| evicted += 1);
             }

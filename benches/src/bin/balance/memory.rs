@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_bucket, balance_measured};
+use fathom_balance::native::{BALANCE_BUCKET_SLOTS, balance_bucket, balance_measured};
 use fathom_benches::live::Memory;
 use fathom_lab::summary::Row;
 use fathom_lab::{Namespace, Process, wait_until};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a place of the table of connections takes.
 pub(crate) fn of_a_connection() -> Row {
-    let connection = size_of::<balance_bucket>() / BALANCE_BUCKET_PLACES as usize;
+    let connection = size_of::<balance_bucket>() / BALANCE_BUCKET_SLOTS as usize;
     let bytes = connection + size_of::<balance_measured>();
     Row {
         what: "memory, balancer, a place of the table of connections".to_owned(),

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use fathom_balance::config::Config;
-use fathom_balance::native::BALANCE_BUCKET_PLACES;
+use fathom_balance::native::BALANCE_BUCKET_SLOTS;
 use fathom_balance::sampling::sampled_buckets;
 use fathom_benches::statistics::median;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
@@ -46,7 +46,7 @@ impl Turns {
         let balancer = Balancer::load(
             OBJECT,
             Size {
-                buckets: places / BALANCE_BUCKET_PLACES,
+                buckets: places / BALANCE_BUCKET_SLOTS,
                 is_measuring: measured != Measured::No,
                 epochs: 1 << 25,
             },
@@ -57,7 +57,7 @@ impl Turns {
         Self {
             epochs: builder.build().expect("it can be mapped"),
             balancer,
-            buckets: places / BALANCE_BUCKET_PLACES,
+            buckets: places / BALANCE_BUCKET_SLOTS,
         }
     }
 

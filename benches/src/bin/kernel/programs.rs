@@ -68,7 +68,7 @@ pub(crate) fn has_flow(reference: Run) -> bool {
 }
 
 fn configure(object: &mut OpenObject, settings: &Settings) -> anyhow::Result<()> {
-    let places_bytes = settings.places() * size_of::<rtt_pending>();
+    let places_bytes = settings.pending_entries() * size_of::<rtt_pending>();
     let flow_bytes = size_of::<rtt_flow>() + places_bytes;
     let buckets = object
         .maps()

@@ -22,12 +22,12 @@ static __always_inline int balance_is_measured(const struct balance_packet *pack
 
 /*
  * May the table be left out? Only for TCP, whose new connections can be told from known ones, and within them: what begins or ends one is looked up.
- * Now and then the rest is, too, or the connection would lose its place for being idle.
+ * Now and then the rest is, too, or the connection would lose its slot for being idle.
  */
 static __always_inline int balance_is_settled(const struct balance_packet *packet,
 					      const struct balance_traffic *traffic)
 {
-	return balance_config.has_settled && (packet->ring & BALANCE_PLACE_MARKS) == BALANCE_PLACE_IS_SETTLED &&
+	return balance_config.has_settled && (packet->ring & BALANCE_ENTRY_MARKS) == BALANCE_ENTRY_IS_SETTLED &&
 	       packet->protocol == IP_PROTOCOL_TCP && !(packet->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)) &&
 	       traffic->packets & BALANCE_LOOK_ANYWAY;
 }
@@ -44,7 +44,7 @@ static __always_inline int balance_is_end(const struct balance_packet *packet)
 	       packet->tcp_flags & (TCP_FIN | TCP_RST);
 }
 
-/* A packet of a flow that the table does not know. Returns the number of its place and 1; 0: it has none. */
+/* A packet of a flow that the table does not know. Returns the number of its slot and 1; 0: it has none. */
 static __always_inline __u32 balance_on_unknown(struct balance_cpu *cpu, struct balance_packet *packet,
 						struct balance_traffic *traffic, __u32 now)
 {
@@ -59,7 +59,7 @@ static __always_inline __u32 balance_on_unknown(struct balance_cpu *cpu, struct 
 	return packet->server ? balance_keep(packet, cpu, now) : 0;
 }
 
-/* A packet of a connection in the table. Returns whether it begins another one, at the same place. */
+/* A packet of a connection in the table. Returns whether it begins another one, at the same slot. */
 static __always_inline int balance_on_known(struct balance_cpu *cpu, struct balance_packet *packet,
 					    struct balance_connection *connection, struct balance_traffic *traffic,
 					    __u16 named, __u32 now)
@@ -90,14 +90,14 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 	int is_measured = balance_is_measured(packet), is_opened = 1;
 	struct balance_connection *connection;
 	struct balance_measured *measured;
-	__u32 place = 0, is_kept = 1;
+	__u32 slot = 0, is_kept = 1;
 	__u16 named = 0, previous = BALANCE_NO_SERVER;
 	__u32 units;
 	__u64 now;
 
 	if (packet->service_flags & BALANCE_HAS_QUIC_IDS && packet->protocol == IP_PROTOCOL_UDP)
 		named = balance_name_by_quic(xdp, packet, cpu);
-	packet->server = named ? named : packet->ring & ~BALANCE_PLACE_MARKS;
+	packet->server = named ? named : packet->ring & ~BALANCE_ENTRY_MARKS;
 	if (!is_measured && (named || balance_is_settled(packet, traffic))) {
 		traffic->by_hash++;
 		cpu->counters[BALANCE_COUNT_BY_HASH] += !named;
@@ -107,21 +107,21 @@ static __always_inline void balance_connect(struct xdp_md *xdp, struct balance_c
 	now = is_measured ? bpf_ktime_get_ns() : 0;
 	packet->flags |= is_measured ? BALANCE_PACKET_IS_MEASURED : 0;
 	units = balance_time();
-	connection = balance_look_up(packet->hash, &place);
+	connection = balance_look_up(packet->hash, &slot);
 	if (connection) {
-		/* What lies at its place may be of others. */
+		/* What lies at its slot may be of others. */
 		if (connection->flags & BALANCE_WAS_MEASURED)
 			previous = BALANCE_LOAD(connection->word);
 		is_opened = balance_on_known(cpu, packet, connection, traffic, named, units);
 	} else {
 		is_kept = balance_on_unknown(cpu, packet, traffic, units);
-		place = is_kept - 1;
+		slot = is_kept - 1;
 	}
 	if (is_opened && packet->protocol == IP_PROTOCOL_TCP && balance_config.has_settled)
 		balance_freshen(service, packet->hash);
 	if (!is_measured || !is_kept)
 		return;
-	measured = bpf_map_lookup_elem(&balance_measured, &place);
+	measured = bpf_map_lookup_elem(&balance_measured, &slot);
 	if (!measured)
 		return;
 	cpu->counters[BALANCE_COUNT_MEASURED]++;
@@ -155,7 +155,7 @@ static __always_inline int balance_route(struct xdp_md *xdp, struct balance_cpu 
 		return balance_leave(cpu, BALANCE_COUNT_NO_SERVICE, XDP_PASS);
 	balance_count_traffic(traffic, packet);
 	balance_connect(xdp, cpu, packet, service, traffic);
-	packet->ring &= ~BALANCE_PLACE_MARKS;
+	packet->ring &= ~BALANCE_ENTRY_MARKS;
 	return BALANCE_SEND;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the balancer's programs and user space share: services, rings, servers, the table of connections, and what is counted. Pure. How a
- * flow finds its place is in table.h, what is sent in encapsulate.h, and in which order all of it happens in balance.bpf.c.
+ * flow finds its slot is in table.h, what is sent in encapsulate.h, and in which order all of it happens in balance.bpf.c.
  */
 #ifndef FATHOM_BALANCE_H
 #define FATHOM_BALANCE_H
@@ -40,7 +40,7 @@ enum balance_service_flag {
 
 struct balance_service {
 	__u32 ring_begin; /* in balance_rings, elements */
-	__u32 ring_size; /* places; 0: no server */
+	__u32 ring_size; /* entries; 0: no server */
 	__u16 index; /* of its counters, and in the table of connections */
 	__u8 flags; /* enum balance_service_flag */
 	__u8 padding[5];
@@ -48,17 +48,17 @@ struct balance_service {
 FATHOM_ASSERT_SIZE(struct balance_service, 16);
 
 /*
- * Rings. A place is a server's number and two marks in 16 bits, and four are an element, which is changed as a whole: by user space, and by who opens a
- * connection. Settled: all connections in the table that hash to this place have this server, and are confirmed. Fresh: one was opened since user space
- * began to look for those. A place that is settled and not fresh need not be looked up (see README.md).
+ * Rings. An entry is a server's number and two marks in 16 bits, and four are an element, which is changed as a whole: by user space, and by the CPU that opens a
+ * connection. Settled: all connections in the table that hash to this entry have this server, and are confirmed. Fresh: one was opened since user space
+ * began to look for those. An entry that is settled and not fresh need not be looked up (see README.md).
  */
 #define BALANCE_RING_LANES 4
-#define BALANCE_PLACE_IS_SETTLED 0x8000
-#define BALANCE_PLACE_IS_FRESH 0x4000
-#define BALANCE_PLACE_MARKS (BALANCE_PLACE_IS_SETTLED | BALANCE_PLACE_IS_FRESH)
+#define BALANCE_ENTRY_IS_SETTLED 0x8000
+#define BALANCE_ENTRY_IS_FRESH 0x4000
+#define BALANCE_ENTRY_MARKS (BALANCE_ENTRY_IS_SETTLED | BALANCE_ENTRY_IS_FRESH)
 
 struct balance_ring_element {
-	__u16 places[BALANCE_RING_LANES];
+	__u16 entries[BALANCE_RING_LANES];
 };
 FATHOM_ASSERT_SIZE(struct balance_ring_element, 8);
 
@@ -78,7 +78,7 @@ enum balance_encapsulation { BALANCE_ENCAPSULATIONS(X) BALANCE_ENCAPSULATION_COU
 #undef X
 
 enum balance_server_flag {
-	BALANCE_IS_GONE = 1 << 0, /* its flows are hashed again; one that drains just has no places in rings */
+	BALANCE_IS_GONE = 1 << 0, /* its flows are hashed again; one that drains just has no entries in rings */
 };
 
 /* What user space changes while packets pass are words: the two of link-layer addresses, and that of encapsulation and flags. */
@@ -105,12 +105,12 @@ FATHOM_ASSERT_SIZE(struct balance_server, 64);
  */
 #define BALANCE_TIME_SHIFT 30
 #define BALANCE_TICK_NS 4000000
-#define BALANCE_BUCKET_PLACES 4
+#define BALANCE_BUCKET_SLOTS 4
 
 enum balance_connection_flag {
 	BALANCE_IS_CONFIRMED = 1 << 0, /* has sent more than its first packet */
 	BALANCE_IS_CLOSING = 1 << 1, /* FIN or RST */
-	BALANCE_WAS_MEASURED = 1 << 2, /* its last packet was: at its place in balance_measured is what is its own */
+	BALANCE_WAS_MEASURED = 1 << 2, /* its last packet was: its slot of balance_measured holds what is its own */
 };
 
 struct balance_connection {
@@ -124,11 +124,11 @@ FATHOM_ASSERT_SIZE(struct balance_connection, 16);
 
 /* A cache line. */
 struct balance_bucket {
-	struct balance_connection connections[BALANCE_BUCKET_PLACES];
+	struct balance_connection connections[BALANCE_BUCKET_SLOTS];
 };
 FATHOM_ASSERT_SIZE(struct balance_bucket, 64);
 
-/* What is measured of a connection; at BALANCE_BUCKET_PLACES * bucket + place. */
+/* What is measured of a connection; at BALANCE_BUCKET_SLOTS * bucket + slot. */
 struct balance_measured {
 	struct response_flow
 		flow; /* flow.last is 0 until the first request; till then, behind it, is a struct response_handshake */
@@ -172,14 +172,14 @@ FATHOM_ASSERT_SIZE(struct balance_recent, 48);
 struct balance_config {
 	__u64 seed; /* secret, of the flow's hash; who takes a table over takes its seed */
 	__u32 bucket_mask; /* buckets of the table, less one */
-	__u32 idle; /* units: a confirmed connection that was silent for longer may lose its place to a new one */
+	__u32 idle; /* units: a confirmed connection that was silent for longer may lose its slot to a new one */
 	__u32 closing; /* units: the same after FIN or RST */
 	__u32 opening; /* units: the same, not confirmed */
 	__u32 datagram_idle; /* units: after that a flow of datagrams begins anew */
 	__u8 has_all_ports; /* services for all ports of an address */
 	__u8 has_networks;
 	__u8 is_measuring; /* some service is measured */
-	__u8 has_settled; /* places of rings may be settled */
+	__u8 has_settled; /* entries of rings may be settled */
 	__u32 tick_ns; /* of jiffies64: the resolution of CLOCK_MONOTONIC_COARSE; 0: BALANCE_TICK_NS */
 	__u8 quic_id_lengths[BALANCE_QUIC_CONFIGS]; /* bytes of server id by config; 0: no such config */
 	__u32 padding;
@@ -260,8 +260,8 @@ FATHOM_ASSERT_SIZE(struct balance_checks_config, 16);
 enum balance_check_counter { BALANCE_CHECK_COUNTERS(X) BALANCE_CHECK_COUNTER_COUNT };
 #undef X
 
-/* Where a flow stands in a ring of so many places, by its word in the table. */
-static __always_inline __u32 balance_ring_place(__u64 word, __u32 ring_size)
+/* The entry of a flow in a ring of so many entries, by its word in the table. */
+static __always_inline __u32 balance_ring_entry(__u64 word, __u32 ring_size)
 {
 	return (word >> 32) * ring_size >> 32;
 }

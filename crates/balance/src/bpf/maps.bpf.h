@@ -44,7 +44,7 @@ struct {
 	__type(value, __u64);
 } balance_generation SEC(".maps");
 
-/* Services that each CPU has seen, at the place of their hash; the later of two wins. 3 KB. */
+/* Services that each CPU has seen, at the slot of their hash; the later of two wins. 3 KB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, BALANCE_RECENT);
@@ -52,7 +52,7 @@ struct {
 	__type(value, struct balance_recent);
 } balance_recent SEC(".maps");
 
-/* The rings of all services, one behind the other; written by user space, in place. Room for 16 of 65,537 places: 2 MB. */
+/* The rings of all services, one behind the other; written by user space, in place. Room for 16 of 65,537 entries: 2 MB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -86,13 +86,13 @@ struct {
 } balance_sampling SEC(".maps");
 
 /*
- * What is measured of each connection, at the number of its place: of all places, of those of the buckets that can be sampled, or one element if nothing
+ * What is measured of each connection, at the number of its slot: of all slots, of those of the buckets that can be sampled, or one element if nothing
  * is measured. Written by packets, read by user space. A sampled flow that is in its second bucket, beyond the end, is not measured.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 16384 * BALANCE_BUCKET_PLACES);
+	__uint(max_entries, 16384 * BALANCE_BUCKET_SLOTS);
 	__type(key, __u32);
 	__type(value, struct balance_measured);
 } balance_measured SEC(".maps");
@@ -105,7 +105,7 @@ struct {
 	__type(value, __u32);
 } balance_quic_ids SEC(".maps");
 
-/* Where the first fragment of a datagram went, for those that follow it; written by first fragments, the later of two at a place wins. 32 KB. */
+/* Where the first fragment of a datagram went, for those that follow it; written by first fragments, the later of two at a slot wins. 32 KB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4096);

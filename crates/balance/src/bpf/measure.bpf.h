@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How long the clients of a connection wait: the algorithm of `fathom response`, over what lies at the connection's place. */
+/* How long the clients of a connection wait: the algorithm of `fathom response`, over what lies at the connection's slot. */
 #ifndef FATHOM_BALANCE_MEASURE_BPF_H
 #define FATHOM_BALANCE_MEASURE_BPF_H
 
@@ -138,7 +138,7 @@ __noinline int balance_tell(struct xdp_md *xdp, struct balance_cpu *cpu, struct 
 	return 0;
 }
 
-/* A connection begins at this place; `previous`: the server of the one that was there, if it was of the same flow. */
+/* A connection begins at this slot; `previous`: the server of the one that was there, if it was of the same flow. */
 static __always_inline void balance_measure_new(struct xdp_md *xdp, struct balance_cpu *cpu,
 						struct balance_packet *packet, struct balance_measured *measured,
 						__u16 previous, __u64 now)
@@ -154,7 +154,7 @@ static __always_inline void balance_measure_new(struct xdp_md *xdp, struct balan
 	*balance_handshake(measured) = (struct response_handshake){};
 }
 
-/* A packet of a connection at this place. */
+/* A packet of a connection at this slot. */
 static __always_inline void balance_measure(struct xdp_md *xdp, struct balance_cpu *cpu, struct balance_packet *packet,
 					    struct balance_measured *measured, __u64 now)
 {

@@ -102,8 +102,8 @@ static __always_inline void balance_set_flow(struct balance_packet *packet, cons
 	packet->ring = balance_look_at_ring(service, packet->hash);
 }
 
-/* A word for the place of a datagram's fragments, and the place. */
-static __always_inline __u64 balance_fragment_tag(const struct balance_packet *packet, __u32 *place)
+/* A word for the slot of a datagram's fragments, and the slot. */
+static __always_inline __u64 balance_fragment_tag(const struct balance_packet *packet, __u32 *slot)
 {
 	__u64 hash = balance_config.seed;
 
@@ -114,7 +114,7 @@ static __always_inline __u64 balance_fragment_tag(const struct balance_packet *p
 	hash = flow_hash_step(hash, packet->identification);
 	/* RFC 791, section 3.2: fragments of a datagram have one protocol. */
 	hash = flow_hash_step(hash, packet->flags & BALANCE_PACKET_IS_IPV6 ? 0 : packet->protocol);
-	*place = hash & 4095;
+	*slot = hash & 4095;
 	return balance_tag(hash);
 }
 
@@ -122,12 +122,12 @@ static __always_inline __u64 balance_fragment_tag(const struct balance_packet *p
 __noinline int balance_note_first_fragment(struct balance_packet *packet)
 {
 	__u64 tag, *word;
-	__u32 place;
+	__u32 slot;
 
 	if (!packet)
 		return 0;
-	tag = balance_fragment_tag(packet, &place);
-	word = bpf_map_lookup_elem(&balance_fragments, &place);
+	tag = balance_fragment_tag(packet, &slot);
+	word = bpf_map_lookup_elem(&balance_fragments, &slot);
 	if (word)
 		BALANCE_STORE(*word, tag | packet->server);
 	return 0;
@@ -136,12 +136,12 @@ __noinline int balance_note_first_fragment(struct balance_packet *packet)
 __noinline int balance_on_later_fragment(struct balance_packet *packet, struct balance_cpu *cpu)
 {
 	__u64 tag, *word, found;
-	__u32 place;
+	__u32 slot;
 
 	if (!packet || !cpu)
 		return XDP_PASS;
-	tag = balance_fragment_tag(packet, &place);
-	word = bpf_map_lookup_elem(&balance_fragments, &place);
+	tag = balance_fragment_tag(packet, &slot);
+	word = bpf_map_lookup_elem(&balance_fragments, &slot);
 	found = word ? BALANCE_LOAD(*word) : 0;
 	if (!found || !balance_is_of(found, tag))
 		return balance_leave(cpu, BALANCE_COUNT_FRAGMENT_UNKNOWN, XDP_PASS);
@@ -180,16 +180,16 @@ static __always_inline int balance_follow_error(struct xdp_md *xdp, struct balan
 	struct balance_connection *connection;
 	struct balance_packet quoted = {};
 	struct balance_service *service = 0;
-	__u32 place;
+	__u32 slot;
 
 	if (balance_read_quoted(&bytes, packet, &quoted))
 		service = balance_find_service(&quoted.destination, quoted.destination_port, quoted.protocol);
 	if (!service)
 		return balance_leave(cpu, BALANCE_COUNT_ICMP_UNKNOWN, XDP_PASS);
 	balance_set_flow(&quoted, service);
-	connection = balance_look_up(quoted.hash, &place);
+	connection = balance_look_up(quoted.hash, &slot);
 	packet->hash = quoted.hash;
-	packet->ring = quoted.ring & ~BALANCE_PLACE_MARKS;
+	packet->ring = quoted.ring & ~BALANCE_ENTRY_MARKS;
 	packet->server = connection ? BALANCE_LOAD(connection->word) : packet->ring;
 	cpu->counters[BALANCE_COUNT_ICMP_ERRORS]++;
 	return BALANCE_SEND;

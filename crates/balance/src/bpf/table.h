@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The table of connections. A flow may be in one of two buckets of four places. It is found by 48 bits of its hash, which with the bucket's
+ * The table of connections. A flow may be in one of two buckets of four slots. It is found by 48 bits of its hash, which with the bucket's
  * number identify it. Pure; who calls has the buckets and the time.
  *
- * A new flow takes a place that is unused, or whose connection is over or was silent for long; if there is none, one whose connection can go to its other
- * bucket. It never drives out a connection which is in use, and of those that have sent their first packet and nothing else a bucket has one at most: the next such flow takes its place. So a
+ * A new flow takes a slot that is unused, or whose connection is over or was silent for long; if there is none, one whose connection can go to its other
+ * bucket. It never drives out a connection which is in use, and of those that have sent their first packet and nothing else a bucket has one at most: the next such flow takes its slot. So a
  * flood of SYNs, from whatever addresses, occupies a quarter of the table, and drives no established connection out.
  */
 #ifndef FATHOM_BALANCE_TABLE_H
@@ -13,7 +13,7 @@
 #include "balance.h"
 
 #define BALANCE_SERVER_BITS 16
-/* By so many places the first bucket may be fuller than the second. */
+/* By so many slots the first bucket may be fuller than the second. */
 #ifndef BALANCE_FULLER
 #define BALANCE_FULLER 2
 #endif
@@ -22,7 +22,7 @@
 #define BALANCE_LOAD(word) (*(const volatile __u64 *)&(word))
 #define BALANCE_STORE(word, value) (*(volatile __u64 *)&(word) = (value))
 
-/* Why a place of a bucket can be had; within a bucket the first of these that there is. */
+/* Why a slot of a bucket can be taken; within a bucket the first of these that there is. */
 enum balance_room {
 	BALANCE_ROOM_OPENING, /* only opened: who comes next must take this one */
 	BALANCE_ROOM_UNUSED,
@@ -32,11 +32,11 @@ enum balance_room {
 	BALANCE_ROOM_NONE,
 };
 
-/* The best place of a bucket. */
+/* The best slot of a bucket. */
 struct balance_choice {
 	__u32 room; /* enum balance_room */
-	__u32 place;
-	__u32 used; /* places of the bucket */
+	__u32 slot;
+	__u32 used; /* slots of the bucket */
 };
 
 /* What identifies a flow: where the server's number will be, there are zeros. Never 0. */
@@ -72,23 +72,23 @@ static __always_inline int balance_is_of(__u64 word, __u64 tag)
  * Where in a bucket a flow is looked for first, and is put if it can be. A CPU that expects it there knows where its measurements are before the bucket has
  * come from memory, and has both fetched at once.
  */
-static __always_inline __u32 balance_first_place(__u64 tag)
+static __always_inline __u32 balance_first_slot(__u64 tag)
 {
-	return tag >> 44 & (BALANCE_BUCKET_PLACES - 1);
+	return tag >> 44 & (BALANCE_BUCKET_SLOTS - 1);
 }
 
-/* The place of a flow in a bucket; BALANCE_BUCKET_PLACES: it is not there. */
+/* The slot of a flow in a bucket; BALANCE_BUCKET_SLOTS: it is not there. */
 static __always_inline __u32 balance_find(const struct balance_bucket *bucket, __u64 tag)
 {
 	__u32 i;
 
-	for (i = 0; i < BALANCE_BUCKET_PLACES; i++) {
-		__u32 place = (balance_first_place(tag) + i) % BALANCE_BUCKET_PLACES;
+	for (i = 0; i < BALANCE_BUCKET_SLOTS; i++) {
+		__u32 slot = (balance_first_slot(tag) + i) % BALANCE_BUCKET_SLOTS;
 
-		if (balance_is_of(BALANCE_LOAD(bucket->connections[place].word), tag))
-			return place;
+		if (balance_is_of(BALANCE_LOAD(bucket->connections[slot].word), tag))
+			return slot;
 	}
-	return BALANCE_BUCKET_PLACES;
+	return BALANCE_BUCKET_SLOTS;
 }
 
 /* Units since it was used. Another processor may have been here with a later time. */
@@ -113,20 +113,20 @@ static __always_inline enum balance_room balance_room_at(const struct balance_co
 	return age > config->idle ? BALANCE_ROOM_IDLE : BALANCE_ROOM_NONE;
 }
 
-/* The best place of a bucket, of those from `first` on, which have these rooms. */
-static __always_inline struct balance_choice balance_choose(const __u32 rooms[BALANCE_BUCKET_PLACES], __u32 first)
+/* The best slot of a bucket, of those from `first` on, which have these rooms. */
+static __always_inline struct balance_choice balance_choose(const __u32 rooms[BALANCE_BUCKET_SLOTS], __u32 first)
 {
 	struct balance_choice best = { .room = rooms[0], .used = rooms[0] != BALANCE_ROOM_UNUSED };
 	__u32 i;
 
-	for (i = 1; i < BALANCE_BUCKET_PLACES; i++) {
+	for (i = 1; i < BALANCE_BUCKET_SLOTS; i++) {
 		best.used += rooms[i] != BALANCE_ROOM_UNUSED;
 		if (rooms[i] < best.room) {
 			best.room = rooms[i];
-			best.place = i;
+			best.slot = i;
 		}
 	}
-	best.place = (first + best.place) % BALANCE_BUCKET_PLACES;
+	best.slot = (first + best.slot) % BALANCE_BUCKET_SLOTS;
 	return best;
 }
 
@@ -137,7 +137,7 @@ static __always_inline __u32 balance_price(__u32 room)
 }
 
 /*
- * In which of the two buckets? The better room. Where there are unused places in both: in the first, which costs each later packet one cache
+ * In which of the two buckets? The better room. Where there are unused slots in both: in the first, which costs each later packet one cache
  * line less, unless it is fuller by two.
  */
 static __always_inline int balance_prefers_second(const struct balance_choice *first,
@@ -154,7 +154,7 @@ static __always_inline int balance_is_free(const struct balance_choice *choice)
 	return choice->room != BALANCE_ROOM_OPENING && choice->room < BALANCE_ROOM_NONE;
 }
 
-/* Puts a connection elsewhere. It is found at one of both places throughout. */
+/* Puts a connection elsewhere. It is found in one of the two slots throughout. */
 static __always_inline void balance_put(struct balance_connection *to, const struct balance_connection *from)
 {
 	BALANCE_STORE(*(&to->word + 1), BALANCE_LOAD(*(&from->word + 1)));

@@ -16,7 +16,7 @@ use super::setup::idle_units;
 use crate::Error;
 use crate::config::Transport;
 use crate::native::{
-    BALANCE_BUCKET_PLACES, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, BALANCE_TIME_SHIFT,
+    BALANCE_BUCKET_SLOTS, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, BALANCE_TIME_SHIFT,
     BALANCE_WAS_MEASURED, balance_bucket, balance_connection, balance_measured,
 };
 
@@ -197,7 +197,7 @@ impl Connections {
         let offset = wall_clock_offset();
         let units = (recent_ns(self.epoch) >> BALANCE_TIME_SHIFT) as u32 + 1;
         let since = self.time.now(now).saturating_sub(units);
-        let slots = BALANCE_BUCKET_PLACES as usize;
+        let slots = BALANCE_BUCKET_SLOTS as usize;
         for at in 0..(self.buckets.len() * slots).min(self.measured.len()) {
             let Some(used) = self.used_at(at) else {
                 continue;
@@ -225,7 +225,7 @@ impl Connections {
     /// When the connection in this slot was last used, in units of the table; `None`: there is
     /// none, or it is not measured.
     fn used_at(&self, at: usize) -> Option<u32> {
-        let slots = BALANCE_BUCKET_PLACES as usize;
+        let slots = BALANCE_BUCKET_SLOTS as usize;
         let word = |word: usize| self.buckets.word(at / slots, 2 * (at % slots) + word);
         let second = word(1);
         let is_measured = second >> 48 & u64::from(BALANCE_WAS_MEASURED) != 0;

@@ -40,7 +40,7 @@ pub use object::check_program;
 use object::{Program, previous_config};
 pub use obstacle::Obstacle;
 use pins::Pins;
-pub use pins::{check_place, remove};
+pub use pins::{check_directory, remove};
 use rings::Rings;
 use routes::Routes;
 use servers::Servers;

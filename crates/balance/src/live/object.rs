@@ -37,7 +37,7 @@ impl Sizes {
     fn of(&self, map: &str) -> Option<u32> {
         match map {
             "balance_buckets" => Some(self.buckets),
-            "balance_measured" => Some(self.measured * crate::native::BALANCE_BUCKET_PLACES),
+            "balance_measured" => Some(self.measured * crate::native::BALANCE_BUCKET_SLOTS),
             "balance_services" => Some(self.services * 3),
             "balance_networks" => Some(self.services * 2),
             "balance_service_traffic" => Some(self.services),

@@ -21,7 +21,7 @@ pub(super) struct Pins(PathBuf);
 impl Pins {
     /// Takes the directory, and makes it if it is not there.
     pub(super) fn open(directory: &Path) -> Result<Self, Error> {
-        check_place(directory)?;
+        check_directory(directory)?;
         let mut builder = fs::DirBuilder::new();
         builder
             .recursive(true)
@@ -109,7 +109,7 @@ pub fn remove(directory: &Path) -> Result<bool, Error> {
 ///
 /// # Errors
 /// [`Error::Unsupported`] when it is on a file system of another kind.
-pub fn check_place(directory: &Path) -> Result<(), Error> {
+pub fn check_directory(directory: &Path) -> Result<(), Error> {
     let existing = directory.ancestors().find(|path| path.exists());
     let existing = existing.unwrap_or(Path::new("/"));
     let found = kind(existing)

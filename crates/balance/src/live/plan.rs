@@ -126,7 +126,7 @@ pub(super) fn number_servers(
 
 /// A slot for each service of the configuration; those of entries that are known stay, if their
 /// ring is as large. `indexes` and `elements` are the sizes of the tables of counters and of rings.
-pub(super) fn place_services(
+pub(super) fn assign_slots(
     config: &Config,
     known: &HashMap<Entry, Slot>,
     indexes: usize,
@@ -224,7 +224,7 @@ mod tests {
             &[("192.0.2.1", 80, 1021), ("192.0.2.0/24", 443, 4093)],
             &servers,
         );
-        let slots = place_services(&first, &HashMap::new(), 256, 16_385).unwrap();
+        let slots = assign_slots(&first, &HashMap::new(), 256, 16_385).unwrap();
         assert_eq!((slots[0].ring_begin, slots[1].ring_begin), (0, 256));
         let known: HashMap<_, _> = first
             .services
@@ -241,17 +241,17 @@ mod tests {
             ],
             &servers,
         );
-        let placed = place_services(&second, &known, 256, 16_385).unwrap();
-        assert_eq!(placed[0], slots[1]);
+        let assigned = assign_slots(&second, &known, 256, 16_385).unwrap();
+        assert_eq!(assigned[0], slots[1]);
         assert_eq!(
-            (placed[1].index, placed[1].ring_begin),
+            (assigned[1].index, assigned[1].ring_begin),
             (slots[0].index, 256 + 1024)
         );
         assert_eq!(
-            (placed[2].index, placed[2].ring_begin),
+            (assigned[2].index, assigned[2].ring_begin),
             (2, 256 + 1024 + 510)
         );
-        let full = place_services(&second, &known, 256, 1500);
+        let full = assign_slots(&second, &known, 256, 1500);
         assert_eq!(full, Err(NoRoom("the rings")));
     }
 

@@ -4,21 +4,21 @@ use std::collections::{HashMap, HashSet};
 
 use super::mapped::Mapped;
 use super::object::Program;
-use super::plan::{Slot, place_services};
+use super::plan::{Slot, assign_slots};
 use super::tables::Services;
 use crate::Error;
 use crate::config::Config;
 use crate::native::{
-    BALANCE_NO_SERVER, BALANCE_PLACE_IS_FRESH, BALANCE_PLACE_IS_SETTLED, BALANCE_PLACE_MARKS,
-    BALANCE_RING_LANES, balance_connection, balance_ring_element, ring_place,
+    BALANCE_ENTRY_IS_FRESH, BALANCE_ENTRY_IS_SETTLED, BALANCE_ENTRY_MARKS, BALANCE_NO_SERVER,
+    BALANCE_RING_LANES, balance_connection, balance_ring_element, ring_entry,
 };
 
 /// The number of no server.
 const NOBODY: u16 = BALANCE_NO_SERVER as u16;
 /// The marks of an entry.
-const SETTLED: u16 = BALANCE_PLACE_IS_SETTLED as u16;
-const FRESH: u16 = BALANCE_PLACE_IS_FRESH as u16;
-const MARKS: u16 = BALANCE_PLACE_MARKS as u16;
+const SETTLED: u16 = BALANCE_ENTRY_IS_SETTLED as u16;
+const FRESH: u16 = BALANCE_ENTRY_IS_FRESH as u16;
+const MARKS: u16 = BALANCE_ENTRY_MARKS as u16;
 
 /// The rings of all services of the configuration.
 pub(super) struct Rings {
@@ -42,7 +42,7 @@ impl Rings {
     pub(super) fn plan(&mut self, config: &Config, services: &Services) -> Result<(), Error> {
         let elements = u32::try_from(self.table.len()).unwrap_or(u32::MAX);
         let known = services.known()?;
-        self.slots = place_services(config, &known, services.room(), elements)?;
+        self.slots = assign_slots(config, &known, services.room(), elements)?;
         self.marked = vec![None; self.slots.len()];
         // What stood in new slots, and was settled, was of other services; nothing points there
         // yet.
@@ -109,7 +109,7 @@ impl Rings {
         let by_index: HashMap<_, _> = self.slots.iter().map(|slot| (slot.index, slot)).collect();
         move |connection| {
             let slot = by_index.get(&connection.service)?;
-            let entry = ring_place(connection, slot.ring_size);
+            let entry = ring_entry(connection, slot.ring_size);
             Some((entry, self.server_at(slot, entry)))
         }
     }
@@ -144,11 +144,11 @@ impl Rings {
         for element in 0..slot.ring_size.div_ceil(BALANCE_RING_LANES) {
             let at = (slot.ring_begin + element) as usize;
             self.table.change_word(at, |before: balance_ring_element| {
-                let mut places = before.places;
-                for (lane, entry) in (0..).zip(&mut places) {
+                let mut entries = before.entries;
+                for (lane, entry) in (0..).zip(&mut entries) {
                     *entry = change(element * BALANCE_RING_LANES + lane, *entry);
                 }
-                balance_ring_element { places }
+                balance_ring_element { entries }
             });
         }
     }
@@ -158,6 +158,6 @@ impl Rings {
         let element = self
             .table
             .get((slot.ring_begin + entry / BALANCE_RING_LANES) as usize);
-        element.places[(entry % BALANCE_RING_LANES) as usize] & !MARKS
+        element.entries[(entry % BALANCE_RING_LANES) as usize] & !MARKS
     }
 }

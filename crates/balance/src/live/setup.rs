@@ -12,7 +12,7 @@ use super::plan::Entry;
 use crate::Error;
 use crate::config::{Config, MOST};
 use crate::native::{
-    BALANCE_BUCKET_PLACES, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES, BALANCE_TIME_SHIFT,
+    BALANCE_BUCKET_SLOTS, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES, BALANCE_TIME_SHIFT,
     balance_config,
 };
 
@@ -37,10 +37,10 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
     let previous = object::previous_config(pins);
     let buckets = object::entries(pins, "balance_buckets");
     let buckets =
-        buckets.unwrap_or_else(|| (config.connections / BALANCE_BUCKET_PLACES).next_power_of_two());
+        buckets.unwrap_or_else(|| (config.connections / BALANCE_BUCKET_SLOTS).next_power_of_two());
     let measured = (buckets / config.measured_in).max(1);
     let room = object::entries(pins, "balance_measured");
-    if room.is_some_and(|room| room < measured * BALANCE_BUCKET_PLACES) {
+    if room.is_some_and(|room| room < measured * BALANCE_BUCKET_SLOTS) {
         return Err(Error::NoRoom {
             what: "measurements of so many connections",
         });

@@ -5,14 +5,14 @@ use super::shared::*;
 
 pub const BALANCE_NETWORK_PREFIX: u32 = 32;
 pub const BALANCE_RING_LANES: u32 = 4;
-pub const BALANCE_PLACE_IS_SETTLED: u32 = 32768;
-pub const BALANCE_PLACE_IS_FRESH: u32 = 16384;
-pub const BALANCE_PLACE_MARKS: u32 = 49152;
+pub const BALANCE_ENTRY_IS_SETTLED: u32 = 32768;
+pub const BALANCE_ENTRY_IS_FRESH: u32 = 16384;
+pub const BALANCE_ENTRY_MARKS: u32 = 49152;
 pub const BALANCE_NO_SERVER: u32 = 0;
 pub const BALANCE_SERVERS_MAX: u32 = 16384;
 pub const BALANCE_TIME_SHIFT: u32 = 30;
 pub const BALANCE_TICK_NS: u32 = 4000000;
-pub const BALANCE_BUCKET_PLACES: u32 = 4;
+pub const BALANCE_BUCKET_SLOTS: u32 = 4;
 pub const BALANCE_QUIC_CONFIGS: u32 = 8;
 pub const BALANCE_QUIC_ID_MAX: u32 = 8;
 pub const BALANCE_RECENT: u32 = 64;
@@ -119,7 +119,7 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct balance_ring_element {
-    pub places: [__u16; 4usize],
+    pub entries: [__u16; 4usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -130,8 +130,8 @@ const _: () = {
         "Alignment of balance_ring_element",
     ][::core::mem::align_of::<balance_ring_element>() - 2usize];
     [
-        "Offset of field: balance_ring_element::places",
-    ][::core::mem::offset_of!(balance_ring_element, places) - 0usize];
+        "Offset of field: balance_ring_element::entries",
+    ][::core::mem::offset_of!(balance_ring_element, entries) - 0usize];
 };
 pub const BALANCE_BY_NONE: balance_encapsulation = 0;
 pub const BALANCE_BY_LAYER2: balance_encapsulation = 1;
@@ -515,7 +515,7 @@ pub type balance_room = ::core::ffi::c_uint;
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct balance_choice {
     pub room: __u32,
-    pub place: __u32,
+    pub slot: __u32,
     pub used: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -526,14 +526,14 @@ const _: () = {
         "Offset of field: balance_choice::room",
     ][::core::mem::offset_of!(balance_choice, room) - 0usize];
     [
-        "Offset of field: balance_choice::place",
-    ][::core::mem::offset_of!(balance_choice, place) - 4usize];
+        "Offset of field: balance_choice::slot",
+    ][::core::mem::offset_of!(balance_choice, slot) - 4usize];
     [
         "Offset of field: balance_choice::used",
     ][::core::mem::offset_of!(balance_choice, used) - 8usize];
 };
 unsafe extern "C" {
-    pub fn fathom_balance_ring_place(word: __u64, ring_size: __u32) -> __u32;
+    pub fn fathom_balance_ring_entry(word: __u64, ring_size: __u32) -> __u32;
 }
 unsafe extern "C" {
     pub fn fathom_balance_look_up(
@@ -555,7 +555,7 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn fathom_balance_touch(
         buckets: *mut balance_bucket,
-        place: __u32,
+        slot: __u32,
         now: __u32,
         is_over: ::core::ffi::c_int,
     );
@@ -563,7 +563,7 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn fathom_balance_begins_anew(
         buckets: *const balance_bucket,
-        place: __u32,
+        slot: __u32,
         is_syn: ::core::ffi::c_int,
         now: __u32,
         config: *const balance_config,

@@ -7,13 +7,13 @@ mod bindings;
 mod table;
 
 pub use bindings::{
-    BALANCE_ANSWERS_ECHO, BALANCE_BUCKET_PLACES, BALANCE_BY_GUE, BALANCE_BY_IPIP,
-    BALANCE_BY_LAYER2, BALANCE_BY_NONE, BALANCE_COUNT_EPOCHS, BALANCE_COUNT_EPOCHS_LOST,
-    BALANCE_COUNT_HITS, BALANCE_COUNT_MEASURED, BALANCE_COUNT_MISSES, BALANCE_COUNT_MOVED,
-    BALANCE_COUNT_OPENED, BALANCE_COUNTER_COUNT, BALANCE_ENCAPSULATION_COUNT, BALANCE_HAS_QUIC_IDS,
-    BALANCE_IS_BY_CLIENT, BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, BALANCE_IS_GONE,
-    BALANCE_IS_MEASURED, BALANCE_NETWORK_PREFIX, BALANCE_NO_SERVER, BALANCE_PLACE_IS_FRESH,
-    BALANCE_PLACE_IS_SETTLED, BALANCE_PLACE_MARKS, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES,
+    BALANCE_ANSWERS_ECHO, BALANCE_BUCKET_SLOTS, BALANCE_BY_GUE, BALANCE_BY_IPIP, BALANCE_BY_LAYER2,
+    BALANCE_BY_NONE, BALANCE_COUNT_EPOCHS, BALANCE_COUNT_EPOCHS_LOST, BALANCE_COUNT_HITS,
+    BALANCE_COUNT_MEASURED, BALANCE_COUNT_MISSES, BALANCE_COUNT_MOVED, BALANCE_COUNT_OPENED,
+    BALANCE_COUNTER_COUNT, BALANCE_ENCAPSULATION_COUNT, BALANCE_ENTRY_IS_FRESH,
+    BALANCE_ENTRY_IS_SETTLED, BALANCE_ENTRY_MARKS, BALANCE_HAS_QUIC_IDS, BALANCE_IS_BY_CLIENT,
+    BALANCE_IS_CLOSING, BALANCE_IS_CONFIRMED, BALANCE_IS_GONE, BALANCE_IS_MEASURED,
+    BALANCE_NETWORK_PREFIX, BALANCE_NO_SERVER, BALANCE_QUIC_ID_MAX, BALANCE_RING_LANES,
     BALANCE_SERVERS_MAX, BALANCE_TIME_SHIFT, BALANCE_WAS_MEASURED, balance_bucket,
     balance_checks_config, balance_config, balance_connection, balance_epoch, balance_measured,
     balance_network_key, balance_quic_id, balance_ring_element, balance_server, balance_service,
@@ -26,9 +26,9 @@ use fathom_measure::response::native as shared;
 
 /// Where the flow of a connection in the table stands in a ring of so many entries.
 #[expect(unsafe_code, reason = "calls shared C without side effects")]
-pub fn ring_place(connection: &balance_connection, ring_size: u32) -> u32 {
+pub fn ring_entry(connection: &balance_connection, ring_size: u32) -> u32 {
     // SAFETY: a function of numbers.
-    unsafe { bindings::fathom_balance_ring_place(connection.word, ring_size) }
+    unsafe { bindings::fathom_balance_ring_entry(connection.word, ring_size) }
 }
 
 impl balance_connection {

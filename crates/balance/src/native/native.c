@@ -5,14 +5,14 @@
 #include "../bpf/icmp.h"
 #include "../bpf/quic.h"
 
-__u32 fathom_balance_ring_place(__u64 word, __u32 ring_size)
+__u32 fathom_balance_ring_entry(__u64 word, __u32 ring_size)
 {
-	return balance_ring_place(word, ring_size);
+	return balance_ring_entry(word, ring_size);
 }
 
-static struct balance_connection *connection_at(struct balance_bucket *buckets, __u32 place)
+static struct balance_connection *connection_at(struct balance_bucket *buckets, __u32 slot)
 {
-	return &buckets[place / BALANCE_BUCKET_PLACES].connections[place % BALANCE_BUCKET_PLACES];
+	return &buckets[slot / BALANCE_BUCKET_SLOTS].connections[slot % BALANCE_BUCKET_SLOTS];
 }
 
 __u32 fathom_balance_look_up(const struct balance_bucket *buckets, __u64 hash, const struct balance_config *config)
@@ -20,20 +20,20 @@ __u32 fathom_balance_look_up(const struct balance_bucket *buckets, __u64 hash, c
 	__u32 index = balance_first_bucket(hash, config->bucket_mask);
 	__u32 at = balance_find(&buckets[index], balance_tag(hash));
 
-	if (at >= BALANCE_BUCKET_PLACES) {
+	if (at >= BALANCE_BUCKET_SLOTS) {
 		index = balance_second_bucket(hash, config->bucket_mask);
 		at = balance_find(&buckets[index], balance_tag(hash));
 	}
-	return at < BALANCE_BUCKET_PLACES ? index * BALANCE_BUCKET_PLACES + at : ~0U;
+	return at < BALANCE_BUCKET_SLOTS ? index * BALANCE_BUCKET_SLOTS + at : ~0U;
 }
 
 static struct balance_choice choose_in(const struct balance_bucket *bucket, __u64 tag, __u32 now,
 				       const struct balance_config *config)
 {
-	__u32 rooms[BALANCE_BUCKET_PLACES], first = balance_first_place(tag), i;
+	__u32 rooms[BALANCE_BUCKET_SLOTS], first = balance_first_slot(tag), i;
 
-	for (i = 0; i < BALANCE_BUCKET_PLACES; i++)
-		rooms[i] = balance_room_at(&bucket->connections[(first + i) % BALANCE_BUCKET_PLACES], now, config);
+	for (i = 0; i < BALANCE_BUCKET_SLOTS; i++)
+		rooms[i] = balance_room_at(&bucket->connections[(first + i) % BALANCE_BUCKET_SLOTS], now, config);
 	return balance_choose(rooms, first);
 }
 
@@ -42,7 +42,7 @@ static __u32 make_room(struct balance_bucket *buckets, __u32 index, __u32 now, c
 {
 	__u32 i, other;
 
-	for (i = 0; i < BALANCE_BUCKET_PLACES; i++) {
+	for (i = 0; i < BALANCE_BUCKET_SLOTS; i++) {
 		struct balance_connection *own = &buckets[index].connections[i];
 		struct balance_choice choice;
 
@@ -50,8 +50,8 @@ static __u32 make_room(struct balance_bucket *buckets, __u32 index, __u32 now, c
 		choice = choose_in(&buckets[other], own->word, now, config);
 		if (!balance_is_free(&choice))
 			continue;
-		balance_put(&buckets[other].connections[choice.place], own);
-		return index * BALANCE_BUCKET_PLACES + i;
+		balance_put(&buckets[other].connections[choice.slot], own);
+		return index * BALANCE_BUCKET_SLOTS + i;
 	}
 	return ~0U;
 }
@@ -59,7 +59,7 @@ static __u32 make_room(struct balance_bucket *buckets, __u32 index, __u32 now, c
 __u32 fathom_balance_open(struct balance_bucket *buckets, __u64 hash, __u16 server, __u32 now,
 			  const struct balance_config *config, __u32 *room)
 {
-	__u32 index = balance_first_bucket(hash, config->bucket_mask), place;
+	__u32 index = balance_first_bucket(hash, config->bucket_mask), slot;
 	__u32 second_index = balance_second_bucket(hash, config->bucket_mask);
 	struct balance_choice choice = choose_in(&buckets[index], hash, now, config);
 	struct balance_choice other = choose_in(&buckets[second_index], hash, now, config);
@@ -69,28 +69,28 @@ __u32 fathom_balance_open(struct balance_bucket *buckets, __u64 hash, __u16 serv
 		index = second_index;
 	}
 	*room = choice.room;
-	place = index * BALANCE_BUCKET_PLACES + choice.place;
+	slot = index * BALANCE_BUCKET_SLOTS + choice.slot;
 	if (choice.room >= BALANCE_ROOM_NONE) {
-		place = make_room(buckets, index, now, config);
-		if (place == ~0U)
-			place = make_room(buckets, second_index, now, config);
-		if (place == ~0U)
-			return place;
+		slot = make_room(buckets, index, now, config);
+		if (slot == ~0U)
+			slot = make_room(buckets, second_index, now, config);
+		if (slot == ~0U)
+			return slot;
 		*room = BALANCE_ROOM_UNUSED;
 	}
-	balance_write(connection_at(buckets, place), balance_tag(hash), server, now, 0, IP_PROTOCOL_TCP, 0);
-	return place;
+	balance_write(connection_at(buckets, slot), balance_tag(hash), server, now, 0, IP_PROTOCOL_TCP, 0);
+	return slot;
 }
 
-void fathom_balance_touch(struct balance_bucket *buckets, __u32 place, __u32 now, int is_over)
+void fathom_balance_touch(struct balance_bucket *buckets, __u32 slot, __u32 now, int is_over)
 {
-	balance_touch(connection_at(buckets, place), now, is_over ? BALANCE_IS_CLOSING : 0);
+	balance_touch(connection_at(buckets, slot), now, is_over ? BALANCE_IS_CLOSING : 0);
 }
 
-int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 place, int is_syn, __u32 now,
+int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 slot, int is_syn, __u32 now,
 			       const struct balance_config *config)
 {
-	return balance_begins_anew(connection_at((struct balance_bucket *)buckets, place), is_syn, now, config);
+	return balance_begins_anew(connection_at((struct balance_bucket *)buckets, slot), is_syn, now, config);
 }
 
 int fathom_balance_wrap(const __u8 *frame, __u32 length, const struct balance_server *server, __u8 *outer,

@@ -6,16 +6,16 @@
 #include "../bpf/balance.h"
 #include "../bpf/table.h"
 
-/* Where the flow of a connection in the table stands in a ring of so many places. */
-__u32 fathom_balance_ring_place(__u64 word, __u32 ring_size);
+/* The entry of a connection's flow in a ring of so many entries. */
+__u32 fathom_balance_ring_entry(__u64 word, __u32 ring_size);
 
-/* For the tests of the table: as the programs do it. A place is the number of a bucket and that within it; none: ~0. */
+/* For the tests of the table: as the programs do it. A slot is the number of a bucket and that within it; none: ~0. */
 __u32 fathom_balance_look_up(const struct balance_bucket *buckets, __u64 hash, const struct balance_config *config);
-/* Gives a flow a place. `room` tells an enum balance_room. */
+/* Gives a flow a slot. `room` tells an enum balance_room. */
 __u32 fathom_balance_open(struct balance_bucket *buckets, __u64 hash, __u16 server, __u32 now,
 			  const struct balance_config *config, __u32 *room);
-void fathom_balance_touch(struct balance_bucket *buckets, __u32 place, __u32 now, int is_over);
-int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 place, int is_syn, __u32 now,
+void fathom_balance_touch(struct balance_bucket *buckets, __u32 slot, __u32 now, int is_over);
+int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 slot, int is_syn, __u32 now,
 			       const struct balance_config *config);
 
 /*

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use fathom_balance::native::{
-    BALANCE_BUCKET_PLACES, BALANCE_IS_GONE, BALANCE_PLACE_IS_SETTLED, BALANCE_RING_LANES,
+    BALANCE_BUCKET_SLOTS, BALANCE_ENTRY_IS_SETTLED, BALANCE_IS_GONE, BALANCE_RING_LANES,
     balance_config, balance_quic_id, counter_names,
 };
 use fathom_measure::bytes::bytes_of;
@@ -35,7 +35,7 @@ pub(crate) struct Size {
 impl Size {
     /// Places whose connections can be measured.
     fn measured(self) -> u32 {
-        self.buckets * BALANCE_BUCKET_PLACES
+        self.buckets * BALANCE_BUCKET_SLOTS
     }
 }
 
@@ -115,7 +115,7 @@ impl Balancer {
     }
 
     pub(crate) fn settle(&self, number: u16) {
-        self.fill_ring(PAIR_RING, |_| number | BALANCE_PLACE_IS_SETTLED as u16);
+        self.fill_ring(PAIR_RING, |_| number | BALANCE_ENTRY_IS_SETTLED as u16);
     }
 
     pub(crate) fn remove(&self, number: u16) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_epoch};
+use fathom_balance::native::{BALANCE_BUCKET_SLOTS, balance_epoch};
 use fathom_measure::bytes::read_prefix;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
@@ -36,7 +36,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     pub(crate) fn load() -> Self {
         let size = Size {
-            buckets: PLACES / BALANCE_BUCKET_PLACES,
+            buckets: PLACES / BALANCE_BUCKET_SLOTS,
             is_measuring: true,
             epochs: 1 << 20,
         };

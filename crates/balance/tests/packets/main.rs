@@ -16,7 +16,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use fathom_balance::native::{BALANCE_BUCKET_PLACES, balance_service};
+use fathom_balance::native::{BALANCE_BUCKET_SLOTS, balance_service};
 use fathom_measure::bytes::bytes_of;
 use fixtures::{Expect, Fixture, Step};
 use frame::Packet;
@@ -159,7 +159,7 @@ fn take(kernel: &mut Kernel, step: &Step, letters: &mut BTreeMap<char, u16>) -> 
         Step::Settled(server) => kernel.balancer.settle(*server),
         Step::Gone(server) => kernel.balancer.remove(*server),
         Step::Sampled(is_sampled) => {
-            let all = kernel::PLACES / BALANCE_BUCKET_PLACES;
+            let all = kernel::PLACES / BALANCE_BUCKET_SLOTS;
             kernel
                 .balancer
                 .sample(if *is_sampled { all.into() } else { 0 });

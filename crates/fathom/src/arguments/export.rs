@@ -20,7 +20,7 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub(crate) export: Vec<Destination>,
     /// Templates: made from the fields of the records, or those of Flowcorder 0.8 (47561 to 47567),
-    /// which have a place for profiles only.
+    /// which have elements for profiles only.
     #[arg(long, value_enum, default_value = "fathom", value_name = "SET")]
     pub(crate) templates: TemplateName,
     /// The private enterprise number that fathom's own elements are under; 32473 is for examples

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::arguments::{ExportArguments, Place, interval, positive_duration};
+use crate::arguments::{ExportArguments, OutputTarget, interval, positive_duration};
 use crate::ipfix::DumpFormat;
 use crate::output::OutputFormat;
 
@@ -35,7 +35,7 @@ pub(crate) struct BalanceArguments {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: OutputTarget,
     #[command(flatten)]
     pub(crate) export: ExportArguments,
 }

@@ -2,7 +2,7 @@
 
 use fathom_balance::Error;
 use fathom_balance::config::Config;
-use fathom_balance::live::{check_place, check_program};
+use fathom_balance::live::{check_directory, check_program};
 
 use crate::doctor::{Checks, REPORT, Verdict, chain};
 
@@ -15,7 +15,7 @@ pub(crate) fn examine(checks: &mut Checks) {
         "the kernel takes the program",
         check_program(),
     );
-    add(checks, "pins", &found, check_place(&pins));
+    add(checks, "pins", &found, check_directory(&pins));
 }
 
 /// A balancer needs a configuration first, and most machines are none: what it lacks is a note.

@@ -133,12 +133,12 @@ fn demand_whole(file: Option<&Path>, config: &Config) -> anyhow::Result<()> {
     if lacks.is_empty() {
         return Ok(());
     }
-    let place = match file {
+    let advice = match file {
         Some(file) => format!("add to {}", file.display()),
         None => "name a file with --config that has".to_owned(),
     };
     Err(WrongUsage::error(format!(
-        "nothing to balance: {place} {}; `fathom balance --print-config` prints an example",
+        "nothing to balance: {advice} {}; `fathom balance --print-config` prints an example",
         lacks.join(", and ")
     )))
 }
@@ -173,13 +173,13 @@ fn balance(
     config: &Config,
 ) -> anyhow::Result<()> {
     demand_whole(file, config)?;
-    let signals = Signals::listen(arguments.place.output.is_some())?;
+    let signals = Signals::listen(arguments.target.output.is_some())?;
     signals.listen_to_reload()?;
     let balancer = Balancer::start(config, arguments.interval)?;
     let control = Control::open(&balancer.config().socket)?;
     let metrics = arguments.metrics.map(Metrics::serve).transpose()?;
     let lines = LineOptions {
-        place: &arguments.place,
+        target: &arguments.target,
         export: &arguments.export,
         format: arguments.format,
         formatter: None,
@@ -201,7 +201,7 @@ fn balance(
         metrics,
         output,
         signals,
-        host: arguments.place.host()?,
+        host: arguments.target.host()?,
         page_due: Instant::now(),
     };
     let begun = Instant::now();

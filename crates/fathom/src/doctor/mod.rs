@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use fathom_record::{Time, record};
 
 use crate::MEASUREMENTS;
-use crate::arguments::{DoctorArguments, Place};
+use crate::arguments::{DoctorArguments, OutputTarget};
 use crate::output::{Backlog, Output, OutputFormat};
 use crate::signals::Signals;
 
@@ -167,7 +167,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     let checks = examine();
     let format = arguments.format;
     let mut output = Output::open(
-        &Place::default(),
+        &OutputTarget::default(),
         format,
         Check::SCHEMA,
         Backlog::Short,

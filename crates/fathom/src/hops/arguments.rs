@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fathom_record::{Network, Protocol};
 
-use crate::arguments::{ExportArguments, IsTyped, Measures, Place, interval, positive_duration};
+use crate::arguments::{
+    ExportArguments, IsTyped, Measures, OutputTarget, interval, positive_duration,
+};
 
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
@@ -148,7 +150,7 @@ pub(crate) struct HopsOutput {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<HopsFormat>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: OutputTarget,
 }
 
 /// How hops are printed.

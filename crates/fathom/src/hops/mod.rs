@@ -49,7 +49,7 @@ pub(crate) const MEASUREMENT: Description = Description {
 /// # Errors
 /// When the kernel or the privileges do not allow it, or the output cannot be written.
 pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
-    let signals = Signals::listen(arguments.output.place.output.is_some())?;
+    let signals = Signals::listen(arguments.output.target.output.is_some())?;
     let child = Child::prepare(&arguments.command)?;
     let registry = Registry::open(arguments)?;
     let shows_table = shows_table(arguments);
@@ -155,7 +155,7 @@ fn line_options(arguments: &HopsArguments) -> LineOptions<'_> {
         None => (None, None),
     };
     LineOptions {
-        place: &output.place,
+        target: &output.target,
         export: &arguments.export,
         format,
         formatter,

@@ -92,7 +92,7 @@ impl Path {
             .hops
             .iter()
             .rposition(|hop| hop.responder.is_some())
-            .map_or(0, |place| place + 1);
+            .map_or(0, |index| index + 1);
         (1..).zip(&self.hops[..deepest])
     }
 

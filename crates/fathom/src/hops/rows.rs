@@ -16,7 +16,7 @@ pub(super) struct PathRows {
 }
 
 impl PathRows {
-    /// None yet; events have the time of a place.
+    /// None yet; events have local time.
     pub(super) fn new(offset_at: OffsetAt) -> Self {
         Self {
             paths: Paths::new(),

@@ -111,12 +111,12 @@ fn certificate_and_key(query: &str) -> Result<[PathBuf; 2], String> {
     let (mut certificate, mut key) = (None, None);
     for option in query.split('&') {
         let (name, value) = option.split_once('=').ok_or(EXAMPLE)?;
-        let place = match name {
+        let file = match name {
             "cert" => &mut certificate,
             "key" => &mut key,
             _ => return Err(format!("`{name}` is neither `cert` nor `key`; {EXAMPLE}")),
         };
-        if value.is_empty() || place.replace(PathBuf::from(value)).is_some() {
+        if value.is_empty() || file.replace(PathBuf::from(value)).is_some() {
             return Err(EXAMPLE.to_owned());
         }
     }

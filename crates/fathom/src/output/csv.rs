@@ -63,8 +63,8 @@ impl Tables {
         signals: &Signals,
     ) -> anyhow::Result<&mut Table> {
         let known = |(other, _): &(&'static Schema, _)| std::ptr::eq(*other, schema);
-        let place = if let Some(place) = self.others.iter().position(known) {
-            place
+        let index = if let Some(index) = self.others.iter().position(known) {
+            index
         } else {
             let table = match path {
                 Some(path) => {
@@ -80,7 +80,7 @@ impl Tables {
             self.others.push((schema, table));
             self.others.len() - 1
         };
-        Ok(&mut self.others[place].1)
+        Ok(&mut self.others[index].1)
     }
 
     /// # Errors

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings, TemplateSet};
 use fathom_record::{Record, Schema, Time, Unit, Value, Visitor};
 
-use crate::arguments::{ExportArguments, Place, TemplateName};
+use crate::arguments::{ExportArguments, OutputTarget, TemplateName};
 use crate::failure::say;
 
 /// How long the end waits for a collector that is slow or away.
@@ -71,7 +71,7 @@ impl Exports {
     /// # Errors
     /// When a name has no address, a connection is refused, a certificate cannot be read, this host
     /// has no name, or the system has no threads.
-    pub(super) fn open(arguments: &ExportArguments, place: &Place) -> anyhow::Result<Self> {
+    pub(super) fn open(arguments: &ExportArguments, target: &OutputTarget) -> anyhow::Result<Self> {
         if arguments.export.is_empty() {
             return Ok(Self::default());
         }
@@ -81,7 +81,7 @@ impl Exports {
         });
         let settings = ExporterSettings {
             domain: arguments.observation_domain.unwrap_or(defaults.domain),
-            domain_name: Some(place.host()?),
+            domain_name: Some(target.host()?),
             enterprise: arguments.enterprise_number,
             flush: arguments.flush,
             text_bytes: (arguments.text_bytes != 0).then_some(arguments.text_bytes),

@@ -4,7 +4,7 @@ use fathom_measure::Counts;
 use fathom_record::{Record, Schema, Time};
 
 use super::{Backlog, Output, OutputFormat};
-use crate::arguments::{ExportArguments, Place};
+use crate::arguments::{ExportArguments, OutputTarget};
 use crate::signals::Signals;
 
 /// A format that one measurement has for itself.
@@ -18,11 +18,11 @@ pub(crate) trait Formatter {
 
 /// What was asked for about records that are printed.
 pub(crate) struct LineOptions<'a> {
-    pub(crate) place: &'a Place,
+    pub(crate) target: &'a OutputTarget,
     pub(crate) export: &'a ExportArguments,
     /// By default text.
     pub(crate) format: Option<OutputFormat>,
-    /// In its place.
+    /// Formats records in place of `format`.
     pub(crate) formatter: Option<Box<dyn Formatter>>,
     /// The kind of record that a table has.
     pub(crate) main: &'static Schema,
@@ -36,7 +36,7 @@ impl LineOptions<'_> {
     }
 
     fn is_printed(&self) -> bool {
-        self.format.is_some() || self.formatter.is_some() || self.place.output.is_some()
+        self.format.is_some() || self.formatter.is_some() || self.target.output.is_some()
     }
 
     /// Opens it. What comes whether or not it is read, with a long backlog, does not wait.
@@ -45,9 +45,9 @@ impl LineOptions<'_> {
     /// When it cannot be opened, or a collector cannot be reached.
     pub(crate) fn open(self, backlog: Backlog, signals: &Signals) -> anyhow::Result<Lines> {
         let format = self.format.unwrap_or(OutputFormat::Text);
-        let output = Output::open(self.place, format, self.main, backlog, signals)?;
+        let output = Output::open(self.target, format, self.main, backlog, signals)?;
         let is_printed = self.is_printed();
-        let mut output = output.exporting(self.export, self.place, is_printed)?;
+        let mut output = output.exporting(self.export, self.target, is_printed)?;
         output.may_wait(backlog == Backlog::Short);
         Ok(Lines::new(output, self.formatter))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{
-    Ends, ExportArguments, IsTyped, Measures, Place, duration, positive_duration,
+    Ends, ExportArguments, IsTyped, Measures, OutputTarget, duration, positive_duration,
 };
 use crate::output::OutputFormat;
 
@@ -90,7 +90,7 @@ pub(crate) struct ProfileOutput {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: OutputTarget,
     /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with
     /// --dns, unless they are addresses or are asked for the name of one: see --no-names.
     #[arg(long, value_name = "BITS", value_parser = anonymity)]
@@ -136,7 +136,7 @@ impl Measures for ProfileArguments {
     fn settle(&mut self, _: &IsTyped<'_>) -> Result<(), String> {
         let is_csv = self.output.format == Some(OutputFormat::Csv);
         let beside = self.dns.then_some("dns");
-        self.output.place.settle_table(is_csv, beside)
+        self.output.target.settle_table(is_csv, beside)
     }
 
     fn run(&self) -> anyhow::Result<()> {

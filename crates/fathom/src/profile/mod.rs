@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
     if arguments.probes {
         return probes::print();
     }
-    let signals = Signals::listen(arguments.output.place.output.is_some())?;
+    let signals = Signals::listen(arguments.output.target.output.is_some())?;
     let started = Profiler::start(&options(arguments))?;
     let profiles = Profiles {
         lacking: say_probes(started.probes()),
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
         is_verbose: arguments.verbose,
     };
     let lines = LineOptions {
-        place: &arguments.output.place,
+        target: &arguments.output.target,
         export: &arguments.export,
         format: arguments.output.format,
         formatter: None,

@@ -7,7 +7,7 @@ use fathom_measure::response::Estimator;
 use fathom_record::{Network, Protocol};
 
 use crate::arguments::{
-    ExportArguments, IsTyped, Measures, Place, Prefixes, Source, duration, interval,
+    ExportArguments, IsTyped, Measures, OutputTarget, Prefixes, Source, duration, interval,
     positive_duration,
 };
 use crate::output::OutputFormat;
@@ -132,7 +132,7 @@ pub(crate) struct ResponseOutput {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: OutputTarget,
 }
 
 fn epoch(text: &str) -> Result<Duration, String> {
@@ -173,7 +173,7 @@ impl Measures for ResponseArguments {
         let live_only = ["xdp", "duration", "waiting"];
         let is_csv = self.output.format == Some(OutputFormat::Csv);
         let beside = self.estimation.waiting.is_some().then_some("waiting");
-        self.output.place.settle_table(is_csv, beside)?;
+        self.output.target.settle_table(is_csv, beside)?;
         self.source.settle(&live_only, &["compare"], is_typed)
     }
 

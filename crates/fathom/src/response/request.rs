@@ -56,7 +56,7 @@ impl ResponseArguments {
     /// Where records go.
     pub(super) fn line_options(&self) -> LineOptions<'_> {
         LineOptions {
-            place: &self.output.place,
+            target: &self.output.target,
             export: &self.export,
             format: self.output.format,
             formatter: None,

@@ -7,7 +7,7 @@ use fathom_measure::rtt::{GroupBy, Method};
 use fathom_record::Protocol;
 
 use crate::arguments::{
-    Ends, ExportArguments, IsTyped, Measures, Place, Prefixes, Source, duration, interval,
+    Ends, ExportArguments, IsTyped, Measures, OutputTarget, Prefixes, Source, duration, interval,
 };
 
 /// Options of `fathom rtt`.
@@ -129,7 +129,7 @@ pub(crate) struct OutputArguments {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<RttFormat>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: OutputTarget,
 }
 
 /// Bounds of memory.
@@ -202,8 +202,8 @@ impl Measures for RttArguments {
             );
         }
         let beside = self.output.events.then_some("events");
-        let place = &self.output.place;
-        place.settle_table(format == Some(RttFormat::Csv), beside)
+        let target = &self.output.target;
+        target.settle_table(format == Some(RttFormat::Csv), beside)
     }
 
     fn run(&self) -> anyhow::Result<()> {

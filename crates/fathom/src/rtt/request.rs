@@ -79,7 +79,7 @@ impl RttArguments {
             None => (None, None),
         };
         LineOptions {
-            place: &self.output.place,
+            target: &self.output.target,
             export: &self.export,
             format,
             formatter,

@@ -64,7 +64,7 @@ mod tests {
     use fathom_record::{Count, Time};
 
     use super::*;
-    use crate::arguments::Place;
+    use crate::arguments::OutputTarget;
     use crate::output::{Backlog, Lines, Output, OutputFormat};
     use crate::signals::Signals;
 
@@ -75,12 +75,12 @@ mod tests {
     }
 
     fn view() -> View {
-        let place = Place {
+        let target = OutputTarget {
             output: Some("/dev/null".into()),
             host: Some("gateway".to_owned()),
         };
         let (format, signals) = (OutputFormat::Json, Signals::default());
-        let output = Output::open(&place, format, Count::SCHEMA, Backlog::Long, &signals);
+        let output = Output::open(&target, format, Count::SCHEMA, Backlog::Long, &signals);
         View::Lines(Box::new(Lines::new(output.unwrap(), None)))
     }
 

@@ -192,7 +192,7 @@ fn columns(template: u16) -> Option<Vec<Column>> {
     Some(columns)
 }
 
-/// The template of a record; `None` if it has no place in the set.
+/// The template of a record; `None` if the set has none for it.
 fn template_of(record: &dyn Record) -> Option<u16> {
     let (named, schema) = (Named(record), record.schema());
     let has_ipv6 = || match named.get("source") {
@@ -231,7 +231,7 @@ pub(super) struct Flowcorder {
 
 impl Flowcorder {
     /// Writes a record into `body`, and gives its template when it is the first of it; `None` if
-    /// the record has no place in the set.
+    /// the set has no template for the record.
     pub(super) fn encode(
         &mut self,
         record: &dyn Record,

@@ -29,7 +29,7 @@ pub enum TemplateSet {
     #[default]
     Derived,
     /// Those of Flowcorder 0.8: numbers 47561 to 47567, 19 elements of enterprise 65534. Only kinds
-    /// `profile`, `profile_mptcp` and `profile_dns` have a place in them.
+    /// `profile`, `profile_mptcp` and `profile_dns` have templates in them.
     Flowcorder,
 }
 
@@ -41,7 +41,7 @@ pub struct ExporterSettings {
     /// The observation domain; by default 1, and for Flowcorder's templates 56423.
     pub domain: u32,
     /// What the observation domain is called, as a rule the host that observes; by default nothing
-    /// is said of it. Flowcorder's templates have no place for it.
+    /// is said of it. Flowcorder's templates have no element for it.
     pub domain_name: Option<String>,
     /// The private enterprise number of own elements; by default 32473, which RFC 5612 reserves for
     /// examples: no collector knows it for anything else. Flowcorder's templates keep their own.
@@ -152,7 +152,8 @@ struct Body {
 /// exporter.record(&Connection { time: now, stalls: 2 }, now);
 /// exporter.flush();
 /// let messages: Vec<_> = exporter.outgoing().collect();
-/// assert!(matches!(messages[..], [Outgoing::Announcement(_), Outgoing::Announcement(_), Outgoing::Data(_)]));
+/// assert!(matches!(messages[..], [Outgoing::Announcement(_), Outgoing::Announcement(_),
+/// Outgoing::Data(_)]));
 /// ```
 #[derive(Debug)]
 pub struct Exporter {

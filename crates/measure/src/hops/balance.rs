@@ -167,16 +167,16 @@ impl Group {
 
     /// Round trips to a router of this address, or to the deepest one.
     fn values(&self, compared: Option<IpAddr>) -> Vec<u64> {
-        let place = match compared {
+        let index = match compared {
             Some(_) => self.routers.iter().rposition(|router| *router == compared),
             None => self.routers.iter().rposition(Option::is_some),
         };
-        let Some(place) = place else {
+        let Some(index) = index else {
             return Vec::new();
         };
         let members = self.members.iter();
         members
-            .filter_map(|member| member.values.get(place))
+            .filter_map(|member| member.values.get(index))
             .flatten()
             .copied()
             .collect()
@@ -211,9 +211,9 @@ fn meeting(groups: &[Group]) -> Option<IpAddr> {
         .routers
         .iter()
         .enumerate()
-        .position(|(place, router)| {
+        .position(|(index, router)| {
             let differs = |other: &Group| {
-                let other = other.routers.get(place).copied().flatten();
+                let other = other.routers.get(index).copied().flatten();
                 router.zip(other).is_some_and(|(own, other)| own != other)
             };
             others.iter().any(differs)
@@ -240,15 +240,15 @@ fn compare(groups: &[Group]) -> Vec<Way> {
         .collect();
     let p_value = kruskal_wallis(&measured);
     let ways = groups.iter().enumerate();
-    ways.map(|(place, group)| Way {
+    ways.map(|(index, group)| Way {
         destination: group.destination,
-        number: place as u32 + 1,
+        number: index as u32 + 1,
         routers: group.routers.clone(),
         flows: group.members.len() as u32,
         compared,
-        rtt_ns: median(values[place].clone()),
+        rtt_ns: median(values[index].clone()),
         p_value,
-        verdict: verdict(&values, place, p_value),
+        verdict: verdict(&values, index, p_value),
     })
     .collect()
 }
@@ -256,21 +256,21 @@ fn compare(groups: &[Group]) -> Vec<Way> {
 /// How one group differs from most of the others. All pairs are tested only where the groups differ
 /// altogether, and each with the share of the significance that keeps all of them within it
 /// (Bonferroni).
-fn verdict(values: &[Vec<u64>], place: usize, p_value: Option<f64>) -> Option<&'static str> {
+fn verdict(values: &[Vec<u64>], index: usize, p_value: Option<f64>) -> Option<&'static str> {
     if p_value? >= SIGNIFICANT {
         return Some("alike");
     }
-    let own = median(values[place].clone())?;
+    let own = median(values[index].clone())?;
     let others = values.iter().enumerate();
     let others: Vec<&Vec<u64>> = others
-        .filter(|(other, values)| *other != place && values.len() >= LEAST)
+        .filter(|(other, values)| *other != index && values.len() >= LEAST)
         .map(|(_, values)| values)
         .collect();
     let pairs = (others.len() + 1) * others.len() / 2;
     let mut slower = 0;
     let mut faster = 0;
     for other in &others {
-        let p_value = kruskal_wallis(&[values[place].clone(), (*other).clone()])?;
+        let p_value = kruskal_wallis(&[values[index].clone(), (*other).clone()])?;
         let theirs = median((*other).clone())?;
         let error = ERROR_NS + own.max(theirs) / ERROR_PART;
         if p_value * pairs as f64 >= SIGNIFICANT || own.abs_diff(theirs) <= error {

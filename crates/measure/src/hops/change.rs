@@ -184,11 +184,11 @@ pub(super) struct Route {
 impl Route {
     /// Takes the answer of a router to a probe sent at `sent`.
     pub(super) fn answer(&mut self, ttl: u8, sent: u64, address: IpAddr, now: u64) {
-        let place = usize::from(ttl.max(1)) - 1;
-        if self.hops.len() <= place {
-            self.hops.resize_with(place + 1, Router::default);
+        let index = usize::from(ttl.max(1)) - 1;
+        if self.hops.len() <= index {
+            self.hops.resize_with(index + 1, Router::default);
         }
-        let hop = &mut self.hops[place];
+        let hop = &mut self.hops[index];
         let is_confirmed = hop.take(sent, address);
         if hop.is_surprising() && self.hurry.is_none_or(|(_, again)| now >= again) {
             self.hurry = Some((now + HURRY_NS, now + HURRY_PAUSE_NS));
@@ -261,7 +261,7 @@ impl Route {
         self.hops
             .iter()
             .rposition(is_there)
-            .map_or(0, |place| place as u8 + 1)
+            .map_or(0, |index| index as u8 + 1)
     }
 
     /// A router behind the change that was on the old way too says by how much the way has become
@@ -271,14 +271,14 @@ impl Route {
             let newest = hop.recent.back()?;
             (newest.0 >= since).then_some(newest.1)
         };
-        for (place, hop) in self.hops.iter().enumerate().skip(changed).rev() {
+        for (index, hop) in self.hops.iter().enumerate().skip(changed).rev() {
             let was = heard(hop).and_then(|address| {
                 self.hops
                     .iter()
                     .rposition(|hop| hop.old(since) == Some(address))
             });
             if let Some(was) = was {
-                return (usize::from(old_length) + place - was) as u8;
+                return (usize::from(old_length) + index - was) as u8;
             }
         }
         self.length(|hop| heard(hop).is_some())

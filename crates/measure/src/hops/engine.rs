@@ -285,7 +285,7 @@ impl Engine {
         let (balance, since) = (&mut self.balance, self.compared);
         let newest = self.flows.last_key_value().map_or(0, |(number, _)| *number);
         self.flows.retain(|number, flow| {
-            // Its place in the kernel has gone to a newer one.
+            // Its slot in the kernel has gone to a newer one.
             flow.is_closed |= newest - number >= HOPS_FLOWS;
             let is_open = flow.waiting > 0
                 || !flow.is_closed && now.saturating_sub(flow.heard) < Nanoseconds::from(OVER).0;

@@ -47,9 +47,9 @@ impl Extensions {
 
     /// The objects of the structure, which has been verified.
     fn structure(message: &[u8], is_ipv6: bool) -> Option<&[u8]> {
-        // Words of 8 bytes in ICMPv6, of 4 in ICMP; each has its own place for the number (RFC
+        // Words of 8 bytes in ICMPv6, of 4 in ICMP; each has its own offset for the number (RFC
         // 4884, section 4).
-        let words = |place: usize| message.get(place).copied().map(usize::from);
+        let words = |offset: usize| message.get(offset).copied().map(usize::from);
         let stated = if is_ipv6 {
             words(4)? * 8
         } else {

@@ -102,12 +102,12 @@ impl Flow {
             // itself may have a way of its own.
             let is_own = self.standing == Standing::Own;
             let deepest = destination.deepest();
-            plan.dues = Some(Box::new(std::array::from_fn(|place| {
-                let ttl = place as u8 + 1;
+            plan.dues = Some(Box::new(std::array::from_fn(|index| {
+                let ttl = index as u8 + 1;
                 if is_own && ttl <= deepest {
                     0
                 } else {
-                    destination.due(ttl, plan.intervals_us[place])
+                    destination.due(ttl, plan.intervals_us[index])
                 }
             })));
         }
@@ -231,13 +231,13 @@ impl Flow {
     /// whether they were lost.
     pub(super) fn summarize(&mut self, time: Time, until: u64, limits: &Limits, report: Sink<'_>) {
         let mut before_ns = 0;
-        for place in 0..self.path.hops.len() {
-            let is_lossy = self.path.hops[place].interval.lost > 0;
+        for index in 0..self.path.hops.len() {
+            let is_lossy = self.path.hops[index].interval.lost > 0;
             let silence = is_lossy
-                .then(|| silence(&self.path.hops, place, &self.application, limits, until))
+                .then(|| silence(&self.path.hops, index, &self.application, limits, until))
                 .flatten();
-            let ttl = place as u8 + 1;
-            let hop = &mut self.path.hops[place];
+            let ttl = index as u8 + 1;
+            let hop = &mut self.path.hops[index];
             let interval = std::mem::take(&mut hop.interval);
             let quantile = |part| interval.rtts.quantile(part).map(Nanoseconds);
             let median = interval.rtts.quantile(0.5);

@@ -18,7 +18,7 @@ impl Flows {
     }
 
     /// When the flow's application last sent something, ns of `CLOCK_MONOTONIC`; `None` if the flow
-    /// has lost its place.
+    /// has lost its slot.
     #[expect(unsafe_code, reason = "reads what the kernel writes")]
     pub(super) fn seen(&self, number: u32) -> Option<u64> {
         let flow = self.entry(number);
@@ -29,7 +29,7 @@ impl Flows {
         }
     }
 
-    /// Has the kernel follow a plan, if the flow is still at its place. Its next packet takes the
+    /// Has the kernel follow a plan, if the flow is still in its slot. Its next packet takes the
     /// turns that have come.
     #[expect(unsafe_code, reason = "writes what the kernel reads")]
     pub(super) fn apply(&self, number: u32, plan: &Plan) {
@@ -60,8 +60,8 @@ impl Flows {
     /// another one, opens it anew.
     #[expect(unsafe_code, reason = "writes what the kernel reads")]
     pub(super) fn forget(&self, interface: u32) {
-        for place in 0..HOPS_FLOWS {
-            let flow = self.entry(place);
+        for slot in 0..HOPS_FLOWS {
+            let flow = self.entry(slot);
             // SAFETY: the entry is within the table, and both sides write whole words.
             unsafe {
                 if (&raw const (*flow).interface).read_volatile() == interface {

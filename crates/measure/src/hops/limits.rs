@@ -102,7 +102,7 @@ impl Limits {
                 .filter_map(|hop| Some((hop.usual()?, Share::of(hop, until), hop)))
                 .filter(|(_, share, _)| share.known >= LEAST_FATES && share.lost < share.known)
                 .collect();
-            for (place, (router, own, hop)) in routers.iter().enumerate() {
+            for (index, (router, own, hop)) in routers.iter().enumerate() {
                 if own.lost == 0 {
                     continue;
                 }
@@ -110,7 +110,7 @@ impl Limits {
                     self.note(*router, until + PACED_NS);
                 }
                 let clean = clean.entry(*router).or_default();
-                for (deeper, share, _) in &routers[place + 1..] {
+                for (deeper, share, _) in &routers[index + 1..] {
                     pairs
                         .entry((*router, *deeper))
                         .or_default()
@@ -151,15 +151,15 @@ pub(super) fn is_steady(hop: &Hop, until: u64) -> bool {
     fates.sort_unstable_by_key(|fate| fate.sent);
     let lost = fates.iter().filter(|fate| fate.rtt_ns.is_none()).count();
     let is_loss_rarer = lost * 2 <= fates.len();
-    let places = fates.iter().enumerate();
-    let places: Vec<usize> = places
+    let indexes = fates.iter().enumerate();
+    let indexes: Vec<usize> = indexes
         .filter(|(_, fate)| fate.rtt_ns.is_none() == is_loss_rarer)
-        .map(|(place, _)| place)
+        .map(|(index, _)| index)
         .collect();
-    let Some(start) = places.len().checked_sub(INTERVALS + 1) else {
+    let Some(start) = indexes.len().checked_sub(INTERVALS + 1) else {
         return false;
     };
-    let distances: Vec<f64> = places[start..]
+    let distances: Vec<f64> = indexes[start..]
         .windows(2)
         .map(|pair| (pair[1] - pair[0]) as f64)
         .collect();

@@ -372,8 +372,8 @@ fn configuration(options: &Options) -> Result<hops_config, Error> {
     };
     let room = configuration.process.len() - 1;
     let name = options.owner.name.as_deref().unwrap_or_default();
-    for (place, byte) in configuration.process[..room].iter_mut().zip(name.bytes()) {
-        *place = byte.cast_signed();
+    for (target, byte) in configuration.process[..room].iter_mut().zip(name.bytes()) {
+        *target = byte.cast_signed();
     }
     Ok(configuration)
 }

@@ -58,7 +58,7 @@ impl Marks {
     pub fn text(self) -> Option<Arc<str>> {
         let set = NAMES.iter().enumerate();
         let words: Vec<&str> = set
-            .filter(|(place, _)| self.0 >> place & 1 != 0)
+            .filter(|(bit, _)| self.0 >> bit & 1 != 0)
             .map(|(_, name)| *name)
             .collect();
         (!words.is_empty()).then(|| words.join(" ").into())

@@ -132,9 +132,9 @@ impl OneWay {
             return;
         }
         for early in std::mem::take(&mut self.kept) {
-            self.place(early);
+            self.put(early);
         }
-        self.place(reply);
+        self.put(reply);
     }
 
     /// The way has changed: what was least on the old one says nothing.
@@ -144,7 +144,7 @@ impl OneWay {
         self.bins.clear();
     }
 
-    fn place(&mut self, reply: Reply) {
+    fn put(&mut self, reply: Reply) {
         let (Some(peer), Some(own), Some((begin, _))) = (
             self.peer.time(reply.tsval),
             self.own.time(reply.tsecr),

@@ -19,7 +19,7 @@ pub(super) struct Fate {
     pub(super) sent: u64,
     /// Whether it was answered, and after how long.
     pub(super) rtt_ns: Option<u64>,
-    /// Who answered: a place in [`Hop::responders`].
+    /// Who answered: an index in [`Hop::responders`].
     pub(super) responder: u8,
 }
 
@@ -68,14 +68,14 @@ pub(super) struct Interval {
 }
 
 impl Hop {
-    /// The place of a responder; `None` when there are too many.
-    fn place(&mut self, address: IpAddr) -> Option<u8> {
+    /// The index of a responder; `None` when there are too many.
+    fn responder_index(&mut self, address: IpAddr) -> Option<u8> {
         let known = self
             .responders
             .iter()
             .position(|responder| responder.address == address);
-        if let Some(place) = known {
-            return Some(place as u8);
+        if let Some(index) = known {
+            return Some(index as u8);
         }
         if self.responders.len() == RESPONDERS_MAX {
             return None;
@@ -98,13 +98,13 @@ impl Hop {
         reply_ttl: u8,
         outcome: Outcome,
     ) {
-        let place = self.place(address);
-        if let Some(place) = place {
-            let responder = &mut self.responders[usize::from(place)];
+        let index = self.responder_index(address);
+        if let Some(index) = index {
+            let responder = &mut self.responders[usize::from(index)];
             responder.answers += 1;
             responder.last = sent;
             responder.reply_ttl = reply_ttl;
-            self.current = Some(place);
+            self.current = Some(index);
         }
         self.answered += 1;
         self.refused += u64::from(outcome == Outcome::Refused);
@@ -114,7 +114,7 @@ impl Hop {
         self.remember(Fate {
             sent,
             rtt_ns: Some(rtt_ns),
-            responder: place.unwrap_or(u8::MAX),
+            responder: index.unwrap_or(u8::MAX),
         });
     }
 
@@ -156,8 +156,8 @@ impl Hop {
 
     /// Who answered last.
     pub(super) fn latest(&self) -> Option<IpAddr> {
-        let place = usize::from(self.current?);
-        Some(self.responders.get(place)?.address)
+        let index = usize::from(self.current?);
+        Some(self.responders.get(index)?.address)
     }
 
     /// How many of the last `count` fates are losses, if there are so many.
@@ -205,7 +205,7 @@ impl Path {
         self.hops
             .iter()
             .rposition(|hop| hop.answered > hop.refused)
-            .map_or(0, |place| place as u8 + 1)
+            .map_or(0, |index| index as u8 + 1)
     }
 
     /// The largest TTL whose last known probe a router answered; 0: none. A path that has become
@@ -215,7 +215,7 @@ impl Path {
         self.hops
             .iter()
             .rposition(answers)
-            .map_or(0, |place| place as u8 + 1)
+            .map_or(0, |index| index as u8 + 1)
     }
 
     /// How many routers there are before whoever mostly refuses probes: the destination, or a
@@ -225,7 +225,7 @@ impl Path {
             .hops
             .iter()
             .position(|hop| hop.refused * 2 > hop.answered);
-        refused.map(|place| place as u8)
+        refused.map(|index| index as u8)
     }
 
     /// How many routers replies seem to pass: systems start with a TTL of 64, 128 or 255. A hint,

@@ -63,14 +63,14 @@ fn packet(is_ipv6: bool, protocol: u8, payload: &[u8]) -> (Vec<u8>, usize) {
     };
     let ip_bytes = packet.len();
     packet.extend(transport);
-    let place = ip_bytes
+    let offset = ip_bytes
         + match protocol {
             TCP => 16,
             UDP => 6,
             _ => 2,
         };
     let checksum = !sum(&packet, ip_bytes, protocol != 1);
-    packet[place..place + 2].copy_from_slice(&checksum.to_be_bytes());
+    packet[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
     (packet, ip_bytes)
 }
 
@@ -121,8 +121,8 @@ proptest! {
         probe[ttl] = packet[ttl];
         probe[numbered..numbered + 2].copy_from_slice(&[0, 0]);
         let checksums = if is_ipv6 { vec![56] } else { vec![10, 36] };
-        for place in checksums {
-            probe[place..place + 2].copy_from_slice(&packet[place..place + 2]);
+        for offset in checksums {
+            probe[offset..offset + 2].copy_from_slice(&packet[offset..offset + 2]);
         }
         prop_assert_eq!(probe, packet);
     }

@@ -156,7 +156,7 @@ impl Queues {
     /// The hops that answered probes of the window.
     fn window(&self, start: u64) -> Vec<Excess> {
         let hops = self.hops.iter().enumerate();
-        hops.filter_map(|(place, series)| {
+        hops.filter_map(|(index, series)| {
             let baseline = series.floor.level(start + WINDOW_NS)?;
             let answers = series.answers.iter();
             let mut points: Vec<(u64, u64)> = answers
@@ -165,7 +165,7 @@ impl Queues {
             points.sort_unstable();
             let is_probed = points.iter().any(|(sent, _)| is_within(*sent, start));
             is_probed.then(|| Excess {
-                ttl: place as u8 + 1,
+                ttl: index as u8 + 1,
                 baseline_ns: u64::try_from(baseline).unwrap_or_default(),
                 points,
             })
@@ -196,8 +196,8 @@ fn steps(hops: &[Excess], start: u64) -> Vec<Queue> {
     let mut added = vec![Vec::new(); hops.len()];
     for moment in moments.filter(|sent| is_within(*sent, start)) {
         let mut shared: Vec<u64> = hops.iter().map(|hop| hop.at(moment)).collect();
-        for place in (1..shared.len()).rev() {
-            shared[place - 1] = shared[place - 1].min(shared[place]);
+        for index in (1..shared.len()).rev() {
+            shared[index - 1] = shared[index - 1].min(shared[index]);
         }
         let mut before = 0;
         for (steps, shared) in added.iter_mut().zip(shared) {
@@ -220,8 +220,8 @@ fn steps(hops: &[Excess], start: u64) -> Vec<Queue> {
             let of_longest = longest / PART_OF_LONGEST;
             *added_ns > LEAST_NS.max(of_baseline).max(of_longest)
         })
-        .map(|(place, (hop, added_ns))| Queue {
-            near: place.checked_sub(1).map_or(0, |near| hops[near].ttl),
+        .map(|(index, (hop, added_ns))| Queue {
+            near: index.checked_sub(1).map_or(0, |near| hops[near].ttl),
             far: hop.ttl,
             added_ns,
         })
@@ -300,11 +300,11 @@ mod tests {
     #[test]
     fn a_queue_that_moves_is_followed_also_where_hops_are_probed_at_other_times() {
         for phase in [0, 25] {
-            let place = |time: u64| (time / 2000).min(4) as u8;
+            let index = |time: u64| (time / 2000).min(4) as u8;
             let windows = run(10, phase, |ttl, time| {
                 // A sawtooth of 20 to 40 ms, every 700 ms.
                 let depth = 20 + time % 700 / 35;
-                if place(time) != 0 && ttl >= place(time) {
+                if index(time) != 0 && ttl >= index(time) {
                     depth
                 } else {
                     0

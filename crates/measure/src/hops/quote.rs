@@ -83,7 +83,7 @@ impl Quoted {
 }
 
 fn ports(protocol: u8, transport: [u8; 8]) -> (u16, u16) {
-    let number = |place: usize| u16::from_be_bytes([transport[place], transport[place + 1]]);
+    let number = |offset: usize| u16::from_be_bytes([transport[offset], transport[offset + 1]]);
     match protocol {
         ICMP | ICMPV6 => (number(4), number(4)),
         _ => (number(0), number(2)),

@@ -153,19 +153,19 @@ impl Schedule {
         self.adapt(path);
         let mut intervals_us = [u32::MAX; HOPS_TTL_MAX as usize];
         for ttl in 1..=ceiling {
-            let place = usize::from(ttl) - 1;
-            let mut rate = self.rates[place];
+            let index = usize::from(ttl) - 1;
+            let mut rate = self.rates[index];
             if self.rate.is_shared {
                 rate = self.rate.most / f64::from(ceiling);
             }
             rate = rate.min(self.rate.most / f64::from(sharing(ttl).max(1)));
-            if path.hops.get(place).is_none_or(|hop| hop.answered == 0) {
+            if path.hops.get(index).is_none_or(|hop| hop.answered == 0) {
                 rate = rate.min(EXPLORING);
             }
             if is_silent(ttl) {
                 rate = rate.min(1.0 / RARELY.as_secs_f64() / f64::from(outlook.peers.max(1)));
             }
-            intervals_us[place] = interval_us(rate);
+            intervals_us[index] = interval_us(rate);
         }
         Plan {
             ceiling,
@@ -177,15 +177,15 @@ impl Schedule {
     }
 
     fn adapt(&mut self, path: &Path) {
-        for (place, hop) in path.hops.iter().enumerate().take(self.rates.len()) {
-            if hop.known < self.looked_at[place] + LOOKED_AT as u64 {
+        for (index, hop) in path.hops.iter().enumerate().take(self.rates.len()) {
+            if hop.known < self.looked_at[index] + LOOKED_AT as u64 {
                 continue;
             }
-            self.looked_at[place] = hop.known;
-            let rate = &mut self.rates[place];
+            self.looked_at[index] = hop.known;
+            let rate = &mut self.rates[index];
             match hop.lost_of_last(LOOKED_AT) {
                 Some(0) => *rate = (*rate + 1.0).min(self.rate.most),
-                Some(lost) if lost >= 2 && has_witness(path, place) => {
+                Some(lost) if lost >= 2 && has_witness(path, index) => {
                     *rate = (*rate / 2.0).max(self.rate.first.min(0.5));
                 }
                 _ => {}
@@ -208,8 +208,8 @@ fn is_silent(path: &Path, ttl: u8) -> bool {
 }
 
 /// A router behind this one answers nearly always: so probes pass here, and answers come back.
-fn has_witness(path: &Path, place: usize) -> bool {
-    path.hops[place + 1..].iter().any(|hop| {
+fn has_witness(path: &Path, index: usize) -> bool {
+    path.hops[index + 1..].iter().any(|hop| {
         hop.lost_of_last(LOOKED_AT)
             .is_some_and(|lost| lost <= LOOKED_AT / 8)
     })

@@ -106,9 +106,9 @@ pub(super) fn slow_down(plans: &mut [(u32, Plan)], per_second: f64) {
     }
 }
 
-type Place = (IpAddr, Protocol);
+type DestinationKey = (IpAddr, Protocol);
 
-fn place(key: &FlowKey) -> Place {
+fn destination_key(key: &FlowKey) -> DestinationKey {
     (key.destination, key.protocol)
 }
 
@@ -136,7 +136,7 @@ impl Destination {
         self.hops
             .iter()
             .rposition(answers)
-            .map_or(0, |place| place as u8 + 1)
+            .map_or(0, |index| index as u8 + 1)
     }
 
     fn hop(&self, ttl: u8) -> Asked {
@@ -167,22 +167,25 @@ impl Destination {
 /// Destinations, and who asks for them.
 #[derive(Debug, Default)]
 pub(super) struct Destinations {
-    known: HashMap<Place, Destination>,
+    known: HashMap<DestinationKey, Destination>,
 }
 
 impl Destinations {
     /// What is known of the way of a flow.
     pub(super) fn of(&self, key: &FlowKey) -> Destination {
-        self.known.get(&place(key)).copied().unwrap_or_default()
+        self.known
+            .get(&destination_key(key))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Nothing is known of the way of this flow.
     pub(super) fn is_new(&self, key: &FlowKey) -> bool {
-        !self.known.contains_key(&place(key))
+        !self.known.contains_key(&destination_key(key))
     }
 
     fn hop(&mut self, key: &FlowKey, ttl: u8) -> Option<&mut Asked> {
-        let destination = self.known.get_mut(&place(key))?;
+        let destination = self.known.get_mut(&destination_key(key))?;
         destination.hops.get_mut(usize::from(ttl).checked_sub(1)?)
     }
 
@@ -218,16 +221,16 @@ impl Destinations {
             if !is_heard || flow.standing == Standing::Leader {
                 continue;
             }
-            let place = place(&flow.key);
-            let destination = self.known.get(&place);
+            let key = destination_key(&flow.key);
+            let destination = self.known.get(&key);
             let has_leader = destination.is_some_and(|destination| destination.leader.is_some());
             let cost = destination.map_or(0, Destination::deepest) + AHEAD;
             if flow.standing == Standing::Own && has_leader || left < f64::from(cost) {
                 continue;
             }
             if !has_leader {
-                self.make_room(&place);
-                let destination = self.known.entry(place).or_default();
+                self.make_room(&key);
+                let destination = self.known.entry(key).or_default();
                 destination.leader = Some(*number);
                 destination.used = now;
                 flow.standing = Standing::Leader;
@@ -260,13 +263,13 @@ impl Destinations {
     }
 
     /// The one that was not used for longest goes.
-    fn make_room(&mut self, place: &Place) {
-        if self.known.len() < DESTINATIONS_MAX || self.known.contains_key(place) {
+    fn make_room(&mut self, key: &DestinationKey) {
+        if self.known.len() < DESTINATIONS_MAX || self.known.contains_key(key) {
             return;
         }
         let without_leader = self.known.iter();
         let oldest = without_leader.min_by_key(|(_, known)| (known.leader.is_some(), known.used));
-        if let Some(oldest) = oldest.map(|(place, _)| *place) {
+        if let Some(oldest) = oldest.map(|(key, _)| *key) {
             self.known.remove(&oldest);
         }
     }

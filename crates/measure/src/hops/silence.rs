@@ -89,17 +89,17 @@ impl Application {
     }
 }
 
-/// Why the hop at `place` did not answer some of the probes sent in the window before `until`,
+/// Why the hop at `index` did not answer some of the probes sent in the window before `until`,
 /// which must be so long ago that what was not answered is known to be lost: `None` if it answered
 /// all, or there are too few to tell.
 pub(super) fn silence(
     hops: &[Hop],
-    place: usize,
+    index: usize,
     application: &Application,
     limits: &Limits,
     until: u64,
 ) -> Option<Silence> {
-    let hop = hops.get(place)?;
+    let hop = hops.get(index)?;
     if hop.answered == 0 {
         return (hop.known >= LEAST_SILENT).then_some(Silence::Silent);
     }
@@ -107,7 +107,7 @@ pub(super) fn silence(
     if own.known < LEAST_FATES || own.lost == 0 {
         return None;
     }
-    let deeper: Vec<Share> = hops[place + 1..]
+    let deeper: Vec<Share> = hops[index + 1..]
         .iter()
         .map(|hop| Share::of(hop, until))
         .filter(|share| share.known >= LEAST_FATES && share.lost < share.known)

@@ -65,7 +65,7 @@ impl Moment {
     }
 }
 
-/// A snapshot, in which the place of the disorder is left away where there was none.
+/// A snapshot, which leaves out where the disorder was where there was none.
 fn read_snapshot(bytes: &[u8]) -> Option<(profile_snapshot, &[u8])> {
     const SHORT: usize = offset_of!(profile_snapshot, disorder);
     if *bytes.get(offset_of!(profile_snapshot, has_disorder))? != 0 {

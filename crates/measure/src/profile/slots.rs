@@ -7,7 +7,7 @@ use crate::flow::flow_address_of;
 use crate::kernel::{Programs, Table};
 use crate::profile::native::{PROFILE_SLOTS, profile_attempt, profile_moment_of, profile_slot};
 
-/// The kernel's table, in which a connection has its place by its number.
+/// The kernel's table, in which a connection has its slot by its number.
 #[derive(Debug)]
 pub(super) struct Slots {
     shared: Table<profile_slot>,

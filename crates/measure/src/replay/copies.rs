@@ -62,7 +62,7 @@ pub(super) struct Copies {
     /// Packets, of those that tell something, and copies among them.
     packets: u32,
     copied: u32,
-    /// Places in the present batch.
+    /// Indexes in the present batch.
     perhaps: Vec<usize>,
 }
 
@@ -83,7 +83,7 @@ impl Copies {
     pub(super) fn mark(&mut self, packets: &mut [Dissected]) -> u64 {
         let mut found = 0;
         self.perhaps.clear();
-        for (place, packet) in packets.iter_mut().enumerate() {
+        for (index, packet) in packets.iter_mut().enumerate() {
             let reading = &packet.reading;
             let likeness = &reading.likeness;
             let is_measured = reading.verdict == PACKET_MEASURABLE && reading.is_selected != 0;
@@ -101,13 +101,13 @@ impl Copies {
                 }
                 Finding::Perhaps => {
                     self.copied += is_telling;
-                    self.perhaps.push(place);
+                    self.perhaps.push(index);
                 }
             }
         }
         if self.is_rule() {
-            for &place in &self.perhaps {
-                packets[place].reading.verdict = PACKET_COPY;
+            for &index in &self.perhaps {
+                packets[index].reading.verdict = PACKET_COPY;
             }
             found += self.perhaps.len() as u64;
         }

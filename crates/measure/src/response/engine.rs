@@ -6,7 +6,7 @@ use fathom_record::{Nanoseconds, Time};
 use super::counts::ResponseCounts;
 use super::estimate::estimate;
 use super::evidence::Evidence;
-use super::reverse::{Greetings, Responses};
+use super::reverse::{Handshakes, Responses};
 use super::{Estimator, ResponseEpoch, Settings};
 use crate::flow::{flow_of, tags};
 use crate::native::{PACKET_MEASURABLE, flow_key, selection};
@@ -17,7 +17,7 @@ use crate::response::native::{
 use crate::table::{Departure, State, Table};
 use crate::{Counts, Error};
 
-/// Places for handshakes: 128 KiB.
+/// Slots for handshakes: 128 KiB.
 pub(super) const HANDSHAKES: u32 = 16_384;
 /// A flow without requests for this many nanoseconds is over.
 pub(super) const IDLE_NS: u64 = 60_000_000_000;
@@ -45,7 +45,7 @@ pub struct Engine {
     /// `None`: everything is selected.
     selection: Option<selection>,
     /// If responses are compared.
-    greetings: Option<Greetings>,
+    seen_handshakes: Option<Handshakes>,
     counts: ResponseCounts,
     /// Of the last packet, in nanoseconds since 1970.
     now: u64,
@@ -64,7 +64,7 @@ impl Engine {
             config: settings.to_native(seed, HANDSHAKES)?,
             estimator: settings.estimator,
             selection: settings.selection.to_native_unless_empty()?,
-            greetings: is_compared.then(|| Greetings::new(HANDSHAKES as usize)),
+            seen_handshakes: is_compared.then(|| Handshakes::new(HANDSHAKES as usize)),
             counts: ResponseCounts::default(),
             now: 0,
         })
@@ -84,16 +84,16 @@ impl Engine {
         self.counts.counters[counter as usize] += 1;
     }
 
-    /// A packet whose flow is at this place.
+    /// A packet whose flow is in this slot.
     fn on_known(
         &mut self,
-        place: u32,
+        slot: u32,
         packet: &Dissected,
         interfaces: &impl Interfaces,
         report: &mut impl FnMut(ResponseEpoch),
     ) {
         let Dissected { time, reading } = packet;
-        let entry = self.table.touch(place);
+        let entry = self.table.touch(slot);
         let requests = &mut entry.state.requests;
         let mut before = requests.flow;
         let (ended, left_out) =
@@ -133,8 +133,8 @@ impl Engine {
         else {
             return;
         };
-        let greeting = |greetings: &mut Greetings| Responses::new(greetings.take(reading.hash));
-        let mut responses = self.greetings.as_mut().map(greeting).map(Box::new);
+        let opened = |handshakes: &mut Handshakes| Responses::new(handshakes.take(reading.hash));
+        let mut responses = self.seen_handshakes.as_mut().map(opened).map(Box::new);
         if let Some(responses) = &mut responses {
             responses.on_request(*time, true);
         }
@@ -229,11 +229,11 @@ impl Offline for Engine {
             return self.count(native::RESPONSE_COUNT_NOT_SAMPLED);
         }
         self.now = packet.time;
-        if let Some(greetings) = &mut self.greetings {
-            greetings.on_packet(reading, packet.time);
+        if let Some(handshakes) = &mut self.seen_handshakes {
+            handshakes.on_packet(reading, packet.time);
         }
         match self.table.locate(&reading.packet.key, reading.hash) {
-            Some(place) => self.on_known(place, packet, interfaces, report),
+            Some(slot) => self.on_known(slot, packet, interfaces, report),
             None => self.on_unknown(packet, interfaces, report),
         }
         self.sweep(interfaces, report);

@@ -31,7 +31,7 @@ pub(super) struct Responses {
     /// What the client has acknowledged.
     acknowledged: Option<u32>,
     /// From here to the client and back, in nanoseconds: the least time to an acknowledgement.
-    way: Option<u64>,
+    client_rtt: Option<u64>,
     sum: u64,
     count: u32,
 }
@@ -47,10 +47,10 @@ struct Segment {
 }
 
 impl Responses {
-    /// Nothing seen but the handshake, which may tell the way to the client.
-    pub(super) fn new(way: Option<u64>) -> Self {
+    /// Nothing seen but the handshake, which may tell the round trip to the client.
+    pub(super) fn new(client_rtt: Option<u64>) -> Self {
         Self {
-            way,
+            client_rtt,
             ..Self::default()
         }
     }
@@ -122,8 +122,11 @@ impl Responses {
         self.segments.retain(|segment| !is_acknowledged(segment));
         self.answered = newest.time;
         if !newest.is_repeated {
-            let way = now.saturating_sub(newest.time);
-            self.way = Some(self.way.map_or(way, |least| least.min(way)));
+            let client_rtt = now.saturating_sub(newest.time);
+            self.client_rtt = Some(
+                self.client_rtt
+                    .map_or(client_rtt, |least| least.min(client_rtt)),
+            );
         }
     }
 
@@ -151,8 +154,9 @@ impl Responses {
 
     /// The average since the last call, in nanoseconds.
     pub(super) fn take(&mut self) -> Option<f64> {
-        let way = self.way.unwrap_or_default() as f64;
-        let average = (self.count > 0).then(|| self.sum as f64 / f64::from(self.count) + way);
+        let client_rtt = self.client_rtt.unwrap_or_default() as f64;
+        let average =
+            (self.count > 0).then(|| self.sum as f64 / f64::from(self.count) + client_rtt);
         (self.sum, self.count) = (0, 0);
         average
     }
@@ -163,63 +167,58 @@ fn is_acknowledging(packet: &packet) -> bool {
     packet.key.protocol() == TCP && packet.tcp_flags & (ACK | RST) == ACK
 }
 
-/// Ways to clients that handshakes tell, before the flows begin: from a SYN-ACK to what
+/// Round trips to clients that handshakes tell, before the flows begin: from a SYN-ACK to what
 /// acknowledges it. Few answers are acknowledged as promptly, and where none is before the next
-/// request, what the client thinks would be taken for its way. Two connections at one place: the
-/// later one wins.
-pub(super) struct Greetings(Vec<Greeting>);
+/// request, what the client thinks would be taken for the network's time. Two connections at one
+/// slot: the later one wins.
+pub(super) struct Handshakes(Vec<Handshake>);
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Greeting {
+struct Handshake {
     hash: u64,
     /// Of the SYN-ACK.
     direction: u8,
     /// When it passed, in nanoseconds; 0: it did not, or more than once, or was acknowledged.
     time: u64,
-    way: Option<u64>,
+    client_rtt: Option<u64>,
 }
 
-impl Greetings {
-    pub(super) fn new(places: usize) -> Self {
-        Self(vec![Greeting::default(); places])
+impl Handshakes {
+    pub(super) fn new(slots: usize) -> Self {
+        Self(vec![Handshake::default(); slots])
     }
 
-    fn place(&mut self, hash: u64) -> Option<&mut Greeting> {
-        let places = self.0.len() as u64;
-        let index = hash.checked_rem(places)?;
+    fn slot(&mut self, hash: u64) -> Option<&mut Handshake> {
+        let slots = self.0.len() as u64;
+        let index = hash.checked_rem(slots)?;
         self.0.get_mut(usize::try_from(index).ok()?)
     }
 
     /// A packet of any flow.
     pub(super) fn on_packet(&mut self, reading: &fathom_reading, now: u64) {
         let packet = &reading.packet;
-        let Some(place) = self
-            .place(reading.hash)
-            .filter(|_| is_acknowledging(packet))
-        else {
+        let Some(slot) = self.slot(reading.hash).filter(|_| is_acknowledging(packet)) else {
             return;
         };
         if packet.tcp_flags & SYN != 0 {
-            let is_first = place.hash != reading.hash || place.way.is_some();
-            *place = Greeting {
+            let is_first = slot.hash != reading.hash || slot.client_rtt.is_some();
+            *slot = Handshake {
                 hash: reading.hash,
                 direction: packet.direction,
                 time: if is_first { now } else { 0 },
-                way: None,
+                client_rtt: None,
             };
-        } else if place.hash == reading.hash
-            && place.time != 0
-            && place.direction != packet.direction
+        } else if slot.hash == reading.hash && slot.time != 0 && slot.direction != packet.direction
         {
-            place.way = Some(now.saturating_sub(place.time));
-            place.time = 0;
+            slot.client_rtt = Some(now.saturating_sub(slot.time));
+            slot.time = 0;
         }
     }
 
     /// Of the flow that begins.
     pub(super) fn take(&mut self, hash: u64) -> Option<u64> {
-        let place = self.place(hash).filter(|place| place.hash == hash)?;
-        std::mem::take(place).way
+        let slot = self.slot(hash).filter(|slot| slot.hash == hash)?;
+        std::mem::take(slot).client_rtt
     }
 }
 
@@ -291,23 +290,23 @@ mod tests {
         responses.on_acknowledgement(&reset, 2001);
         responses.on_answer(&segment(0, 10, 100), 2048);
         request(&mut responses, 2050, 100);
-        assert_eq!(responses.way, None);
+        assert_eq!(responses.client_rtt, None);
     }
 
     #[test]
     fn a_handshake_tells_the_way_unless_its_answer_was_repeated() {
-        let mut greetings = Greetings::new(4);
+        let mut handshakes = Handshakes::new(4);
         let mut greet = |hash, repeats| {
             let mut answer = segment(0, 1, 0);
             (answer.hash, answer.packet.tcp_flags) = (hash, SYN | ACK);
             answer.packet.direction = 1;
             for _ in 0..=repeats {
-                greetings.on_packet(&answer, 1000);
+                handshakes.on_packet(&answer, 1000);
             }
             let mut acknowledgement = segment(1, 1, 0);
             acknowledgement.hash = hash;
-            greetings.on_packet(&acknowledgement, 1070);
-            greetings.take(hash)
+            handshakes.on_packet(&acknowledgement, 1070);
+            handshakes.take(hash)
         };
         assert_eq!(
             (greet(7, 0), greet(7, 1), greet(7, 0)),

@@ -43,7 +43,7 @@ pub struct Aggregation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
     key: GroupKey,
-    /// Place in the list of names.
+    /// Index in the list of names.
     interface: u16,
 }
 
@@ -173,8 +173,8 @@ impl Aggregator {
     pub fn end_interval(&mut self, time: Time, length: Nanoseconds) -> RttInterval {
         let groups = self.groups.take();
         let mut order: Vec<u32> = (0..groups.len() as u32).collect();
-        order.sort_by_key(|&place| {
-            let figures = &groups.at(place).1;
+        order.sort_by_key(|&position| {
+            let figures = &groups.at(position).1;
             std::cmp::Reverse((figures.rtt.count(), figures.packets))
         });
         self.forget_flows();

@@ -32,16 +32,17 @@ impl<K: Hash + Eq, V> ChunkedMap<K, V> {
     pub(super) fn get_or_insert_with(&mut self, key: K, first: impl FnOnce() -> V) -> &mut V {
         let hash = self.hasher.hash_one(&key);
         let chunks = &self.chunks;
-        let is_it = |&place: &u32| chunks[place as usize / CHUNK][place as usize % CHUNK].0 == key;
-        let place = match self.index.find(hash, is_it) {
-            Some(&place) => place,
+        let is_it =
+            |&position: &u32| chunks[position as usize / CHUNK][position as usize % CHUNK].0 == key;
+        let position = match self.index.find(hash, is_it) {
+            Some(&position) => position,
             None => self.insert(hash, key, first()),
         };
-        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK].1
+        &mut self.chunks[position as usize / CHUNK][position as usize % CHUNK].1
     }
 
     fn insert(&mut self, hash: u64, key: K, value: V) -> u32 {
-        let place = self.index.len() as u32;
+        let position = self.index.len() as u32;
         if self.chunks.last().is_none_or(|last| last.len() == CHUNK) {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
@@ -49,11 +50,11 @@ impl<K: Hash + Eq, V> ChunkedMap<K, V> {
             last.push((key, value));
         }
         let (chunks, hasher) = (&self.chunks, &self.hasher);
-        let hash_of = |&place: &u32| {
-            hasher.hash_one(&chunks[place as usize / CHUNK][place as usize % CHUNK].0)
+        let hash_of = |&position: &u32| {
+            hasher.hash_one(&chunks[position as usize / CHUNK][position as usize % CHUNK].0)
         };
-        self.index.insert_unique(hash, place, hash_of);
-        place
+        self.index.insert_unique(hash, position, hash_of);
+        position
     }
 
     /// All entries, taken out.
@@ -72,9 +73,9 @@ impl<K, V> Entries<K, V> {
         self.0.len().saturating_sub(1) * CHUNK + last
     }
 
-    /// The entry that was inserted as the `place`th.
-    pub(super) fn at(&self, place: u32) -> &(K, V) {
-        &self.0[place as usize / CHUNK][place as usize % CHUNK]
+    /// The entry that was inserted as the `position`th.
+    pub(super) fn at(&self, position: u32) -> &(K, V) {
+        &self.0[position as usize / CHUNK][position as usize % CHUNK]
     }
 
     /// All of them, in the order of their insertion.

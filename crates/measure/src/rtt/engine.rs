@@ -53,13 +53,13 @@ impl Offline for Engine {
             return;
         }
         self.now = packet.time;
-        let place = if reading.uses_flow != 0 {
+        let slot = if reading.uses_flow != 0 {
             self.table.locate(&reading.packet.key, reading.hash)
         } else {
             None
         };
-        let state = place.map(|place| {
-            let flow = &mut self.table.touch(place).state;
+        let state = slot.map(|slot| {
+            let flow = &mut self.table.touch(slot).state;
             self.slots.make_room(flow, reading.packet.direction);
             flow.state()
         });
@@ -143,9 +143,9 @@ impl Engine {
             self.output.displaced.into(),
         );
         if self.has_events() && self.output.actions & native::RTT_ACTION_CLOSED != 0 {
-            let place = self.table.locate(&reading.packet.key, reading.hash);
+            let slot = self.table.locate(&reading.packet.key, reading.hash);
             let closing = Transition::close(self.output.reason, self.now);
-            if let Some(entry) = place.map(|place| self.table.entry(place)) {
+            if let Some(entry) = slot.map(|slot| self.table.entry(slot)) {
                 report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));
             }
         }
@@ -162,16 +162,16 @@ impl Engine {
         interfaces: &impl Interfaces,
         report: &mut impl FnMut(Report),
     ) {
-        let Some(place) = self.table.locate(&reading.packet.key, reading.hash) else {
+        let Some(slot) = self.table.locate(&reading.packet.key, reading.hash) else {
             return;
         };
         let has_events = self.has_events();
-        let entry = self.table.entry(place);
+        let entry = self.table.entry(slot);
         if has_events && !entry.state.is_closed() {
             let closing = Transition::close(native::RTT_REASON_REPLACED, self.now);
             report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));
         }
-        let flow = self.table.remove(place);
+        let flow = self.table.remove(slot);
         self.slots.take_back(&flow);
         self.count(native::RTT_COUNT_FLOWS_DELETED, 1);
     }
@@ -191,7 +191,7 @@ impl Engine {
         let (mut over, mut evicted) = (0, 0);
         let (key, hash) = (reading.packet.key, reading.hash);
         let (flow, slots) = (self.slots.flow(), &mut self.slots);
-        let place = self.table.insert(key, hash, flow, now, |entry, why| {
+        let slot = self.table.insert(key, hash, flow, now, |entry, why| {
             slots.take_back(&entry.state);
             let reason = match why {
                 Departure::Over => native::RTT_REASON_TIMEOUT,
@@ -205,7 +205,7 @@ impl Engine {
             }
         });
         let packet = &reading.packet;
-        let entry = self.table.entry(place);
+        let entry = self.table.entry(slot);
         native::open(
             &mut entry.state.state(),
             packet,

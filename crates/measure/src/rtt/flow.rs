@@ -15,7 +15,7 @@ const IDLE_NS: u64 = 300_000_000_000;
 #[derive(Default)]
 pub(super) struct Flow {
     pub(super) flow: rtt_flow,
-    places: Box<[rtt_pending]>,
+    pending: Box<[rtt_pending]>,
 }
 
 impl State for Flow {
@@ -30,7 +30,7 @@ impl Flow {
     pub(super) fn state(&mut self) -> FlowState<'_> {
         FlowState {
             flow: &mut self.flow,
-            places: &mut self.places,
+            pending: &mut self.pending,
         }
     }
 
@@ -43,9 +43,9 @@ impl Flow {
 /// Slots of flows: as many as are needed, up to a bound of each and of all together.
 pub(super) struct Slots {
     config: rtt_config,
-    /// Places of a flow, with all its slots.
+    /// Entries of a flow, with all its slots.
     most: usize,
-    /// Places that all flows together may still grow by.
+    /// Entries that all flows together may still grow by.
     left: usize,
 }
 
@@ -54,20 +54,20 @@ impl Slots {
     pub(super) fn new(config: rtt_config) -> Self {
         Self {
             config,
-            most: native::places(config.slots.max(1) as usize, config.has_bytes != 0),
+            most: native::pending_entries(config.slots.max(1) as usize, config.has_bytes != 0),
             left: 8 << 20,
         }
     }
 
     fn first(&self) -> usize {
-        native::places(FIRST_SLOTS, self.config.has_bytes != 0).min(self.most)
+        native::pending_entries(FIRST_SLOTS, self.config.has_bytes != 0).min(self.most)
     }
 
     /// A zeroed flow.
     pub(super) fn flow(&self) -> Flow {
         Flow {
             flow: rtt_flow::default(),
-            places: vec![rtt_pending::default(); self.first()].into_boxed_slice(),
+            pending: vec![rtt_pending::default(); self.first()].into_boxed_slice(),
         }
     }
 
@@ -75,16 +75,16 @@ impl Slots {
     pub(super) fn make_room(&mut self, flow: &mut Flow, direction: u8) {
         let half = &flow.flow.half[usize::from(direction & 1)];
         let pending = half.newest.wrapping_sub(half.oldest) as usize;
-        let places = flow.places.len();
-        let slots = native::slots_in(places, self.config.has_bytes != 0);
-        if pending >= slots && places < self.most && places <= self.left {
-            flow.places = native::grown(&flow.flow, &flow.places, &self.config);
-            self.left -= flow.places.len() - places;
+        let entries = flow.pending.len();
+        let slots = native::slots_in(entries, self.config.has_bytes != 0);
+        if pending >= slots && entries < self.most && entries <= self.left {
+            flow.pending = native::grown(&flow.flow, &flow.pending, &self.config);
+            self.left -= flow.pending.len() - entries;
         }
     }
 
     /// A flow is no more.
     pub(super) fn take_back(&mut self, flow: &Flow) {
-        self.left += flow.places.len() - self.first().min(flow.places.len());
+        self.left += flow.pending.len() - self.first().min(flow.pending.len());
     }
 }

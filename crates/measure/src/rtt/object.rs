@@ -88,7 +88,7 @@ fn configure(
 ) -> Result<(), Error> {
     let configuration = settings.to_native(secret(), BUCKETS);
     let selection = settings.selection.to_native()?;
-    let flow_size = size_of::<rtt_flow>() + settings.places() * size_of::<rtt_pending>();
+    let flow_size = size_of::<rtt_flow>() + settings.pending_entries() * size_of::<rtt_pending>();
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         let failed = |error| Error::kernel(format!("set the map {name} up"), error);

@@ -169,10 +169,10 @@ impl Settings {
         }
     }
 
-    /// What lies behind a flow of the kernel's, in places of 16 bytes: slots, and as many marks
+    /// What lies behind a flow of the kernel's, in entries of 16 bytes: slots, and as many marks
     /// where bytes are counted.
-    pub fn places(&self) -> usize {
-        native::places(self.slots as usize, self.has_bytes)
+    pub fn pending_entries(&self) -> usize {
+        native::pending_entries(self.slots as usize, self.has_bytes)
     }
 
     /// As the C side takes them.

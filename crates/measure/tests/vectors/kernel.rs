@@ -61,7 +61,7 @@ impl Kernels {
 impl Kernel {
     /// Loads programs that share their maps.
     pub(crate) fn load(programs: &[&'static str], settings: &Settings, methods: &[Method]) -> Self {
-        let places = settings.places() * size_of::<rtt_pending>();
+        let places = settings.pending_entries() * size_of::<rtt_pending>();
         let flow_size = size_of::<rtt_flow>() + places;
         let clock = ".data.vector_now";
         let run = TestRun::load(&OBJECT, programs, clock, "rtt_events", |object| {

@@ -33,7 +33,7 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: u64 = 86_400;
 
 impl Clock {
-    /// Of a place, or, without, of UTC.
+    /// Of a time zone; without one, of UTC.
     pub(super) fn of_zone(offset_at: OffsetAt) -> Self {
         // The first second has an offset, too.
         let mut clock = Self {

@@ -8,24 +8,24 @@ use crate::FlowKey;
 /// What was written of recent flows: most records are about a flow that had one before, and copying
 /// is faster than making digits.
 ///
-/// Each flow has one place, by its hash, which it takes from whichever flow had it.
+/// Each flow has one slot, by its hash, which it takes from whichever flow had it.
 #[derive(Debug, Clone)]
 pub(super) struct ShownFlows {
-    places: Box<[Place; PLACES]>,
+    slots: Box<[Slot; SLOTS]>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Place {
+struct Slot {
     flow: Option<FlowKey>,
     shown: Vec<u8>,
 }
 
-const PLACES: usize = 1024;
+const SLOTS: usize = 1024;
 
 impl Default for ShownFlows {
     fn default() -> Self {
         Self {
-            places: Box::new(std::array::from_fn(|_| Place::default())),
+            slots: Box::new(std::array::from_fn(|_| Slot::default())),
         }
     }
 }
@@ -34,20 +34,20 @@ impl ShownFlows {
     /// Appends what was kept of this flow; says whether there was something.
     #[inline]
     pub(super) fn put(&self, line: &mut Line, flow: &FlowKey) -> bool {
-        let place = &self.places[hash(flow) as usize % PLACES];
-        let is_known = place.flow.as_ref() == Some(flow);
+        let slot = &self.slots[hash(flow) as usize % SLOTS];
+        let is_known = slot.flow.as_ref() == Some(flow);
         if is_known {
-            line.any_slice(&place.shown);
+            line.any_slice(&slot.shown);
         }
         is_known
     }
 
     /// Keeps how the line shows this flow, from `start` to its end.
     pub(super) fn keep(&mut self, flow: &FlowKey, line: &Line, start: usize) {
-        let place = &mut self.places[hash(flow) as usize % PLACES];
-        place.flow = Some(*flow);
-        place.shown.clear();
-        place.shown.extend_from_slice(&line.bytes()[start..]);
+        let slot = &mut self.slots[hash(flow) as usize % SLOTS];
+        slot.flow = Some(*flow);
+        slot.shown.clear();
+        slot.shown.extend_from_slice(&line.bytes()[start..]);
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
         let mut flows = ShownFlows::default();
         let mut known = 0;
         for round in 0..2 {
-            for number in 0..4 * PLACES as u32 {
+            for number in 0..4 * SLOTS as u32 {
                 let flow = FlowKey {
                     protocol: Protocol::TCP,
                     source: IpAddr::V4((0x0a00_0000 + number).into()),
@@ -101,6 +101,6 @@ mod tests {
                 }
             }
         }
-        assert!(known >= 8 * PLACES);
+        assert!(known >= 8 * SLOTS);
     }
 }

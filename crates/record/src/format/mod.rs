@@ -24,7 +24,7 @@ pub use text::TextWriter;
 
 use crate::{Error, Record};
 
-/// The time of a place: seconds that are to be added to UTC at this second since 1970.
+/// Local time: seconds that are to be added to UTC at this second since 1970.
 pub type OffsetAt = fn(u64) -> i32;
 
 /// Something that turns records into bytes.
@@ -67,7 +67,7 @@ impl Format {
     }
 
     /// A new writer of this format: data have the name of the host that observed them and are in
-    /// UTC, text for people has the time of the place.
+    /// UTC, text for people has local time.
     pub fn sink_of(self, host: &str, offset_at: OffsetAt) -> Box<dyn Sink + Send> {
         match self {
             Self::Text => Box::new(TextWriter::of_zone(offset_at)),

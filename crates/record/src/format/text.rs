@@ -15,7 +15,8 @@ use crate::{Field, FlowKey, Record, Schema, TextForm, Type, Unit, Value, Visitor
 /// with labels where the fields ask for them.
 ///
 /// ```text
-/// 14:34:56.123456+02:00 rtt  tcp 10.0.0.1:5000 > 10.0.1.1:443  timestamp  rtt 20.11 ms  min 20.03 ms  eth0
+/// 14:34:56.123456+02:00 rtt  tcp 10.0.0.1:5000 > 10.0.1.1:443  timestamp  rtt 20.11 ms  min 20.03
+/// ms  eth0
 /// ```
 ///
 /// Durations get a unit that suits them, a boolean is its label when true, the five fields of a
@@ -30,7 +31,7 @@ pub struct TextWriter {
 }
 
 impl TextWriter {
-    /// One whose times are those of a place.
+    /// One that shows times in a time zone.
     pub fn of_zone(offset_at: OffsetAt) -> Self {
         Self {
             clock: Clock::of_zone(offset_at),

@@ -91,8 +91,8 @@ impl World {
     }
 
     /// As `hops_take_turns()` does.
-    fn leave(&mut self, place: usize) {
-        let connection = &mut self.connections[place];
+    fn leave(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
         self.packets += 2;
         self.engine.hear(connection.number, self.now);
         let mut burst = HOPS_BURST;
@@ -120,8 +120,8 @@ impl World {
             if ttl <= self.routers {
                 let time = self.now + u64::from(ttl) * 2 * MS;
                 let answer = answer(sent, time);
-                let place = self.answers.partition_point(|(other, _)| *other <= time);
-                self.answers.insert(place, (time, answer));
+                let index = self.answers.partition_point(|(other, _)| *other <= time);
+                self.answers.insert(index, (time, answer));
             }
         }
     }
@@ -140,10 +140,10 @@ impl World {
                 let answer = Event::Answered(Box::new(answer));
                 self.engine.take(&answer, &mut |_| {});
             }
-            for place in 0..self.connections.len() {
-                if self.connections[place].next <= self.now {
-                    self.connections[place].next += self.connections[place].pause;
-                    self.leave(place);
+            for index in 0..self.connections.len() {
+                if self.connections[index].next <= self.now {
+                    self.connections[index].next += self.connections[index].pause;
+                    self.leave(index);
                 }
             }
             let now = self.now;

@@ -81,7 +81,7 @@ fn names_within(
     application: &Application,
 ) -> Vec<Option<&'static str>> {
     (0..hops.len())
-        .map(|place| silence(hops, place, application, limits, END).map(Silence::name))
+        .map(|index| silence(hops, index, application, limits, END).map(Silence::name))
         .collect()
 }
 

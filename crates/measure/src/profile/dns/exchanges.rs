@@ -342,8 +342,8 @@ mod tests {
         let mut exchanges = Exchanges::new(Duration::from_secs(10));
         let mut asked = query(3 * SECOND);
         asked.message.query_type = 65_280;
-        for (place, letter) in asked.process.iter_mut().zip(*b"dig") {
-            *place = letter.cast_signed();
+        for (target, letter) in asked.process.iter_mut().zip(*b"dig") {
+            *target = letter.cast_signed();
         }
         let mut text = Vec::new();
         let sink = &mut fathom_record::format::Format::Json.sink();

@@ -239,8 +239,8 @@ mod tests {
         assert_eq!((hidden.query_name, hidden.result), (None, "EAI_NONAME"));
         assert_eq!((hidden.start_time, hidden.time), (Time(105), Time(125)));
         assert_eq!(hidden.latency_ns, Nanoseconds(20));
-        for (place, letter) in event.name.iter_mut().zip(*b"a.test") {
-            *place = letter.cast_signed();
+        for (target, letter) in event.name.iter_mut().zip(*b"a.test") {
+            *target = letter.cast_signed();
         }
         // Garbage behind the zero is none of the name.
         event.name[7] = 1;

@@ -83,24 +83,24 @@ impl Requests {
     }
 
     /// Takes a packet in. Returns the epoch that ended before it, if one did, and what the packet
-    /// is counted as if it is no part of the flow. There are as many places as `config` says.
+    /// is counted as if it is no part of the flow. There are as many handshakes as `config` says.
     pub(crate) fn on_packet(
         &mut self,
-        places: &mut [response_handshake],
+        handshakes: &mut [response_handshake],
         reading: &fathom_reading,
         now: u64,
         config: &response_config,
     ) -> (Option<response_epoch>, Option<response_counter>) {
-        assert!(places.len() > config.handshake_mask as usize);
+        assert!(handshakes.len() > config.handshake_mask as usize);
         let mut ended = response_epoch::default();
         let mut left_out = 0;
-        // SAFETY: all pointers are valid and distinct, the index of a place is at most the mask,
-        // and nothing is kept.
+        // SAFETY: all pointers are valid and distinct, the index of a handshake is at most the
+        // mask, and nothing is kept.
         let has_ended = unsafe {
             bindings::fathom_response_on_packet(
                 &raw mut self.flow,
                 &raw mut self.gaps,
-                places.as_mut_ptr(),
+                handshakes.as_mut_ptr(),
                 reading,
                 now,
                 config,
@@ -114,19 +114,19 @@ impl Requests {
 
     /// Takes a packet in that has no flow. Returns the flow if it begins one.
     pub(crate) fn begin(
-        places: &mut [response_handshake],
+        handshakes: &mut [response_handshake],
         reading: &fathom_reading,
         now: u64,
         config: &response_config,
     ) -> Option<Self> {
-        assert!(places.len() > config.handshake_mask as usize);
+        assert!(handshakes.len() > config.handshake_mask as usize);
         let mut begun = Self::default();
-        let places = places.as_mut_ptr();
+        let handshakes = handshakes.as_mut_ptr();
         // SAFETY: as above.
         let has_begun = unsafe {
             bindings::fathom_response_without_flow(
                 &raw mut begun.flow,
-                places,
+                handshakes,
                 reading,
                 now,
                 config,

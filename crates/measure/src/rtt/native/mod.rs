@@ -25,21 +25,21 @@ pub(crate) fn read(
     read_by(bindings::fathom_rtt_read, frame, selection, config)
 }
 
-/// A flow's state with the places behind it.
+/// A flow's state with the pending entries behind it.
 pub(crate) struct FlowState<'a> {
     pub(crate) flow: &'a mut rtt_flow,
-    pub(crate) places: &'a mut [rtt_pending],
+    pub(crate) pending: &'a mut [rtt_pending],
 }
 
-/// Places of 16 bytes behind a flow, for so many slots of a direction: these, and marks if bytes
+/// Entries of 16 bytes behind a flow, for so many slots of a direction: these, and marks if bytes
 /// are counted.
-pub(crate) const fn places(slots: usize, has_bytes: bool) -> usize {
+pub(crate) const fn pending_entries(slots: usize, has_bytes: bool) -> usize {
     if has_bytes { 2 + 4 * slots } else { 2 * slots }
 }
 
-/// Slots of a direction in so many places.
-pub(crate) const fn slots_in(places: usize, has_bytes: bool) -> usize {
-    if has_bytes { places / 4 } else { places / 2 }
+/// Slots of a direction in so many entries.
+pub(crate) const fn slots_in(entries: usize, has_bytes: bool) -> usize {
+    if has_bytes { entries / 4 } else { entries / 2 }
 }
 
 /// Takes a packet into the algorithm; `output` tells what comes of it. There are as many buckets as
@@ -55,15 +55,15 @@ pub(crate) fn on_packet(
 ) {
     assert!(buckets.len() > config.bucket_mask as usize);
     let mut state = state;
-    let places = state.as_ref().map_or(0, |state| state.places.len());
-    let size = slots_in(places, config.has_bytes != 0) as u32;
+    let entries = state.as_ref().map_or(0, |state| state.pending.len());
+    let size = slots_in(entries, config.has_bytes != 0) as u32;
     let flow = state
         .as_mut()
         .map_or(std::ptr::null_mut(), |state| std::ptr::from_mut(state.flow));
-    let slots = state.map_or(std::ptr::null_mut(), |state| state.places.as_mut_ptr());
+    let slots = state.map_or(std::ptr::null_mut(), |state| state.pending.as_mut_ptr());
     let buckets = buckets.as_mut_ptr();
-    // SAFETY: pointers are null or valid and distinct, there are places for `size` slots, the index
-    // of a bucket is at most the mask, and nothing is kept.
+    // SAFETY: pointers are null or valid and distinct, there are entries for `size` slots, the
+    // index of a bucket is at most the mask, and nothing is kept.
     unsafe {
         bindings::fathom_rtt_on_packet(flow, slots, size, buckets, packet, now, config, output);
     }
@@ -78,13 +78,13 @@ pub(crate) fn open(
     config: &rtt_config,
     output: &mut rtt_output,
 ) {
-    let size = slots_in(state.places.len(), config.has_bytes != 0) as u32;
-    // SAFETY: all pointers are valid and distinct, there are places for `size` slots, and nothing
+    let size = slots_in(state.pending.len(), config.has_bytes != 0) as u32;
+    // SAFETY: all pointers are valid and distinct, there are entries for `size` slots, and nothing
     // is kept.
     unsafe {
         bindings::fathom_rtt_open(
             state.flow,
-            state.places.as_mut_ptr(),
+            state.pending.as_mut_ptr(),
             size,
             packet,
             now,
@@ -103,8 +103,9 @@ pub(crate) fn grown(
 ) -> Box<[rtt_pending]> {
     let has_bytes = config.has_bytes != 0;
     let size = slots_in(from.len(), has_bytes);
-    let mut larger = vec![rtt_pending::default(); places(size * 2, has_bytes)].into_boxed_slice();
-    // SAFETY: `from` has places for `size` slots, `larger` for twice that.
+    let mut larger =
+        vec![rtt_pending::default(); pending_entries(size * 2, has_bytes)].into_boxed_slice();
+    // SAFETY: `from` has entries for `size` slots, `larger` for twice that.
     unsafe {
         bindings::fathom_rtt_grow(
             flow,

@@ -2,9 +2,9 @@
 
 use anyhow::Context;
 
-use crate::arguments::Place;
+use crate::arguments::OutputTarget;
 
-impl Place {
+impl OutputTarget {
     /// The name of this host in records.
     ///
     /// # Errors
