@@ -8,8 +8,8 @@ use fathom_record::Time;
 use super::{Balancer, News, patiently};
 use crate::Error;
 use crate::config::{CheckRoute, Config};
+use crate::datapath::{Datapath, Obstacle, demand_routes};
 use crate::health::{Finding, Target, probes};
-use crate::live::{Live, Obstacle, demand_routes};
 use crate::record::BalanceHealth;
 
 /// Of one of the probes.
@@ -38,7 +38,7 @@ impl Balancer {
             if due.is_under_way || now < due.at {
                 continue;
             }
-            let number = self.live.number(probe.server).unwrap_or_default();
+            let number = self.datapath.number(probe.server).unwrap_or_default();
             (due.is_under_way, due.at) = (true, now + server.health.interval);
             let ticket = u64::from(self.generation) << 32 | index as u64;
             self.checker.ask(
@@ -163,10 +163,10 @@ impl Balancer {
 
 /// Opens the routes of all checks, and waits a while for neighbours that do not answer at once.
 pub(super) fn open_check_routes(
-    live: &mut Live,
+    datapath: &mut Datapath,
     config: &Config,
 ) -> Result<Vec<Option<Obstacle>>, Error> {
-    let obstacles = patiently(|| live.open_check_routes(config))?;
+    let obstacles = patiently(|| datapath.open_check_routes(config))?;
     demand_routes(config, &obstacles)?;
     Ok(obstacles)
 }

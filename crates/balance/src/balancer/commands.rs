@@ -44,7 +44,7 @@ impl Balancer {
         let before = self.fleet.override_of(server);
         let mut value = before;
         change(&mut value);
-        self.live.write_override(server, value)?;
+        self.datapath.write_override(server, value)?;
         self.fleet.set_override(server, value);
         self.redistribute();
         let standing = self.server(server)?;

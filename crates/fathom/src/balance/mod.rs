@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use fathom_balance::balancer::{Balancer, Done, News};
 use fathom_balance::config::{Config, EXAMPLE};
-use fathom_balance::live;
+use fathom_balance::datapath;
 use fathom_balance::record::{BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
 use fathom_record::format::Format;
 use fathom_record::{Count, Record, Schema, Time};
@@ -156,7 +156,7 @@ fn put(config: &Config, question: &Question) -> anyhow::Result<String> {
 fn stop(config: &Config) -> anyhow::Result<()> {
     if ask(&config.socket, &Question::Stop)?.is_some() {
         say!("the balancer has ended, and nothing is forwarded any more");
-    } else if live::remove(&config.pins)? {
+    } else if datapath::remove(&config.pins)? {
         say!("nothing is forwarded any more");
     } else {
         say!(

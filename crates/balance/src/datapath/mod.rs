@@ -57,7 +57,7 @@ struct Key {
 }
 
 /// Forwarding, as it is. Services and servers are known by their indexes in the configuration.
-pub(crate) struct Live {
+pub(crate) struct Datapath {
     pins: Pins,
     program: Program,
     interfaces: Interfaces,
@@ -71,16 +71,16 @@ pub(crate) struct Live {
     _lock: Flock<File>,
 }
 
-impl Live {
+impl Datapath {
     /// Loads the program over the tables that are pinned, or over new ones. Nothing changes yet for
-    /// packets: see [`Live::publish`].
+    /// packets: see [`Datapath::publish`].
     pub(crate) fn open(config: &Config) -> Result<Self, Error> {
         let pins = Pins::open(&config.pins)?;
         let lock = pins.lock()?;
         let has_taken_over = object::entries(&pins, "balance_servers").is_some();
         let (program, tabled) = load(&pins, config)?;
         let routes = Routes::open(&program)?;
-        let mut live = Self {
+        let mut datapath = Self {
             interfaces: Interfaces::default(),
             servers: Servers::open(&pins, &program, routes.known())?,
             routes,
@@ -93,8 +93,8 @@ impl Live {
             pins,
             _lock: lock,
         };
-        live.plan(config)?;
-        Ok(live)
+        datapath.plan(config)?;
+        Ok(datapath)
     }
 
     /// Was it forwarding before this process began?
@@ -102,8 +102,8 @@ impl Live {
         self.has_taken_over
     }
 
-    /// Takes another configuration. As after [`Live::open`], packets go on as before until
-    /// [`Live::publish`]. After an error all is as before.
+    /// Takes another configuration. As after [`Datapath::open`], packets go on as before until
+    /// [`Datapath::publish`]. After an error all is as before.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), Error> {
         let (program, tabled) = load(&self.pins, config)?;
         self.flows.reload(&program, tabled, config)?;
