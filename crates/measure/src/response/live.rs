@@ -33,7 +33,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
-pub struct Live {
+pub struct ResponseMonitor {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     places: Places,
     programs: Programs,
@@ -54,7 +54,7 @@ pub struct Live {
     deleted: u64,
 }
 
-impl Live {
+impl ResponseMonitor {
     /// Loads and attaches. Epochs are handed on, or put together by interval. With `waiting` there
     /// is a record of each flow whose last request has been unanswered for so long, again whenever
     /// that has doubled.
@@ -175,7 +175,7 @@ fn hand_on(
     }
 }
 
-impl Measurement for Live {
+impl Measurement for ResponseMonitor {
     fn name(&self) -> &'static str {
         "response"
     }
@@ -302,7 +302,7 @@ fn prepare(
 /// Loads the programs without attaching them, to see whether this kernel takes them.
 ///
 /// # Errors
-/// As [`Live::start`].
+/// As [`ResponseMonitor::start`].
 pub fn probe(settings: &Settings) -> Result<(), Error> {
     load(settings, |_| true).map(drop)
 }

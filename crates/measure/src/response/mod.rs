@@ -24,7 +24,7 @@ pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator, Re
 pub use engine::Engine;
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]
-pub use live::{Live, probe};
+pub use live::{ResponseMonitor, probe};
 pub use record::{ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, NoEstimator, Settings};
 #[cfg(feature = "live")]

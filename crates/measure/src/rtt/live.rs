@@ -25,7 +25,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
-pub struct Live {
+pub struct RttMonitor {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     places: Places,
     object: Object,
@@ -34,7 +34,7 @@ pub struct Live {
     sweep: Every,
 }
 
-impl Live {
+impl RttMonitor {
     /// Loads and attaches. Samples are handed on, or put together by interval.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Live {
     }
 }
 
-impl Measurement for Live {
+impl Measurement for RttMonitor {
     fn name(&self) -> &'static str {
         "rtt"
     }
