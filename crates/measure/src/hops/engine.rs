@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
 
-use super::balance::{Balance, Way};
 use super::event::{Answered, Event, Opened, Sent};
 use super::flow::Flow;
 use super::limits::Limits;
+use super::multipath::{Multipath, ParallelPath};
 use super::record::{Outcome, Paths, Report};
 use super::schedule::{Outlook, Plan, Rate};
 use super::share::{Allowance, Destinations, Standing, slow_down};
@@ -20,7 +20,7 @@ use crate::hops::native::HOPS_FLOWS;
 const DECIDE: Duration = Duration::from_millis(250);
 /// A flow without packets for so long is over.
 const OVER: Duration = Duration::from_secs(60);
-/// Intervals between comparisons of ways.
+/// Intervals between comparisons of parallel paths.
 const COMPARE: u32 = 10;
 
 /// How flows are measured; which ones is [`super::Options`]' business.
@@ -65,11 +65,11 @@ pub(crate) struct Engine {
     decided: u64,
     summarized: u64,
     compared: u64,
-    balance: Balance,
+    multipath: Multipath,
     limits: Limits,
     destinations: Destinations,
     allowance: Allowance,
-    /// A flow waits for whose way nobody knows.
+    /// A flow waits whose path nobody knows.
     is_urgent: bool,
     /// What became of probes.
     pub(crate) purposes: Purposes,
@@ -89,7 +89,7 @@ impl Engine {
             decided: now,
             summarized: now,
             compared: now,
-            balance: Balance::default(),
+            multipath: Multipath::default(),
             limits: Limits::default(),
             destinations: Destinations::default(),
             allowance: Allowance::new(now),
@@ -105,9 +105,9 @@ impl Engine {
         !self.waiting.is_empty()
     }
 
-    /// Flows that ended and were left out of the comparison of ways.
+    /// Flows that ended and were left out of the comparison of parallel paths.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.balance.forgotten
+        self.multipath.forgotten
     }
 
     /// Flows that are open, and whether they are asked.
@@ -257,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// Tells of every hop, and every so many intervals of ways.
+    /// Tells of every hop, and every so many intervals of parallel paths.
     fn summarize(&mut self, now: u64, is_end: bool, report: Sink<'_>) {
         self.summarized = now;
         let time = Time(now.wrapping_add(self.offset_ns));
@@ -273,24 +273,24 @@ impl Engine {
         {
             self.compared = now;
             let living = self.flows.values();
-            let living = living.filter_map(|flow| flow.sighting(since));
-            for way in self.balance.ways(living) {
-                report(Report::Paths(paths(&way, time)));
+            let living = living.filter_map(|flow| flow.flow_path(since));
+            for path in self.multipath.paths(living) {
+                report(Report::Paths(paths(&path, time)));
             }
         }
     }
 
     /// Lets go of flows that are over.
     fn forget(&mut self, now: u64) {
-        let (balance, since) = (&mut self.balance, self.compared);
+        let (multipath, since) = (&mut self.multipath, self.compared);
         let newest = self.flows.last_key_value().map_or(0, |(number, _)| *number);
         self.flows.retain(|number, flow| {
             // Its slot in the kernel has gone to a newer one.
             flow.is_closed |= newest - number >= HOPS_FLOWS;
             let is_open = flow.waiting > 0
                 || !flow.is_closed && now.saturating_sub(flow.heard) < Nanoseconds::from(OVER).0;
-            if !is_open && let Some(sighting) = flow.sighting(since) {
-                balance.keep(sighting);
+            if !is_open && let Some(flow_path) = flow.flow_path(since) {
+                multipath.keep(flow_path);
             }
             is_open
         });
@@ -384,16 +384,16 @@ impl Shared {
     }
 }
 
-fn paths(way: &Way, time: Time) -> Paths {
+fn paths(path: &ParallelPath, time: Time) -> Paths {
     Paths {
         time,
-        network: way.destination,
-        number: way.number,
-        path: way.text(),
-        flows: way.flows,
-        rtt_p50_ns: way.rtt_ns.map(Nanoseconds),
-        compared: way.compared,
-        verdict: way.verdict,
-        p_value: way.p_value,
+        network: path.destination,
+        number: path.number,
+        path: path.text(),
+        flows: path.flows,
+        rtt_p50_ns: path.rtt_ns.map(Nanoseconds),
+        compared: path.compared,
+        verdict: path.verdict,
+        p_value: path.p_value,
     }
 }

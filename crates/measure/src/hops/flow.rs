@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
 
-use super::balance::Sighting;
 use super::change::Route;
 use super::engine::{Settings, Sink};
 use super::event::{Answered, Clue, Opened, Sent};
 use super::limits::Limits;
+use super::multipath::FlowPath;
 use super::oneway::{OneWay, Reply};
 use super::path::{Hop, Path};
 use super::queue::{Queues, WINDOW_NS, direction};
@@ -304,9 +304,9 @@ impl Flow {
         }
     }
 
-    /// What it has to say about ways to its destination, of answers since `from`.
-    pub(super) fn sighting(&self, from: u64) -> Option<Sighting> {
-        Sighting::new(
+    /// Its path to its destination, with the answers since `from`.
+    pub(super) fn flow_path(&self, from: u64) -> Option<FlowPath> {
+        FlowPath::new(
             self.key.destination,
             self.route.routers(),
             &self.path.hops,
