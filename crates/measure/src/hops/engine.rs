@@ -13,7 +13,7 @@ use super::limits::Limits;
 use super::multipath::{Multipath, ParallelPath};
 use super::record::{Outcome, Paths, Report};
 use super::schedule::{Outlook, Plan, Rate};
-use super::share::{Allowance, Destinations, Standing, slow_down};
+use super::share::{Destinations, ProbeBudget, Standing, slow_down};
 use crate::hops::native::HOPS_FLOWS;
 
 /// Between decisions about rates.
@@ -68,7 +68,7 @@ pub(crate) struct Engine {
     multipath: Multipath,
     limits: Limits,
     destinations: Destinations,
-    allowance: Allowance,
+    budget: ProbeBudget,
     /// A flow waits whose path nobody knows.
     is_urgent: bool,
     /// What became of probes.
@@ -92,7 +92,7 @@ impl Engine {
             multipath: Multipath::default(),
             limits: Limits::default(),
             destinations: Destinations::default(),
-            allowance: Allowance::new(now),
+            budget: ProbeBudget::new(now),
             is_urgent: false,
             purposes: Purposes::default(),
             offset_ns: 0,
@@ -126,7 +126,7 @@ impl Engine {
 
     /// So many packets of flows were seen since the start: they say how many probes there may be.
     pub(crate) fn watched(&mut self, packets: u64, now: u64) {
-        self.allowance.count(packets, now);
+        self.budget.count(packets, now);
     }
 
     /// Whether a flow whose application was last seen then is to be probed without it: it is
@@ -191,14 +191,14 @@ impl Engine {
 
     fn open(&mut self, opened: &Opened) {
         self.is_urgent |= !self.settings.rate.is_asked
-            && self.allowance.left() >= 1.0
+            && self.budget.left() >= 1.0
             && self.destinations.is_new(&opened.key);
         self.flows
             .insert(opened.flow, Flow::new(opened, &self.settings));
     }
 
     fn send(&mut self, sent: Sent) {
-        self.allowance.spend();
+        self.budget.spend();
         if let Some(flow) = self.flows.get_mut(&sent.flow) {
             flow.heard = flow.heard.max(sent.time);
             flow.waiting += 1;
@@ -300,7 +300,7 @@ impl Engine {
         let is_asked = self.settings.rate.is_asked;
         if !is_asked {
             self.destinations.dismiss(&mut self.flows, now);
-            let left = self.allowance.left();
+            let left = self.budget.left();
             self.destinations.appoint(&mut self.flows, now, left);
         }
         let shared = Shared::of(self.flows.values());
@@ -322,7 +322,7 @@ impl Engine {
             plans.push((*number, flow.decide(&outlook, &shared.askers)));
         }
         if !is_asked {
-            slow_down(&mut plans, self.allowance.per_second());
+            slow_down(&mut plans, self.budget.per_second());
         }
         plans.retain_mut(|(number, plan)| {
             let flow = self.flows.get_mut(number);

@@ -26,16 +26,16 @@ const ADVANCE: f64 = 32.0;
 /// What is not used up is kept up to so many advances.
 const KEPT: f64 = 4.0;
 
-/// How many probes packets pay for.
+/// The budget of probes, which packets of flows earn.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct ProbeBudget {
     left: f64,
     per_second: f64,
     packets: u64,
     counted: u64,
 }
 
-impl Allowance {
+impl ProbeBudget {
     pub(super) fn new(now: u64) -> Self {
         Self {
             left: ADVANCE,
