@@ -13,7 +13,7 @@ use super::limits::Limits;
 use super::multipath::{Multipath, ParallelPath};
 use super::record::{Outcome, Paths, Report};
 use super::schedule::{Outlook, Plan, Rate};
-use super::share::{Destinations, ProbeBudget, Standing, slow_down};
+use super::share::{Destinations, ProbeBudget, ProbingRole, slow_down};
 use crate::hops::native::HOPS_FLOWS;
 
 /// Between decisions about rates.
@@ -113,7 +113,7 @@ impl Engine {
     /// Flows that are open, and whether they are asked.
     pub(crate) fn open_flows(&self) -> Vec<(u32, bool)> {
         let open = self.flows.iter().filter(|(_, flow)| !flow.is_closed);
-        open.map(|(number, flow)| (*number, flow.standing != Standing::Waiting))
+        open.map(|(number, flow)| (*number, flow.role != ProbingRole::Waiting))
             .collect()
     }
 
@@ -306,11 +306,11 @@ impl Engine {
         let shared = Shared::of(self.flows.values());
         let mut plans = Vec::new();
         for (number, flow) in &mut self.flows {
-            if flow.standing == Standing::Waiting {
+            if flow.role == ProbingRole::Waiting {
                 continue;
             }
             let outlook = Outlook {
-                standing: flow.standing,
+                role: flow.role,
                 destination: (!is_asked).then(|| self.destinations.of(&flow.key)),
                 routers: shared.routers.get(&flow.key.destination).copied(),
                 peers: shared
@@ -376,7 +376,7 @@ impl Shared {
             for address in flow.path.hops.iter().filter_map(super::path::Hop::latest) {
                 *shared.askers.entry(address).or_default() += 1;
             }
-            if flow.standing != Standing::Waiting {
+            if flow.role != ProbingRole::Waiting {
                 *shared.peers.entry(flow.key.destination).or_default() += 1;
             }
         }
