@@ -9,7 +9,7 @@ use super::State;
 use super::connections::{Abilities, Report};
 use super::ending::END_OF_MEASUREMENT;
 use super::names::Names;
-use super::order::Told;
+use super::reorder::ProfileRecord;
 use crate::profile::native::profile_moment_of;
 
 /// How a profile ends, and why.
@@ -24,7 +24,12 @@ pub(super) trait Snapshot: Copy + Debug {
     fn of(&self) -> &profile_moment_of;
 
     /// What `connection` did until now: a profile, which its totals have from now on.
-    fn profile(&self, connection: &mut Connection<Self>, end: End, maker: &mut Maker) -> Told;
+    fn profile(
+        &self,
+        connection: &mut Connection<Self>,
+        end: End,
+        maker: &mut Maker,
+    ) -> ProfileRecord;
 }
 
 /// What is known of a connection between two profiles.

@@ -12,7 +12,7 @@ use super::ending::{connect_error, ending};
 use super::followed::Followed;
 use super::metas::Metas;
 use super::moment::Moment;
-use super::order::Told;
+use super::reorder::ProfileRecord;
 use super::{Indicator, State};
 use crate::profile::native::{
     self, profile_attempt, profile_moment_of, profile_slot, profile_snapshot,
@@ -67,7 +67,7 @@ struct Waiting {
 }
 
 /// Where profiles go.
-pub(crate) type Report<'a> = &'a mut dyn FnMut(Told);
+pub(crate) type Report<'a> = &'a mut dyn FnMut(ProfileRecord);
 
 impl Connections {
     pub(crate) fn new(abilities: Abilities, active_timeout: Duration) -> Self {
@@ -332,7 +332,7 @@ mod tests {
     /// How many records `work` makes.
     fn told(work: impl FnOnce(Report<'_>)) -> u32 {
         let mut count = 0;
-        work(&mut |_told: Told| count += 1);
+        work(&mut |_told: ProfileRecord| count += 1);
         count
     }
 
@@ -402,8 +402,8 @@ mod tests {
     fn the_last_profile_has_totals() {
         let mut connections = connections();
         let mut profiles = Vec::new();
-        let mut report = |told: Told| match told {
-            Told::Tcp(profile) => profiles.push(profile),
+        let mut report = |told: ProfileRecord| match told {
+            ProfileRecord::Tcp(profile) => profiles.push(profile),
             other => panic!("{other:?} is of no connection"),
         };
         let mut at = |moment: u32, time: u64, bytes_sent: u64| {

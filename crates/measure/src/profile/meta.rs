@@ -5,7 +5,7 @@ use fathom_record::Nanoseconds;
 
 use super::connection::{Connection, End, Maker, Snapshot};
 use super::ending::{flow_end_reason, is_last};
-use super::order::Told;
+use super::reorder::ProfileRecord;
 use super::totals::add;
 use super::{Indicator, MptcpProfile, State};
 use crate::profile::native::{self, profile_meta, profile_moment_of};
@@ -17,7 +17,12 @@ impl Snapshot for profile_meta {
         &self.of
     }
 
-    fn profile(&self, connection: &mut Connection<Self>, end: End, maker: &mut Maker) -> Told {
+    fn profile(
+        &self,
+        connection: &mut Connection<Self>,
+        end: End,
+        maker: &mut Maker,
+    ) -> ProfileRecord {
         let mut profile = self.until_now(connection, end, maker);
         let (end_state, reason) = end;
         connection.totals.add(&profile);

@@ -141,7 +141,7 @@ impl Metas {
 #[cfg(test)]
 mod tests {
     use super::super::connections::Abilities;
-    use super::super::order::Told;
+    use super::super::reorder::ProfileRecord;
     use super::*;
 
     const META: u64 = 0xffff_8880_0000_0000;
@@ -172,14 +172,14 @@ mod tests {
     /// What is told of these moments: states and reasons.
     fn told(metas: &mut Metas, moments: &[profile_meta]) -> Vec<String> {
         let mut texts = Vec::new();
-        let mut report = |told: Told| texts.push(text(&told));
+        let mut report = |told: ProfileRecord| texts.push(text(&told));
         for moment in moments {
             metas.take(moment, &mut maker(), &mut report);
         }
         texts
     }
 
-    fn text(told: &Told) -> String {
+    fn text(told: &ProfileRecord) -> String {
         let record = told.record();
         let text = |name| match record.value(record.schema().position(name).unwrap()) {
             fathom_record::Value::Text(text) => text.to_owned(),

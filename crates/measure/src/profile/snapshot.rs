@@ -9,7 +9,7 @@ use super::connection::{Connection, End, Maker, Snapshot};
 use super::connections::Abilities;
 use super::ending::{flow_end_reason, is_last};
 use super::increase::{acknowledged, received, stalled_ns};
-use super::order::Told;
+use super::reorder::ProfileRecord;
 use super::statistics::{Spread, spread};
 use super::totals::{AtEnd, TcpTotals};
 use super::{Indicator, State, TcpProfile};
@@ -24,7 +24,12 @@ impl Snapshot for profile_snapshot {
         &self.of
     }
 
-    fn profile(&self, connection: &mut Connection<Self>, end: End, maker: &mut Maker) -> Told {
+    fn profile(
+        &self,
+        connection: &mut Connection<Self>,
+        end: End,
+        maker: &mut Maker,
+    ) -> ProfileRecord {
         let mut profile = self.until_now(connection, end, maker);
         let (end_state, reason) = end;
         connection.totals.add(&profile);

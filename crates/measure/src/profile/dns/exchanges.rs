@@ -135,7 +135,7 @@ mod tests {
     use super::super::waiting::{ERROR_PATIENCE_NS, EXCHANGES_MAX};
     use super::*;
     use crate::bytes::bytes_of;
-    use crate::profile::order::Told;
+    use crate::profile::reorder::ProfileRecord;
 
     const MILLISECOND: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MILLISECOND;
@@ -159,14 +159,14 @@ mod tests {
 
         fn take(&mut self, event: dns_event) -> &mut Self {
             let lines = &mut self.lines;
-            let mut report = |told: Told| lines.push(line(told.record()));
+            let mut report = |told: ProfileRecord| lines.push(line(told.record()));
             self.exchanges.read(bytes_of(&event), 0, &mut report);
             self
         }
 
         fn at(&mut self, now_ns: u64) -> &mut Self {
             let lines = &mut self.lines;
-            let mut report = |told: Told| lines.push(line(told.record()));
+            let mut report = |told: ProfileRecord| lines.push(line(told.record()));
             self.exchanges.look_back(now_ns, self.lost, &mut report);
             self
         }
@@ -297,7 +297,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.take(query(0));
         let lines = &mut bench.lines;
-        let mut report = |told: Told| lines.push(line(told.record()));
+        let mut report = |told: ProfileRecord| lines.push(line(told.record()));
         bench.exchanges.finish(MILLISECOND, &mut report);
         assert_eq!(bench.lines, ["NEW end of measurement - - 0"]);
     }
@@ -331,7 +331,7 @@ mod tests {
         asked.extend(bytes_of(&answer(2 * SECOND, 0)));
         let mut names = Vec::new();
         exchanges.read(&asked, 0, &mut |told| match told {
-            Told::Dns(profile) => names.push(profile.query_name),
+            ProfileRecord::Dns(profile) => names.push(profile.query_name),
             other => panic!("{other:?}"),
         });
         assert_eq!(names, [Some("www.example".into())]);
