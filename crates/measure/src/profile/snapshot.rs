@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use fathom_record::Nanoseconds;
 
-use super::carried::{Synchronizing, carried};
+use super::carried::{SynPackets, carried};
 use super::connection::{Connection, End, Maker, Snapshot};
 use super::connections::Abilities;
 use super::ending::{flow_end_reason, is_last};
@@ -72,8 +72,8 @@ impl profile_snapshot {
         let has_disorder = abilities.can(Indicator::Disorder);
         let has_duplicates = abilities.can(Indicator::Duplicates);
         let (pid, process) = connection.process.clone().unzip();
-        let synchronizing = connection.synchronizing(found, end_state);
-        let [sent, arrived] = carried(found, last, self, synchronizing);
+        let syn_packets = connection.syn_packets(found, end_state);
+        let [sent, arrived] = carried(found, last, self, syn_packets);
         TcpProfile {
             time: maker.time(self.of.time),
             flow: connection.flow,
@@ -172,16 +172,16 @@ impl profile_snapshot {
 
 impl Connection<profile_snapshot> {
     /// Which packets with SYN a profile has.
-    fn synchronizing(&self, found: &profile_snapshot, end_state: State) -> Synchronizing {
+    fn syn_packets(&self, found: &profile_snapshot, end_state: State) -> SynPackets {
         let received = u32::from(end_state == State::Established);
         match self.role {
-            _ if self.is_established => Synchronizing::default(),
-            Some("client") => Synchronizing {
+            _ if self.is_established => SynPackets::default(),
+            Some("client") => SynPackets {
                 sent: found.segments_out,
                 received,
                 is_counted: true,
             },
-            _ => Synchronizing {
+            _ => SynPackets {
                 sent: 1 + found.packets_retransmitted,
                 received,
                 is_counted: false,
