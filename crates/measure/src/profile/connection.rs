@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fathom_record::{FlowKey, Time};
 
 use super::State;
-use super::connections::{Abilities, Report};
+use super::connections::{Capabilities, Report};
 use super::ending::END_OF_MEASUREMENT;
 use super::names::Names;
 use super::reorder::ProfileRecord;
@@ -192,17 +192,17 @@ impl<S: Snapshot> Connection<S> {
 /// What profiles are made with.
 #[derive(Debug)]
 pub(super) struct Maker {
-    pub(super) abilities: Abilities,
+    pub(super) capabilities: Capabilities,
     pub(super) names: Names,
     /// Makes the kernel's time that of the wall clock.
     pub(super) offset_ns: u64,
 }
 
 impl Maker {
-    pub(super) fn new(abilities: Abilities) -> Self {
+    pub(super) fn new(capabilities: Capabilities) -> Self {
         Self {
-            names: Names::new(abilities.groups.clone()),
-            abilities,
+            names: Names::new(capabilities.groups.clone()),
+            capabilities,
             offset_ns: 0,
         }
     }

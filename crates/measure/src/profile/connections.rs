@@ -26,7 +26,7 @@ const SETTLED_NS: u64 = 5_000_000;
 
 /// What this kernel can tell, and how to read it.
 #[derive(Debug, Clone)]
-pub(crate) struct Abilities {
+pub(crate) struct Capabilities {
     /// What profiles come without.
     pub(crate) missing: Vec<Indicator>,
     /// Length of a jiffy.
@@ -35,7 +35,7 @@ pub(crate) struct Abilities {
     pub(crate) groups: Option<PathBuf>,
 }
 
-impl Abilities {
+impl Capabilities {
     /// Whether profiles have this.
     pub(super) fn can(&self, indicator: Indicator) -> bool {
         !self.missing.contains(&indicator)
@@ -70,10 +70,10 @@ struct Waiting {
 pub(crate) type Report<'a> = &'a mut dyn FnMut(ProfileRecord);
 
 impl Connections {
-    pub(crate) fn new(abilities: Abilities, active_timeout: Duration) -> Self {
+    pub(crate) fn new(capabilities: Capabilities, active_timeout: Duration) -> Self {
         let active_timeout_ns = Nanoseconds::from(active_timeout).0;
         Self {
-            maker: Maker::new(abilities),
+            maker: Maker::new(capabilities),
             followed: Followed::new(active_timeout_ns),
             metas: Metas::new(active_timeout_ns),
             attempts: FxHashMap::default(),
@@ -321,12 +321,12 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     fn connections() -> Connections {
-        let abilities = Abilities {
+        let capabilities = Capabilities {
             missing: Vec::new(),
             jiffy_ns: 4_000_000,
             groups: None,
         };
-        Connections::new(abilities, Duration::ZERO)
+        Connections::new(capabilities, Duration::ZERO)
     }
 
     /// How many records `work` makes.

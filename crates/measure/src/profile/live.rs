@@ -11,7 +11,7 @@ use std::time::Duration;
 use libbpf_rs::{Iter, Link};
 
 use super::Indicator;
-use super::connections::{Abilities, Connections};
+use super::connections::{Capabilities, Connections};
 use super::dns::{Dns, Scope};
 use super::namespaces::{other_namespaces, within};
 use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
@@ -183,7 +183,7 @@ impl Profiler {
             look: None,
             slots: Slots::open(&programs)?,
             connections: Connections::new(
-                Abilities {
+                Capabilities {
                     missing: probes
                         .missing
                         .iter()

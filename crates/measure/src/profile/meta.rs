@@ -50,10 +50,10 @@ impl profile_meta {
             u32::from(self.of.moment),
             native::PROFILE_META_ADDED | native::PROFILE_META_REMOVED
         );
-        let abilities = &maker.abilities;
+        let capabilities = &maker.capabilities;
         let (pid, process) = connection.process.clone().unzip();
         let bytes = |now: u64, before: u64| {
-            let is_counted = abilities.can(Indicator::MptcpBytes);
+            let is_counted = capabilities.can(Indicator::MptcpBytes);
             is_counted.then(|| now.saturating_sub(before))
         };
         MptcpProfile {
@@ -78,7 +78,7 @@ impl profile_meta {
             bytes_received: bytes(self.bytes_received, before.bytes_received),
             bytes_acknowledged: bytes(acknowledged(self), acknowledged(&before)),
             bytes_reinjected: bytes(self.bytes_reinjected, before.bytes_reinjected),
-            stalls: abilities
+            stalls: capabilities
                 .can(Indicator::MptcpStalls)
                 .then(|| self.stalls.wrapping_sub(before.stalls)),
             subflow_count: self.subflow_count,

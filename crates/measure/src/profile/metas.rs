@@ -140,7 +140,7 @@ impl Metas {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connections::Abilities;
+    use super::super::connections::Capabilities;
     use super::super::reorder::ProfileRecord;
     use super::*;
 
@@ -150,7 +150,7 @@ mod tests {
     const SYN_RECV: u8 = 3;
 
     fn maker() -> Maker {
-        Maker::new(Abilities {
+        Maker::new(Capabilities {
             missing: Vec::new(),
             jiffy_ns: 1,
             groups: None,

@@ -6,7 +6,7 @@ use fathom_record::Nanoseconds;
 
 use super::carried::{SynPackets, carried};
 use super::connection::{Connection, End, Maker, Snapshot};
-use super::connections::Abilities;
+use super::connections::Capabilities;
 use super::ending::{flow_end_reason, is_last};
 use super::increase::{acknowledged, received, stalled_ns};
 use super::reorder::ProfileRecord;
@@ -61,16 +61,16 @@ impl profile_snapshot {
             0
         };
         let duration = Nanoseconds(self.of.time.saturating_sub(connection.start_ns));
-        let abilities = &maker.abilities;
-        let trips = found.spread_of_round_trips(abilities, is_establishment);
+        let capabilities = &maker.capabilities;
+        let trips = found.spread_of_round_trips(capabilities, is_establishment);
         let distances = spread(
             disorder.distance_count,
             disorder.distance_sum,
             disorder.distance_squares,
         );
-        let jiffies = |count: u32| Nanoseconds(u64::from(count) * abilities.jiffy_ns);
-        let has_disorder = abilities.can(Indicator::Disorder);
-        let has_duplicates = abilities.can(Indicator::Duplicates);
+        let jiffies = |count: u32| Nanoseconds(u64::from(count) * capabilities.jiffy_ns);
+        let has_disorder = capabilities.can(Indicator::Disorder);
+        let has_duplicates = capabilities.can(Indicator::Duplicates);
         let (pid, process) = connection.process.clone().unzip();
         let syn_packets = connection.syn_packets(found, end_state);
         let [sent, arrived] = carried(found, last, self, syn_packets);
@@ -106,13 +106,15 @@ impl profile_snapshot {
             bytes_retransmitted: found.bytes_retransmitted,
             packets_retransmitted: found.packets_retransmitted,
             syn_acks_retransmitted: syn_acks,
-            checksum_errors: abilities
+            checksum_errors: capabilities
                 .can(Indicator::Checksums)
                 .then_some(disorder.checksum_errors),
             srtt_ns: microseconds(self.round_trip),
             rtt_min_ns: microseconds(self.round_trip_minimum)
                 .filter(|_| self.round_trip_minimum != u32::MAX),
-            rtt_samples: abilities.can(Indicator::RoundTrips).then_some(trips.count),
+            rtt_samples: capabilities
+                .can(Indicator::RoundTrips)
+                .then_some(trips.count),
             rtt_mean_ns: trips.mean.map(in_nanoseconds),
             rtt_variance_us2: trips.variance,
             jitter_ns: microseconds(self.round_trip_deviation).filter(|_| self.round_trip != 0),
@@ -157,8 +159,8 @@ impl profile_snapshot {
 
     /// Round trips of a profile: that of the handshake, before the kernel calls back for each, then
     /// those.
-    fn spread_of_round_trips(&self, abilities: &Abilities, is_establishment: bool) -> Spread {
-        if !abilities.can(Indicator::RoundTrips) {
+    fn spread_of_round_trips(&self, capabilities: &Capabilities, is_establishment: bool) -> Spread {
+        if !capabilities.can(Indicator::RoundTrips) {
             return Spread::default();
         }
         let trips = &self.round_trips;
