@@ -8,8 +8,8 @@ use fathom_record::Nanoseconds;
 use rustc_hash::FxHashMap;
 
 use super::connection::{Connection, Maker};
+use super::connection_table::ConnectionTable;
 use super::ending::{connect_error, ending};
-use super::followed::Followed;
 use super::metas::Metas;
 use super::moment::Moment;
 use super::reorder::ProfileRecord;
@@ -46,7 +46,7 @@ impl Capabilities {
 #[derive(Debug)]
 pub(crate) struct Connections {
     maker: Maker,
-    followed: Followed<profile_snapshot>,
+    connection_table: ConnectionTable<profile_snapshot>,
     metas: Metas,
     /// Those that have no slot in the kernel.
     attempts: FxHashMap<u64, profile_attempt>,
@@ -74,7 +74,7 @@ impl Connections {
         let active_timeout_ns = Nanoseconds::from(active_timeout).0;
         Self {
             maker: Maker::new(capabilities),
-            followed: Followed::new(active_timeout_ns),
+            connection_table: ConnectionTable::new(active_timeout_ns),
             metas: Metas::new(active_timeout_ns),
             attempts: FxHashMap::default(),
             attempts_told_ns: 0,
@@ -85,7 +85,7 @@ impl Connections {
 
     /// Connections that were dropped to make room.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.followed.forgotten + self.metas.followed.forgotten
+        self.connection_table.forgotten + self.metas.connection_table.forgotten
     }
 
     /// Takes what the ring held. `offset_ns` makes the kernel's time that of the wall clock.
@@ -139,7 +139,7 @@ impl Connections {
         let id = waiting.connection;
         let slot = profile_slot::find(slots, id);
         let is_over = waiting.since_ns <= now_ns.saturating_sub(PATIENCE_NS);
-        if let Some(connection) = self.followed.known.get_mut(&id) {
+        if let Some(connection) = self.connection_table.known.get_mut(&id) {
             let is_accepted = slot.is_some_and(|slot| {
                 slot.holds(native::PROFILE_ACCEPTED)
                     && slot.since <= now_ns.saturating_sub(SETTLED_NS)
@@ -183,10 +183,10 @@ impl Connections {
     /// The end of the measurement, after a last look through all sockets: what is known of each
     /// connection.
     pub(crate) fn finish(&mut self, slots: &[profile_slot], report: Report<'_>) {
-        for (_, mut meta) in self.metas.followed.known.drain() {
+        for (_, mut meta) in self.metas.connection_table.known.drain() {
             meta.finish(&mut self.maker, report);
         }
-        for (id, mut connection) in self.followed.known.drain() {
+        for (id, mut connection) in self.connection_table.known.drain() {
             let slot = profile_slot::find(slots, id);
             connection.stop_waiting(slot, &mut self.maker, report);
             connection.finish(&mut self.maker, report);
@@ -210,13 +210,15 @@ impl Connections {
         let maker = &mut self.maker;
         match u32::from(snapshot.of.moment) {
             native::PROFILE_ESTABLISHED => self.establish(snapshot, report),
-            native::PROFILE_LOSSY => self.followed.update(id, snapshot, "lossy", maker, report),
+            native::PROFILE_LOSSY => self
+                .connection_table
+                .update(id, snapshot, "lossy", maker, report),
             native::PROFILE_RECOVERED => {
-                self.followed
+                self.connection_table
                     .update(id, snapshot, "recovered", maker, report);
             }
             native::PROFILE_CLOSED => self.close(snapshot, report),
-            _ => self.followed.see(id, snapshot, maker, report),
+            _ => self.connection_table.see(id, snapshot, maker, report),
         }
     }
 
@@ -225,13 +227,13 @@ impl Connections {
             native::PROFILE_CONNECT => {
                 self.attempts.remove(&of.connection);
                 let connection = Connection::opened(of, &mut self.maker);
-                self.followed
+                self.connection_table
                     .insert(of.connection, connection, &mut self.maker, report);
             }
             native::PROFILE_ACCEPTED => {
                 let subflow = self.metas.accept(of, &mut self.maker, report);
                 let id = subflow.unwrap_or(of.connection);
-                if let Some(connection) = self.followed.known.get_mut(&id) {
+                if let Some(connection) = self.connection_table.known.get_mut(&id) {
                     connection.accept(of, &mut self.maker, report);
                 }
             }
@@ -261,7 +263,7 @@ impl Connections {
     }
 
     fn fail(&mut self, attempt: &profile_attempt, reason: &'static str, report: Report<'_>) {
-        self.followed.known.remove(&attempt.of.connection);
+        self.connection_table.known.remove(&attempt.of.connection);
         let mut connection = Connection::opened(&attempt.of, &mut self.maker);
         let snapshot = profile_snapshot {
             of: attempt.of,
@@ -278,7 +280,7 @@ impl Connections {
         // What sent its SYN may be lost.
         self.attempts.remove(&id);
         let maker = &mut self.maker;
-        if let Some(connection) = self.followed.known.get_mut(&id) {
+        if let Some(connection) = self.connection_table.known.get_mut(&id) {
             connection.flow = snapshot.of.flow();
             let end = (State::Established, "established");
             connection.tell(snapshot, end, maker, report);
@@ -288,7 +290,7 @@ impl Connections {
         let handshake_ns = u64::from(snapshot.round_trip) * 1_000;
         let start_ns = snapshot.of.time.saturating_sub(handshake_ns);
         let arrived = Connection::arrived(snapshot, "server", start_ns);
-        self.followed.insert(id, arrived, maker, report);
+        self.connection_table.insert(id, arrived, maker, report);
         self.wait(&snapshot.of);
     }
 
@@ -297,7 +299,7 @@ impl Connections {
         self.last_closed = id;
         self.attempts.remove(&id);
         let end = ending(snapshot.of.old_state, snapshot.of.error);
-        let known = self.followed.known.remove(&id);
+        let known = self.connection_table.known.remove(&id);
         let mut connection = known.unwrap_or_else(|| Connection::unknown(&snapshot.of));
         connection.tell(snapshot, end, &mut self.maker, report);
     }

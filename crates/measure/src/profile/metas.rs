@@ -4,15 +4,15 @@ use std::collections::{HashMap, VecDeque};
 
 use super::State;
 use super::connection::{Connection, Maker};
+use super::connection_table::ConnectionTable;
 use super::connections::Report;
 use super::ending::{SYN_SENT, ending};
-use super::followed::Followed;
 use crate::profile::native::{self, profile_meta, profile_moment_of};
 
 /// MPTCP connections by the addresses of their sockets: not all have cookies.
 #[derive(Debug)]
 pub(super) struct Metas {
-    pub(super) followed: Followed<profile_meta>,
+    pub(super) connection_table: ConnectionTable<profile_meta>,
     /// Those that wait for their application, in the order of time.
     unaccepted: VecDeque<Unaccepted>,
     /// The same by the cookies of their sockets, which `accept()` tells of, with the sockets of
@@ -31,7 +31,7 @@ struct Unaccepted {
 impl Metas {
     pub(super) fn new(active_timeout_ns: u64) -> Self {
         Self {
-            followed: Followed::new(active_timeout_ns),
+            connection_table: ConnectionTable::new(active_timeout_ns),
             unaccepted: VecDeque::new(),
             accepting: HashMap::new(),
         }
@@ -41,23 +41,24 @@ impl Metas {
     /// because another subflow of it is.
     pub(super) fn take(&mut self, meta: &profile_meta, maker: &mut Maker, report: Report<'_>) {
         let id = meta.meta;
-        if meta.is_selected == 0 && !self.followed.known.contains_key(&id) {
+        if meta.is_selected == 0 && !self.connection_table.known.contains_key(&id) {
             return;
         }
         let reason = match u32::from(meta.of.moment) {
             native::PROFILE_META_CONNECT => {
                 let opened = Connection::opened(&meta.of, maker);
-                return self.followed.insert(id, opened, maker, report);
+                return self.connection_table.insert(id, opened, maker, report);
             }
             native::PROFILE_META_ESTABLISHED => return self.establish(meta, maker, report),
-            native::PROFILE_META_SEEN => return self.followed.see(id, meta, maker, report),
+            native::PROFILE_META_SEEN => return self.connection_table.see(id, meta, maker, report),
             native::PROFILE_META_ADDED => "subflow added",
             native::PROFILE_META_REMOVED => "subflow removed",
             native::PROFILE_META_LOSSY => "lossy",
             native::PROFILE_META_RECOVERED => "recovered",
             _ => return self.close(meta, maker, report),
         };
-        self.followed.update(id, meta, reason, maker, report);
+        self.connection_table
+            .update(id, meta, reason, maker, report);
     }
 
     /// The application has taken a connection; its first subflow, if it is one of these.
@@ -68,7 +69,7 @@ impl Metas {
         report: Report<'_>,
     ) -> Option<u64> {
         let (id, first_subflow) = self.accepting.remove(&of.connection)?;
-        let meta = self.followed.known.get_mut(&id)?;
+        let meta = self.connection_table.known.get_mut(&id)?;
         meta.accept(of, maker, report);
         Some(first_subflow)
     }
@@ -81,7 +82,7 @@ impl Metas {
             }
             self.unaccepted.pop_front();
             self.accepting.remove(&unaccepted.cookie);
-            if let Some(meta) = self.followed.known.get_mut(&unaccepted.id) {
+            if let Some(meta) = self.connection_table.known.get_mut(&unaccepted.id) {
                 meta.tell_establishment(maker, report);
             }
         }
@@ -90,7 +91,7 @@ impl Metas {
     /// Since when one waits for its application, of those that still do.
     pub(super) fn oldest_waiting_ns(&mut self) -> Option<u64> {
         while let Some(unaccepted) = self.unaccepted.front() {
-            let meta = self.followed.known.get(&unaccepted.id);
+            let meta = self.connection_table.known.get(&unaccepted.id);
             if meta.is_some_and(Connection::is_unaccepted) {
                 return Some(unaccepted.since_ns);
             }
@@ -103,7 +104,7 @@ impl Metas {
     fn establish(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
         let (id, cookie) = (now.meta, now.of.connection);
         // The address may be that of a connection whose end was lost.
-        let known = self.followed.known.get_mut(&id);
+        let known = self.connection_table.known.get_mut(&id);
         if let Some(meta) = known.filter(|meta| meta.id == cookie) {
             meta.tell(now, (State::Established, "established"), maker, report);
             return;
@@ -123,11 +124,11 @@ impl Metas {
             self.unaccepted.push_back(waiting);
             self.accepting.insert(cookie, (id, now.subflow));
         }
-        self.followed.insert(id, meta, maker, report);
+        self.connection_table.insert(id, meta, maker, report);
     }
 
     fn close(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
-        let known = self.followed.known.remove(&now.meta);
+        let known = self.connection_table.known.remove(&now.meta);
         // Without a SYN there was no route, which the profile of its first subflow says.
         if known.is_some() || now.of.old_state != SYN_SENT {
             let mut meta = known.unwrap_or_else(|| Connection::unknown(&now.of));
@@ -244,7 +245,7 @@ mod tests {
             })
             .collect();
         assert_eq!(told(&mut metas, &opened), [""; 0]);
-        assert_eq!(metas.followed.forgotten, 8192);
+        assert_eq!(metas.connection_table.forgotten, 8192);
     }
 
     #[test]

@@ -7,10 +7,10 @@
 
 mod carried;
 mod connection;
+mod connection_table;
 mod connections;
 mod dns;
 mod ending;
-mod followed;
 mod increase;
 mod indicator;
 mod live;

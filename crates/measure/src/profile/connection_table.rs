@@ -11,7 +11,7 @@ const CONNECTIONS_MAX: usize = 65_536;
 
 /// Connections by what the kernel tells them from others by.
 #[derive(Debug)]
-pub(super) struct Followed<S: Snapshot> {
+pub(super) struct ConnectionTable<S: Snapshot> {
     pub(super) known: FxHashMap<u64, Connection<S>>,
     /// How long a profile may become before the connection is told of; zero: as long as it likes.
     active_timeout_ns: u64,
@@ -19,7 +19,7 @@ pub(super) struct Followed<S: Snapshot> {
     pub(super) forgotten: u64,
 }
 
-impl<S: Snapshot> Followed<S> {
+impl<S: Snapshot> ConnectionTable<S> {
     pub(super) fn new(active_timeout_ns: u64) -> Self {
         Self {
             known: FxHashMap::default(),
