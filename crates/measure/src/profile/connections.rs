@@ -7,7 +7,7 @@ use std::time::Duration;
 use fathom_record::Nanoseconds;
 use rustc_hash::FxHashMap;
 
-use super::connection::{Connection, Maker};
+use super::connection::{Connection, ProfileBuilder};
 use super::connection_table::ConnectionTable;
 use super::ending::{connect_error, ending};
 use super::metas::Metas;
@@ -45,7 +45,7 @@ impl Capabilities {
 /// All connections that are followed.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    maker: Maker,
+    builder: ProfileBuilder,
     connection_table: ConnectionTable<profile_snapshot>,
     metas: Metas,
     /// Those that have no slot in the kernel.
@@ -73,7 +73,7 @@ impl Connections {
     pub(crate) fn new(capabilities: Capabilities, active_timeout: Duration) -> Self {
         let active_timeout_ns = Nanoseconds::from(active_timeout).0;
         Self {
-            maker: Maker::new(capabilities),
+            builder: ProfileBuilder::new(capabilities),
             connection_table: ConnectionTable::new(active_timeout_ns),
             metas: Metas::new(active_timeout_ns),
             attempts: FxHashMap::default(),
@@ -90,7 +90,7 @@ impl Connections {
 
     /// Takes what the ring held. `offset_ns` makes the kernel's time that of the wall clock.
     pub(crate) fn read(&mut self, mut bytes: &[u8], offset_ns: u64, report: Report<'_>) {
-        self.maker.offset_ns = offset_ns;
+        self.builder.offset_ns = offset_ns;
         while let Some((moment, behind)) = Moment::read(bytes) {
             self.take(&moment, report);
             bytes = behind;
@@ -109,7 +109,7 @@ impl Connections {
         {
             self.fail(&slot.attempt(), connect_error(0), report);
         }
-        self.metas.look_back(limit_ns, &mut self.maker, report);
+        self.metas.look_back(limit_ns, &mut self.builder, report);
         self.look_at_waiting(now_ns, slots, report);
     }
 
@@ -145,7 +145,7 @@ impl Connections {
                     && slot.since <= now_ns.saturating_sub(SETTLED_NS)
             });
             if is_over || is_accepted {
-                connection.stop_waiting(slot, &mut self.maker, report);
+                connection.stop_waiting(slot, &mut self.builder, report);
             }
             if connection.is_unaccepted() {
                 return true;
@@ -184,12 +184,12 @@ impl Connections {
     /// connection.
     pub(crate) fn finish(&mut self, slots: &[profile_slot], report: Report<'_>) {
         for (_, mut meta) in self.metas.connection_table.known.drain() {
-            meta.finish(&mut self.maker, report);
+            meta.finish(&mut self.builder, report);
         }
         for (id, mut connection) in self.connection_table.known.drain() {
             let slot = profile_slot::find(slots, id);
-            connection.stop_waiting(slot, &mut self.maker, report);
-            connection.finish(&mut self.maker, report);
+            connection.stop_waiting(slot, &mut self.builder, report);
+            connection.finish(&mut self.builder, report);
         }
     }
 
@@ -197,7 +197,7 @@ impl Connections {
         match moment {
             Moment::Note(of) => self.note(of, report),
             Moment::Attempt(attempt) => self.attempt(attempt, report),
-            Moment::Meta(meta) => self.metas.take(meta, &mut self.maker, report),
+            Moment::Meta(meta) => self.metas.take(meta, &mut self.builder, report),
             Moment::Snapshot(snapshot) => self.snapshot(snapshot, report),
         }
     }
@@ -207,18 +207,18 @@ impl Connections {
             self.note(&kept, report);
         }
         let id = snapshot.of.connection;
-        let maker = &mut self.maker;
+        let builder = &mut self.builder;
         match u32::from(snapshot.of.moment) {
             native::PROFILE_ESTABLISHED => self.establish(snapshot, report),
             native::PROFILE_LOSSY => self
                 .connection_table
-                .update(id, snapshot, "lossy", maker, report),
+                .update(id, snapshot, "lossy", builder, report),
             native::PROFILE_RECOVERED => {
                 self.connection_table
-                    .update(id, snapshot, "recovered", maker, report);
+                    .update(id, snapshot, "recovered", builder, report);
             }
             native::PROFILE_CLOSED => self.close(snapshot, report),
-            _ => self.connection_table.see(id, snapshot, maker, report),
+            _ => self.connection_table.see(id, snapshot, builder, report),
         }
     }
 
@@ -226,15 +226,15 @@ impl Connections {
         match u32::from(of.moment) {
             native::PROFILE_CONNECT => {
                 self.attempts.remove(&of.connection);
-                let connection = Connection::opened(of, &mut self.maker);
+                let connection = Connection::opened(of, &mut self.builder);
                 self.connection_table
-                    .insert(of.connection, connection, &mut self.maker, report);
+                    .insert(of.connection, connection, &mut self.builder, report);
             }
             native::PROFILE_ACCEPTED => {
-                let subflow = self.metas.accept(of, &mut self.maker, report);
+                let subflow = self.metas.accept(of, &mut self.builder, report);
                 let id = subflow.unwrap_or(of.connection);
                 if let Some(connection) = self.connection_table.known.get_mut(&id) {
-                    connection.accept(of, &mut self.maker, report);
+                    connection.accept(of, &mut self.builder, report);
                 }
             }
             _ => {}
@@ -264,7 +264,7 @@ impl Connections {
 
     fn fail(&mut self, attempt: &profile_attempt, reason: &'static str, report: Report<'_>) {
         self.connection_table.known.remove(&attempt.of.connection);
-        let mut connection = Connection::opened(&attempt.of, &mut self.maker);
+        let mut connection = Connection::opened(&attempt.of, &mut self.builder);
         let snapshot = profile_snapshot {
             of: attempt.of,
             cgroup: attempt.cgroup,
@@ -272,25 +272,25 @@ impl Connections {
             ..profile_snapshot::default()
         };
         let end = (State::Unreachable, reason);
-        connection.tell(&snapshot, end, &mut self.maker, report);
+        connection.tell(&snapshot, end, &mut self.builder, report);
     }
 
     fn establish(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
         let id = snapshot.of.connection;
         // What sent its SYN may be lost.
         self.attempts.remove(&id);
-        let maker = &mut self.maker;
+        let builder = &mut self.builder;
         if let Some(connection) = self.connection_table.known.get_mut(&id) {
             connection.flow = snapshot.of.flow();
             let end = (State::Established, "established");
-            connection.tell(snapshot, end, maker, report);
+            connection.tell(snapshot, end, builder, report);
             return;
         }
         // What the handshake took is the first round trip, unless the SYN-ACK was sent again.
         let handshake_ns = u64::from(snapshot.round_trip) * 1_000;
         let start_ns = snapshot.of.time.saturating_sub(handshake_ns);
         let arrived = Connection::arrived(snapshot, "server", start_ns);
-        self.connection_table.insert(id, arrived, maker, report);
+        self.connection_table.insert(id, arrived, builder, report);
         self.wait(&snapshot.of);
     }
 
@@ -301,18 +301,23 @@ impl Connections {
         let end = ending(snapshot.of.old_state, snapshot.of.error);
         let known = self.connection_table.known.remove(&id);
         let mut connection = known.unwrap_or_else(|| Connection::unknown(&snapshot.of));
-        connection.tell(snapshot, end, &mut self.maker, report);
+        connection.tell(snapshot, end, &mut self.builder, report);
     }
 }
 
 impl Connection<profile_snapshot> {
     /// The first profile of a server's connection, if it is still to be told, with what the
     /// kernel's slot says of who accepted it.
-    fn stop_waiting(&mut self, slot: Option<&profile_slot>, maker: &mut Maker, report: Report<'_>) {
+    fn stop_waiting(
+        &mut self,
+        slot: Option<&profile_slot>,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
         if let Some(slot) = slot.filter(|slot| slot.holds(native::PROFILE_ACCEPTED)) {
-            self.accept(&slot.told(), maker, report);
+            self.accept(&slot.told(), builder, report);
         }
-        self.tell_establishment(maker, report);
+        self.tell_establishment(builder, report);
     }
 }
 

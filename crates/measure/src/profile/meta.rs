@@ -3,7 +3,7 @@
 
 use fathom_record::Nanoseconds;
 
-use super::connection::{Connection, End, Maker, Snapshot};
+use super::connection::{Connection, End, ProfileBuilder, Snapshot};
 use super::ending::{flow_end_reason, is_last};
 use super::reorder::ProfileRecord;
 use super::totals::add;
@@ -21,9 +21,9 @@ impl Snapshot for profile_meta {
         &self,
         connection: &mut Connection<Self>,
         end: End,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
     ) -> ProfileRecord {
-        let mut profile = self.until_now(connection, end, maker);
+        let mut profile = self.until_now(connection, end, builder);
         let (end_state, reason) = end;
         connection.totals.add(&profile);
         if is_last(end_state, reason) {
@@ -38,7 +38,7 @@ impl profile_meta {
         &self,
         connection: &Connection<Self>,
         (end_state, reason): End,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
     ) -> MptcpProfile {
         let before = connection.last.as_deref().copied().unwrap_or_default();
         let duration = Nanoseconds(self.of.time.saturating_sub(connection.start_ns));
@@ -50,14 +50,14 @@ impl profile_meta {
             u32::from(self.of.moment),
             native::PROFILE_META_ADDED | native::PROFILE_META_REMOVED
         );
-        let capabilities = &maker.capabilities;
+        let capabilities = &builder.capabilities;
         let (pid, process) = connection.process.clone().unzip();
         let bytes = |now: u64, before: u64| {
             let is_counted = capabilities.can(Indicator::MptcpBytes);
             is_counted.then(|| now.saturating_sub(before))
         };
         MptcpProfile {
-            time: maker.time(self.of.time),
+            time: builder.time(self.of.time),
             flow: connection.flow,
             start_state: connection.state,
             end_state,
@@ -65,7 +65,7 @@ impl profile_meta {
             flow_end_reason: flow_end_reason(end_state, reason),
             start_time: connection
                 .start_time
-                .unwrap_or_else(|| maker.time(connection.start_ns)),
+                .unwrap_or_else(|| builder.time(connection.start_ns)),
             duration_ns: duration,
             connection: connection.id,
             role: connection.role,
@@ -85,7 +85,7 @@ impl profile_meta {
             receive_buffer_bytes: self.receive_buffer,
             pid,
             process,
-            cgroup: maker.names.group(self.cgroup),
+            cgroup: builder.names.group(self.cgroup),
             network_namespace: self.net_namespace,
             total_duration_ns: None,
             total_bytes_sent: None,

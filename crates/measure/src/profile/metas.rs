@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::State;
-use super::connection::{Connection, Maker};
+use super::connection::{Connection, ProfileBuilder};
 use super::connection_table::ConnectionTable;
 use super::connections::Report;
 use super::ending::{SYN_SENT, ending};
@@ -39,43 +39,55 @@ impl Metas {
 
     /// Takes a moment. One that is not selected counts only for a connection that is followed
     /// because another subflow of it is.
-    pub(super) fn take(&mut self, meta: &profile_meta, maker: &mut Maker, report: Report<'_>) {
+    pub(super) fn take(
+        &mut self,
+        meta: &profile_meta,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
         let id = meta.meta;
         if meta.is_selected == 0 && !self.connection_table.known.contains_key(&id) {
             return;
         }
         let reason = match u32::from(meta.of.moment) {
             native::PROFILE_META_CONNECT => {
-                let opened = Connection::opened(&meta.of, maker);
-                return self.connection_table.insert(id, opened, maker, report);
+                let opened = Connection::opened(&meta.of, builder);
+                return self.connection_table.insert(id, opened, builder, report);
             }
-            native::PROFILE_META_ESTABLISHED => return self.establish(meta, maker, report),
-            native::PROFILE_META_SEEN => return self.connection_table.see(id, meta, maker, report),
+            native::PROFILE_META_ESTABLISHED => return self.establish(meta, builder, report),
+            native::PROFILE_META_SEEN => {
+                return self.connection_table.see(id, meta, builder, report);
+            }
             native::PROFILE_META_ADDED => "subflow added",
             native::PROFILE_META_REMOVED => "subflow removed",
             native::PROFILE_META_LOSSY => "lossy",
             native::PROFILE_META_RECOVERED => "recovered",
-            _ => return self.close(meta, maker, report),
+            _ => return self.close(meta, builder, report),
         };
         self.connection_table
-            .update(id, meta, reason, maker, report);
+            .update(id, meta, reason, builder, report);
     }
 
     /// The application has taken a connection; its first subflow, if it is one of these.
     pub(super) fn accept(
         &mut self,
         of: &profile_moment_of,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
         report: Report<'_>,
     ) -> Option<u64> {
         let (id, first_subflow) = self.accepting.remove(&of.connection)?;
         let meta = self.connection_table.known.get_mut(&id)?;
-        meta.accept(of, maker, report);
+        meta.accept(of, builder, report);
         Some(first_subflow)
     }
 
     /// Tells of connections that wait for their application since `limit_ns` or longer.
-    pub(super) fn look_back(&mut self, limit_ns: u64, maker: &mut Maker, report: Report<'_>) {
+    pub(super) fn look_back(
+        &mut self,
+        limit_ns: u64,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
         while let Some(unaccepted) = self.unaccepted.front().copied() {
             if unaccepted.since_ns >= limit_ns {
                 return;
@@ -83,7 +95,7 @@ impl Metas {
             self.unaccepted.pop_front();
             self.accepting.remove(&unaccepted.cookie);
             if let Some(meta) = self.connection_table.known.get_mut(&unaccepted.id) {
-                meta.tell_establishment(maker, report);
+                meta.tell_establishment(builder, report);
             }
         }
     }
@@ -101,12 +113,12 @@ impl Metas {
         None
     }
 
-    fn establish(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
+    fn establish(&mut self, now: &profile_meta, builder: &mut ProfileBuilder, report: Report<'_>) {
         let (id, cookie) = (now.meta, now.of.connection);
         // The address may be that of a connection whose end was lost.
         let known = self.connection_table.known.get_mut(&id);
         if let Some(meta) = known.filter(|meta| meta.id == cookie) {
-            meta.tell(now, (State::Established, "established"), maker, report);
+            meta.tell(now, (State::Established, "established"), builder, report);
             return;
         }
         let since_ns = now.of.time;
@@ -114,7 +126,7 @@ impl Metas {
         let role = if is_opened_here { "client" } else { "server" };
         let mut meta = Connection::arrived(now, role, since_ns);
         if is_opened_here {
-            meta.tell_establishment(maker, report);
+            meta.tell_establishment(builder, report);
         } else {
             let waiting = Unaccepted {
                 since_ns,
@@ -124,17 +136,17 @@ impl Metas {
             self.unaccepted.push_back(waiting);
             self.accepting.insert(cookie, (id, now.subflow));
         }
-        self.connection_table.insert(id, meta, maker, report);
+        self.connection_table.insert(id, meta, builder, report);
     }
 
-    fn close(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
+    fn close(&mut self, now: &profile_meta, builder: &mut ProfileBuilder, report: Report<'_>) {
         let known = self.connection_table.known.remove(&now.meta);
         // Without a SYN there was no route, which the profile of its first subflow says.
         if known.is_some() || now.of.old_state != SYN_SENT {
             let mut meta = known.unwrap_or_else(|| Connection::unknown(&now.of));
             self.accepting.remove(&meta.id);
             let end = ending(now.of.old_state, now.of.error);
-            meta.tell(now, end, maker, report);
+            meta.tell(now, end, builder, report);
         }
     }
 }
@@ -150,8 +162,8 @@ mod tests {
     const SUBFLOW: u64 = 8;
     const SYN_RECV: u8 = 3;
 
-    fn maker() -> Maker {
-        Maker::new(Capabilities {
+    fn builder() -> ProfileBuilder {
+        ProfileBuilder::new(Capabilities {
             missing: Vec::new(),
             jiffy_ns: 1,
             groups: None,
@@ -175,7 +187,7 @@ mod tests {
         let mut texts = Vec::new();
         let mut report = |told: ProfileRecord| texts.push(text(&told));
         for moment in moments {
-            metas.take(moment, &mut maker(), &mut report);
+            metas.take(moment, &mut builder(), &mut report);
         }
         texts
     }
@@ -212,12 +224,12 @@ mod tests {
         assert_eq!(told(&mut metas, &[established]), [""; 0]);
         let mut texts = Vec::new();
         let accepted = established.of;
-        let subflow = metas.accept(&accepted, &mut maker(), &mut |told| {
+        let subflow = metas.accept(&accepted, &mut builder(), &mut |told| {
             texts.push(text(&told));
         });
         assert_eq!(subflow, Some(SUBFLOW));
         assert_eq!(texts, ["ESTABLISHED established"]);
-        let again = metas.accept(&accepted, &mut maker(), &mut |_| panic!("told twice"));
+        let again = metas.accept(&accepted, &mut builder(), &mut |_| panic!("told twice"));
         assert_eq!(again, None);
     }
 
@@ -230,7 +242,7 @@ mod tests {
         );
         let mut count = 0;
         for limit_ns in [10, 11, 12] {
-            metas.look_back(limit_ns, &mut maker(), &mut |_| count += 1);
+            metas.look_back(limit_ns, &mut builder(), &mut |_| count += 1);
         }
         assert_eq!(count, 1);
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use fathom_record::Nanoseconds;
 
 use super::carried::{SynPackets, carried};
-use super::connection::{Connection, End, Maker, Snapshot};
+use super::connection::{Connection, End, ProfileBuilder, Snapshot};
 use super::connections::Capabilities;
 use super::ending::{flow_end_reason, is_last};
 use super::increase::{acknowledged, received, stalled_ns};
@@ -28,9 +28,9 @@ impl Snapshot for profile_snapshot {
         &self,
         connection: &mut Connection<Self>,
         end: End,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
     ) -> ProfileRecord {
-        let mut profile = self.until_now(connection, end, maker);
+        let mut profile = self.until_now(connection, end, builder);
         let (end_state, reason) = end;
         connection.totals.add(&profile);
         let is_last = is_last(end_state, reason);
@@ -46,7 +46,7 @@ impl profile_snapshot {
         &self,
         connection: &Connection<Self>,
         (end_state, reason): End,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
     ) -> TcpProfile {
         let last = connection.last.as_deref();
         let found = &last.map_or(Cow::Borrowed(self), |last| Cow::Owned(increase(last, self)));
@@ -61,7 +61,7 @@ impl profile_snapshot {
             0
         };
         let duration = Nanoseconds(self.of.time.saturating_sub(connection.start_ns));
-        let capabilities = &maker.capabilities;
+        let capabilities = &builder.capabilities;
         let trips = found.spread_of_round_trips(capabilities, is_establishment);
         let distances = spread(
             disorder.distance_count,
@@ -75,7 +75,7 @@ impl profile_snapshot {
         let syn_packets = connection.syn_packets(found, end_state);
         let [sent, arrived] = carried(found, last, self, syn_packets);
         TcpProfile {
-            time: maker.time(self.of.time),
+            time: builder.time(self.of.time),
             flow: connection.flow,
             start_state: connection.state,
             end_state,
@@ -83,7 +83,7 @@ impl profile_snapshot {
             flow_end_reason: flow_end_reason(end_state, reason),
             start_time: connection
                 .start_time
-                .unwrap_or_else(|| maker.time(connection.start_ns)),
+                .unwrap_or_else(|| builder.time(connection.start_ns)),
             duration_ns: duration,
             connection: connection.id,
             role: connection.role,
@@ -138,7 +138,7 @@ impl profile_snapshot {
             packets_reported_duplicate: found.duplicates_reported,
             reordering_seen: found.reordering_seen,
             packets_congestion_experienced: found.packets_marked,
-            congestion_control: maker
+            congestion_control: builder
                 .names
                 .text(&self.congestion_control)
                 .unwrap_or_default(),
@@ -148,9 +148,9 @@ impl profile_snapshot {
             send_buffer_bytes: self.send_buffer,
             pid,
             process,
-            cgroup: maker.names.group(self.cgroup),
+            cgroup: builder.names.group(self.cgroup),
             network_namespace: self.net_namespace,
-            interface: maker.names.text(&self.interface),
+            interface: builder.names.text(&self.interface),
             next_hop: (self.next_hop != flow_address::default()).then(|| address(&self.next_hop)),
             mptcp_token: (self.is_subflow != 0).then_some(self.token),
             path_index: (self.is_subflow != 0).then_some(self.subflow),
