@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use fathom_measure::kernel::{monotonic_ns, wall_clock_offset};
-use fathom_measure::response::TabledFlow;
+use fathom_measure::response::StoredFlow;
 use fathom_measure::response::native::flow_key;
 
 use super::Key;
@@ -211,7 +211,7 @@ impl Connections {
             if !has(BALANCE_WAS_MEASURED) || self.measured.word(at, 0) == 0 {
                 continue;
             }
-            let flow = tabled(&self.measured.get(at), connection.protocol);
+            let flow = epoch_reader(&self.measured.get(at), connection.protocol);
             let key = Key {
                 service: connection.service,
                 server: connection.server(),
@@ -286,7 +286,7 @@ impl Activity {
     fn take(
         &mut self,
         key: Key,
-        flow: &TabledFlow,
+        flow: &StoredFlow,
         is_closing: bool,
         now: u64,
         interval: Duration,
@@ -305,11 +305,11 @@ impl Activity {
 }
 
 /// What is measured of a connection of this protocol.
-fn tabled(measured: &balance_measured, protocol: u8) -> TabledFlow {
+fn epoch_reader(measured: &balance_measured, protocol: u8) -> StoredFlow {
     let balance_measured { flow, bins } = *measured;
     let mut key = flow_key::default();
     key.set_protocol(protocol.into());
-    TabledFlow { flow, bins, key }
+    StoredFlow { flow, bins, key }
 }
 
 /// May its slot be taken by another? A slot is not emptied: what was is there until then.

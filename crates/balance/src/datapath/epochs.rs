@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fathom_measure::bytes::read_prefix;
 use fathom_measure::kernel::{Ring, wall_clock_offset};
-use fathom_measure::response::{ResponseEpoch, Tabled, TabledFlow};
+use fathom_measure::response::{EpochReader, ResponseEpoch, StoredFlow};
 use fathom_record::Histogram;
 
 use super::Key;
@@ -18,7 +18,7 @@ use crate::native::balance_epoch;
 pub(super) struct Epochs {
     // Dropped before the tables that it reads.
     ring: Ring,
-    tabled: Tabled,
+    epoch_reader: EpochReader,
     ended: Ended,
     collected: HashMap<Key, Collected>,
     /// Of all epochs since this process began, each as often as it has responses.
@@ -26,10 +26,10 @@ pub(super) struct Epochs {
 }
 
 impl Epochs {
-    pub(super) fn open(program: &Program, tabled: Tabled) -> Result<Self, Error> {
+    pub(super) fn open(program: &Program, epoch_reader: EpochReader) -> Result<Self, Error> {
         Ok(Self {
             ring: open_ring(program)?,
-            tabled,
+            epoch_reader,
             ended: Ended::default(),
             collected: HashMap::new(),
             latencies: HashMap::new(),
@@ -37,10 +37,14 @@ impl Epochs {
     }
 
     /// The program has been loaded anew over the same tables.
-    pub(super) fn reload(&mut self, program: &Program, tabled: Tabled) -> Result<(), Error> {
+    pub(super) fn reload(
+        &mut self,
+        program: &Program,
+        epoch_reader: EpochReader,
+    ) -> Result<(), Error> {
         self.collect(Duration::ZERO)?;
         self.ring = open_ring(program)?;
-        self.tabled = tabled;
+        self.epoch_reader = epoch_reader;
         Ok(())
     }
 
@@ -51,7 +55,7 @@ impl Epochs {
         let mut sent = Vec::new();
         self.ring.read(|mut rest| {
             while let Some((raw, behind)) = read_prefix::<balance_epoch>(rest) {
-                let epoch = self.tabled.read(&raw.epoch, offset);
+                let epoch = self.epoch_reader.read(&raw.epoch, offset);
                 rest = behind;
                 if !self.ended.remove((raw.server, epoch.begin)) {
                     let (service, server) = (raw.service, raw.server);
@@ -66,8 +70,8 @@ impl Epochs {
     }
 
     /// Ends the epoch of the connection in this slot, if it is over.
-    pub(super) fn end(&mut self, key: Key, slot: u32, flow: &TabledFlow, now: u64, offset: u64) {
-        if let Some(ended) = self.tabled.end(flow, now, offset)
+    pub(super) fn end(&mut self, key: Key, slot: u32, flow: &StoredFlow, now: u64, offset: u64) {
+        if let Some(ended) = self.epoch_reader.end(flow, now, offset)
             && self.ended.add(slot, (key.server, ended.begin))
         {
             self.take(key, &ended.epoch);

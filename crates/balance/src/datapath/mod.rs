@@ -78,7 +78,7 @@ impl Datapath {
         let pins = Pins::open(&config.pins)?;
         let lock = pins.lock()?;
         let has_taken_over = object::entries(&pins, "balance_servers").is_some();
-        let (program, tabled) = load(&pins, config)?;
+        let (program, epoch_reader) = load(&pins, config)?;
         let routes = Routes::open(&program)?;
         let mut datapath = Self {
             interfaces: Interfaces::default(),
@@ -86,7 +86,7 @@ impl Datapath {
             routes,
             services: Services::open(&program)?,
             rings: Rings::open(&program)?,
-            flows: Flows::open(&program, tabled, config)?,
+            flows: Flows::open(&program, epoch_reader, config)?,
             checks: Checks::default(),
             has_taken_over,
             program,
@@ -105,8 +105,8 @@ impl Datapath {
     /// Takes another configuration. As after [`Datapath::open`], packets go on as before until
     /// [`Datapath::publish`]. After an error all is as before.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), Error> {
-        let (program, tabled) = load(&self.pins, config)?;
-        self.flows.reload(&program, tabled, config)?;
+        let (program, epoch_reader) = load(&self.pins, config)?;
+        self.flows.reload(&program, epoch_reader, config)?;
         self.program = program;
         self.plan(config)
     }
