@@ -16,7 +16,7 @@ use crate::kernel::{
     FlowTable, Options, Places, Programs, choose_programs, monotonic_ns, passing, set_constants,
     size_flow_table, wall_clock_offset,
 };
-use crate::measurement::{Every, Interval, Measurement, Take};
+use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::native::flow_key;
 use crate::response::native::{
     self, Requests, response_batches, response_bins, response_config, response_epoch,
@@ -46,10 +46,10 @@ pub struct ResponseMonitor {
     swept: HashMap<flow_key, u64>,
     /// Epochs that only a sweep has told of.
     swept_count: u64,
-    sweep: Every,
+    sweep: Ticker,
     waits: Waits,
     /// For flows that wait for longer than this.
-    waiting: Option<(Duration, Every)>,
+    waiting: Option<(Duration, Ticker)>,
     /// Flows that user space has deleted.
     deleted: u64,
 }
@@ -79,9 +79,9 @@ impl ResponseMonitor {
             aggregator: grouping.map(ResponseAggregator::new),
             swept: HashMap::new(),
             swept_count: 0,
-            sweep: Every::new(options.settings.epoch),
+            sweep: Ticker::new(options.settings.epoch),
             waits: Waits::default(),
-            waiting: waiting.map(|limit| (limit, Every::new(limit / 4))),
+            waiting: waiting.map(|limit| (limit, Ticker::new(limit / 4))),
             deleted: 0,
         })
     }

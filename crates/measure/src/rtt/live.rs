@@ -10,7 +10,7 @@ use super::object::Object;
 use super::{Aggregation, Aggregator, Report, Settings};
 use crate::bytes::read_prefix;
 use crate::kernel::{Options, Places, monotonic_ns, passing, wall_clock_offset};
-use crate::measurement::{Every, Interval, Measurement, Take};
+use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::rtt::native::{self, rtt_event, rtt_flow, rtt_flow_event};
 use crate::{Counts, Error};
 
@@ -31,7 +31,7 @@ pub struct RttMonitor {
     object: Object,
     has_events: bool,
     aggregator: Option<Aggregator>,
-    sweep: Every,
+    sweep: Ticker,
 }
 
 impl RttMonitor {
@@ -53,7 +53,7 @@ impl RttMonitor {
             object,
             has_events: options.settings.has_events,
             aggregator: aggregation.map(Aggregator::new),
-            sweep: Every::new(SWEEP),
+            sweep: Ticker::new(SWEEP),
         })
     }
 
