@@ -27,7 +27,7 @@ const FIRST_RESOLVE: Duration = Duration::from_secs(2);
 
 /// Something to be told.
 #[derive(Debug, Clone)]
-pub enum News {
+pub enum Event {
     /// How a server of a service stands: something has changed, or it is time.
     Weight(BalanceWeight),
     /// A server is there again, or is there no more.
@@ -161,9 +161,9 @@ impl Balancer {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the tables cannot be read.
-    pub fn poll(&mut self, timeout: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
+    pub fn poll(&mut self, timeout: Duration, report: &mut impl FnMut(Event)) -> Result<(), Error> {
         if let Some(one_in) = self.datapath.poll(timeout)? {
-            report(News::Message(match one_in {
+            report(Event::Message(match one_in {
                 1 => "all connections are measured again".to_owned(),
                 _ => format!(
                     "one connection in {one_in} is measured now: as many as the load allows"
@@ -175,7 +175,7 @@ impl Balancer {
         if now >= self.resolve_due {
             let config = self.fleet.config().clone();
             for text in self.datapath.follow_interfaces(&config)? {
-                report(News::Message(text));
+                report(Event::Message(text));
             }
             let obstacles = self.datapath.resolve(&config)?;
             let check_obstacles = self.datapath.open_check_routes(&config)?;
@@ -192,7 +192,7 @@ impl Balancer {
     }
 
     /// Ends the intervals that are over: from epochs to measurements, decisions and rings.
-    fn decide(&mut self, now: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
+    fn decide(&mut self, now: Duration, report: &mut impl FnMut(Event)) -> Result<(), Error> {
         let over: Vec<_> = (0..self.due.len())
             .filter(|service| now >= self.due[*service])
             .collect();
@@ -212,7 +212,7 @@ impl Balancer {
         }
         let decisions = self.fleet.decisions();
         for line in self.journal.lines(decisions, now, Time::now()) {
-            report(News::Weight(line));
+            report(Event::Weight(line));
         }
         Ok(())
     }
@@ -243,7 +243,7 @@ impl Balancer {
     fn take_obstacles(
         &mut self,
         obstacles: Vec<Option<Obstacle>>,
-        report: &mut impl FnMut(News),
+        report: &mut impl FnMut(Event),
     ) -> bool {
         let mut has_changed = false;
         for (server, obstacle) in obstacles.iter().enumerate() {
@@ -257,7 +257,7 @@ impl Balancer {
                 .servers
                 .get(server)
                 .map_or("", |server| &server.name);
-            report(News::Message(match obstacle {
+            report(Event::Message(match obstacle {
                 Some(obstacle) => format!("server {name} cannot be reached: {obstacle}"),
                 None => format!("server {name} can be reached"),
             }));

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fathom_balance::balancer::{Balancer, Done, News};
+use fathom_balance::balancer::{Balancer, Done, Event};
 use fathom_balance::config::{Config, EXAMPLE};
 use fathom_balance::datapath;
 use fathom_balance::record::{BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
@@ -236,10 +236,10 @@ impl Run {
     fn until(&mut self, end: Option<Instant>, file: Option<&Path>) -> anyhow::Result<Asked> {
         while !self.signals.should_stop() && end.is_none_or(|end| Instant::now() < end) {
             let output = &mut self.output;
-            self.balancer.poll(POLL, &mut |news| match news {
-                News::Weight(record) => output.put(&record),
-                News::Health(record) => output.put(&record),
-                News::Message(text) => say!("fathom: {text}"),
+            self.balancer.poll(POLL, &mut |event| match event {
+                Event::Weight(record) => output.put(&record),
+                Event::Health(record) => output.put(&record),
+                Event::Message(text) => say!("fathom: {text}"),
             })?;
             if self.signals.take_reload()
                 && let Some(file) = file
