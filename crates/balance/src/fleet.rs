@@ -33,12 +33,12 @@ pub struct Fleet {
     overrides: HashMap<IpAddr, Override>,
     /// There is no route to them.
     unreachable: HashSet<IpAddr>,
-    services: Vec<Steered>,
+    services: Vec<ServiceState>,
 }
 
 /// What is known of a service from one decision to the next.
 #[derive(Debug)]
-struct Steered {
+struct ServiceState {
     /// The last.
     decision: Decision,
     quiet: u32,
@@ -71,7 +71,7 @@ impl Fleet {
         let steered = services.map(|(index, service)| {
             let mut before = self.services.iter();
             let before = before.find(|before| *before.decision.name == *service.name);
-            Steered::new(&config, index, service, before)
+            ServiceState::new(&config, index, service, before)
         });
         self.services = steered.collect();
         let addresses: HashSet<_> = config.servers.iter().map(|server| server.address).collect();
@@ -282,7 +282,7 @@ impl Fleet {
     }
 }
 
-impl Steered {
+impl ServiceState {
     /// A service as configured, with what is known of it from before.
     fn new(config: &Config, index: usize, service: &Service, before: Option<&Self>) -> Self {
         let known: &[Member] = before.map_or(&[], |before| &before.decision.members);

@@ -19,7 +19,7 @@ pub(super) struct Epochs {
     // Dropped before the tables that it reads.
     ring: Ring,
     epoch_reader: EpochReader,
-    ended: Ended,
+    ended: EndedEpoch,
     collected: HashMap<Key, Collected>,
     /// Of all epochs since this process began, each as often as it has responses.
     latencies: HashMap<Key, Histogram>,
@@ -30,7 +30,7 @@ impl Epochs {
         Ok(Self {
             ring: open_ring(program)?,
             epoch_reader,
-            ended: Ended::default(),
+            ended: EndedEpoch::default(),
             collected: HashMap::new(),
             latencies: HashMap::new(),
         })
@@ -105,12 +105,12 @@ fn open_ring(program: &Program) -> Result<Ring, Error> {
 /// packet. One for each slot of the table, at most: the program replaces connections without a
 /// word.
 #[derive(Debug, Default)]
-struct Ended {
+struct EndedEpoch {
     epochs: HashSet<(u16, u64)>,
     by_slot: HashMap<u32, (u16, u64)>,
 }
 
-impl Ended {
+impl EndedEpoch {
     /// An epoch of the connection in this slot is over. `false`: that is known.
     fn add(&mut self, slot: u32, epoch: (u16, u64)) -> bool {
         if let Some(before) = self.by_slot.insert(slot, epoch)
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_epoch_counts_once_and_is_remembered_once_a_slot() {
-        let mut ended = Ended::default();
+        let mut ended = EndedEpoch::default();
         assert!(ended.add(7, (1, 100)));
         assert!(!ended.add(7, (1, 100)));
         assert!(ended.remove((1, 100)), "the program sends it again");

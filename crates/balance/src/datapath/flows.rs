@@ -7,7 +7,7 @@ use fathom_measure::response::EpochReader;
 use fathom_record::Histogram;
 
 use super::Key;
-use super::connections::{Census, Connections};
+use super::connections::{Connections, TableScan};
 use super::counters::Counters;
 use super::epochs::Epochs;
 use super::object::Program;
@@ -98,8 +98,8 @@ impl Flows {
     }
 
     /// What the last scan of the whole table found.
-    pub(super) fn census(&self) -> &Census {
-        self.connections.census()
+    pub(super) fn scan(&self) -> &TableScan {
+        self.connections.scan()
     }
 
     /// What was measured since the last call.

@@ -6,7 +6,7 @@ mod counters;
 mod epochs;
 mod flows;
 mod interfaces;
-mod mapped;
+mod mapped_array;
 mod next_hop;
 mod object;
 mod obstacle;
@@ -169,11 +169,11 @@ impl Datapath {
             return Ok(());
         }
         // First, so that what is opened during the scan is fresh after it.
-        self.rings.take_fresh(&self.flows.census().services);
+        self.rings.take_fresh(&self.flows.scan().services);
         self.flows.scan_whole(self.rings.finder());
-        let census = self.flows.census();
-        self.rings.settle(&census.strays);
-        for number in self.servers.retire(&census.held) {
+        let scan = self.flows.scan();
+        self.rings.settle(&scan.strays);
+        for number in self.servers.retire(&scan.held) {
             self.routes.remove(number);
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Datapath {
 
     /// Connections of a server that are open.
     pub(crate) fn open_connections(&self, server: usize) -> u32 {
-        let open = &self.flows.census().open;
+        let open = &self.flows.scan().open;
         let number = self.number(server);
         number
             .and_then(|number| open.get(&number).copied())
