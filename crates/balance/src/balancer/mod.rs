@@ -17,7 +17,7 @@ use crate::health::Checker;
 use crate::journal::Journal;
 use crate::record::{BalanceHealth, BalanceWeight};
 use checks::{CheckDue, open_check_routes};
-pub use commands::Done;
+pub use commands::CommandResult;
 
 /// Routes to servers are asked for as often, and twice a second while one is missing.
 const RESOLVE: Duration = Duration::from_secs(5);
