@@ -156,7 +156,7 @@ impl Connections {
     }
 
     /// What the last scan of the whole table found.
-    pub(super) fn scan(&self) -> &TableScan {
+    pub(super) fn last_scan(&self) -> &TableScan {
         &self.scan
     }
 

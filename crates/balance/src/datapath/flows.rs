@@ -98,8 +98,8 @@ impl Flows {
     }
 
     /// What the last scan of the whole table found.
-    pub(super) fn scan(&self) -> &TableScan {
-        self.connections.scan()
+    pub(super) fn last_scan(&self) -> &TableScan {
+        self.connections.last_scan()
     }
 
     /// What was measured since the last call.

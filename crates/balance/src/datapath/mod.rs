@@ -169,9 +169,9 @@ impl Datapath {
             return Ok(());
         }
         // First, so that what is opened during the scan is fresh after it.
-        self.rings.take_fresh(&self.flows.scan().services);
+        self.rings.take_fresh(&self.flows.last_scan().services);
         self.flows.scan_whole(self.rings.finder());
-        let scan = self.flows.scan();
+        let scan = self.flows.last_scan();
         self.rings.settle(&scan.strays);
         for number in self.servers.retire(&scan.held) {
             self.routes.remove(number);
@@ -242,7 +242,7 @@ impl Datapath {
 
     /// Connections of a server that are open.
     pub(crate) fn open_connections(&self, server: usize) -> u32 {
-        let open = &self.flows.scan().open;
+        let open = &self.flows.last_scan().open;
         let number = self.number(server);
         number
             .and_then(|number| open.get(&number).copied())

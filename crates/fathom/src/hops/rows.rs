@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::hops::paths::tests::{change, probe, summary};
-    use crate::table::{Ranked, Shown as _, drawn};
+    use crate::table::{Ranked, TableView as _, drawn};
 
     fn filled() -> Ranked<PathRows> {
         let mut table = Ranked::new(PathRows::new(|_| 0), &["eth0".to_owned()]);

@@ -163,7 +163,7 @@ mod tests {
     use fathom_record::{Nanoseconds, Protocol, Time};
 
     use super::*;
-    use crate::table::{Ranked, Shown as _, drawn};
+    use crate::table::{Ranked, TableView as _, drawn};
 
     /// An echo of the flow with this identifier.
     fn sample(identifier: u16, rtt_ns: u64) -> Report {

@@ -12,4 +12,4 @@ pub(crate) use histogram::{AXIS, COLUMNS, bars, bars_of};
 pub(crate) use ranked::tests::drawn;
 pub(crate) use ranked::{Ranked, Rows, SortKey};
 pub(crate) use recent::Recent;
-pub(crate) use screen::{Screen, Shown, Wish, is_looked_at};
+pub(crate) use screen::{Screen, TableView, is_looked_at};

@@ -13,7 +13,7 @@ use ratatui::text::{Line, Text};
 
 use super::columns::{Column, aligned, fitting};
 use super::recent::Recent;
-use super::screen::{Rate, Shown};
+use super::screen::{Rate, TableView};
 
 const KEYS: &str = "q quit  s sort  arrows, page up and down scroll";
 
@@ -152,7 +152,7 @@ impl<R: Rows> Ranked<R> {
     }
 }
 
-impl<R: Rows> Shown for Ranked<R> {
+impl<R: Rows> TableView for Ranked<R> {
     fn take(&mut self, record: &dyn Record) {
         self.rows.take(record);
     }
@@ -213,7 +213,7 @@ pub(crate) mod tests {
     pub(crate) fn drawn(
         width: u16,
         height: u16,
-        table: &dyn Shown,
+        table: &dyn TableView,
         message: Option<&str>,
     ) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
