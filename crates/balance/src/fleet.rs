@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::config::{Config, Server, Service};
 use crate::controller::{Candidate, Measurement, Policy, decide};
-use crate::health::{Probe, Standing, State};
+use crate::health::{CheckHistory, Probe, State};
 use checked::Checked;
 use decision::are_alike;
 pub use decision::{Decision, Member};
@@ -33,12 +33,12 @@ pub struct Fleet {
     overrides: HashMap<IpAddr, Override>,
     /// There is no route to them.
     unreachable: HashSet<IpAddr>,
-    services: Vec<Steered>,
+    services: Vec<ServiceState>,
 }
 
 /// What is known of a service from one decision to the next.
 #[derive(Debug)]
-struct Steered {
+struct ServiceState {
     /// The last.
     decision: Decision,
     quiet: u32,
@@ -71,7 +71,7 @@ impl Fleet {
         let steered = services.map(|(index, service)| {
             let mut before = self.services.iter();
             let before = before.find(|before| *before.decision.name == *service.name);
-            Steered::new(&config, index, service, before)
+            ServiceState::new(&config, index, service, before)
         });
         self.services = steered.collect();
         let addresses: HashSet<_> = config.servers.iter().map(|server| server.address).collect();
@@ -125,8 +125,8 @@ impl Fleet {
         self.checked.take(&self.config, probe, has_succeeded, now)
     }
 
-    fn standing(&self, service: usize, server: usize) -> Standing {
-        self.checked.standing(&self.config, service, server)
+    fn history(&self, service: usize, server: usize) -> CheckHistory {
+        self.checked.history(&self.config, service, server)
     }
 
     /// The state of a server, for people and records: that of the service for which it stands
@@ -149,8 +149,8 @@ impl Fleet {
         } else if self.unreachable.contains(&configured.address) {
             State::Unreachable
         } else {
-            let standing = self.standing(service, server);
-            standing.state(now, &configured.health)
+            let history = self.history(service, server);
+            history.state(now, &configured.health)
         }
     }
 
@@ -257,7 +257,7 @@ impl Fleet {
         let weights: Vec<_> = servers.clone().map(|server| self.weight(*server)).collect();
         let parts = servers.map(|&server| match &self.config.servers[server] {
             Server { address, .. } if self.unreachable.contains(address) => 0.0,
-            Server { health, .. } => self.standing(service, server).part(now, health),
+            Server { health, .. } => self.history(service, server).part(now, health),
         });
         let bases: Vec<_> = weights
             .iter()
@@ -282,7 +282,7 @@ impl Fleet {
     }
 }
 
-impl Steered {
+impl ServiceState {
     /// A service as configured, with what is known of it from before.
     fn new(config: &Config, index: usize, service: &Service, before: Option<&Self>) -> Self {
         let known: &[Member] = before.map_or(&[], |before| &before.decision.members);

@@ -15,12 +15,12 @@
 pub mod balancer;
 pub mod config;
 pub mod controller;
+#[cfg(feature = "live")]
+pub mod datapath;
 mod error;
 pub mod fleet;
 pub mod health;
 pub mod journal;
-#[cfg(feature = "live")]
-pub mod live;
 pub mod maglev;
 pub mod native;
 pub mod record;

@@ -7,10 +7,10 @@ use fathom_record::{
     AsValue, Metric, Nanoseconds, Network, Port, Protocol, Time, Type, Unit, Value, record,
 };
 
-use crate::controller::{Measurement, Why};
+use crate::controller::{Measurement, Reason};
 use crate::health::State;
 
-impl AsValue for Why {
+impl AsValue for Reason {
     const KIND: Type = Type::Text;
 
     fn as_value(&self) -> Value<'_> {
@@ -73,7 +73,7 @@ record! {
         pub state: State,
         /// Why its weight is what it is.
         #[field(own_ipfix = 309)]
-        pub why: Why,
+        pub why: Reason,
     }
 }
 
@@ -196,7 +196,7 @@ impl BalanceWeight {
         factor: Option<f64>,
         measured: &Measurement,
         state: State,
-        why: Why,
+        why: Reason,
     ) -> Self {
         let latency = measured.latency;
         Self {

@@ -117,12 +117,12 @@ pub fn wait_for(measurements: &[Box<dyn Measurement>], timeout: Duration) -> Res
 }
 
 /// Something to do again and again.
-pub(crate) struct Every {
+pub(crate) struct Ticker {
     period: Duration,
     next: Instant,
 }
 
-impl Every {
+impl Ticker {
     /// From now on.
     pub(crate) fn new(period: Duration) -> Self {
         Self {

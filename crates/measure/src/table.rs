@@ -36,7 +36,7 @@ pub(crate) struct Entry<S> {
 
 /// Why an entry had to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Departure {
+pub(crate) enum RemovalReason {
     /// It was idle for long, or closed.
     Over,
     /// The table was full.
@@ -97,19 +97,19 @@ impl<S: State> Table<S> {
         hash: u64,
         state: S,
         now: u64,
-        mut departed: impl FnMut(&mut Entry<S>, Departure),
+        mut departed: impl FnMut(&mut Entry<S>, RemovalReason),
     ) -> u32 {
         for _ in 0..SWEEP.min(self.index.len()) {
             let slot = self.advance_hand();
             let entry = self.entry(slot);
             if entry.is_used && entry.state.is_over(now) {
-                departed(entry, Departure::Over);
+                departed(entry, RemovalReason::Over);
                 self.remove(slot);
             }
         }
         if self.index.len() >= self.flows_max {
             let victim = self.victim();
-            departed(self.entry(victim), Departure::Evicted);
+            departed(self.entry(victim), RemovalReason::Evicted);
             self.remove(victim);
         }
         let slot = self.put(Entry {
@@ -257,7 +257,7 @@ mod tests {
             }
             let (flood, hash) = key(1_000_000 + number);
             table.insert(flood, hash, Seen(0), 0, |_, why| {
-                assert_eq!(why, Departure::Evicted);
+                assert_eq!(why, RemovalReason::Evicted);
                 evicted += 1;
             });
         }
@@ -282,7 +282,7 @@ mod tests {
         for number in 1000..3000 {
             let (key, hash) = key(number);
             table.insert(key, hash, Seen(now), now, |_, why| {
-                assert_eq!(why, Departure::Over);
+                assert_eq!(why, RemovalReason::Over);
                 over += 1;
             });
         }

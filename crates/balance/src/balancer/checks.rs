@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use fathom_record::Time;
 
-use super::{Balancer, News, patiently};
+use super::{Balancer, Event, patiently};
 use crate::Error;
 use crate::config::{CheckRoute, Config};
+use crate::datapath::{Datapath, Obstacle, demand_routes};
 use crate::health::{Finding, Target, probes};
-use crate::live::{Live, Obstacle, demand_routes};
 use crate::record::BalanceHealth;
 
 /// Of one of the probes.
@@ -22,7 +22,7 @@ pub(super) struct CheckDue {
 
 impl Balancer {
     /// Begins checks that are due, and takes in those that are done.
-    pub(super) fn check(&mut self, now: Duration, report: &mut impl FnMut(News)) {
+    pub(super) fn check(&mut self, now: Duration, report: &mut impl FnMut(Event)) {
         let findings: Vec<_> = self.checker.findings().collect();
         let mut has_changed = false;
         for finding in findings {
@@ -38,7 +38,7 @@ impl Balancer {
             if due.is_under_way || now < due.at {
                 continue;
             }
-            let number = self.live.number(probe.server).unwrap_or_default();
+            let number = self.datapath.number(probe.server).unwrap_or_default();
             (due.is_under_way, due.at) = (true, now + server.health.interval);
             let ticket = u64::from(self.generation) << 32 | index as u64;
             self.checker.ask(
@@ -60,7 +60,7 @@ impl Balancer {
         &mut self,
         finding: &Finding,
         now: Duration,
-        report: &mut impl FnMut(News),
+        report: &mut impl FnMut(Event),
     ) -> bool {
         let index = (finding.ticket & u64::from(u32::MAX)) as usize;
         if finding.ticket >> 32 != u64::from(self.generation) {
@@ -85,7 +85,7 @@ impl Balancer {
         let Some(state) = self.fleet.checked(index, finding.result.is_ok(), now) else {
             return false;
         };
-        report(News::Health(BalanceHealth {
+        report(Event::Health(BalanceHealth {
             time: Time::now(),
             server: name,
             address,
@@ -100,7 +100,7 @@ impl Balancer {
     pub(super) fn take_check_obstacles(
         &mut self,
         obstacles: Vec<Option<Obstacle>>,
-        report: &mut impl FnMut(News),
+        report: &mut impl FnMut(Event),
     ) {
         let services = self.fleet.config().services.iter().enumerate();
         let changed = services.filter(|(index, _)| {
@@ -116,7 +116,7 @@ impl Balancer {
         }
         self.begin_checks();
         for (index, name) in changed {
-            report(News::Message(self.check_problem(index).unwrap_or_else(
+            report(Event::Message(self.check_problem(index).unwrap_or_else(
                 || format!("service {name}: checks go through the tunnel"),
             )));
         }
@@ -163,10 +163,10 @@ impl Balancer {
 
 /// Opens the routes of all checks, and waits a while for neighbours that do not answer at once.
 pub(super) fn open_check_routes(
-    live: &mut Live,
+    datapath: &mut Datapath,
     config: &Config,
 ) -> Result<Vec<Option<Obstacle>>, Error> {
-    let obstacles = patiently(|| live.open_check_routes(config))?;
+    let obstacles = patiently(|| datapath.open_check_routes(config))?;
     demand_routes(config, &obstacles)?;
     Ok(obstacles)
 }

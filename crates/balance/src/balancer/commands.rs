@@ -7,7 +7,7 @@ use crate::record::BalanceServer;
 
 /// A command that was carried out.
 #[derive(Debug)]
-pub struct Done {
+pub struct CommandResult {
     /// What was done, for people.
     pub sentence: String,
     /// How the server stands now.
@@ -20,7 +20,11 @@ impl Balancer {
     ///
     /// # Errors
     /// [`Error::Kernel`] when it cannot be kept for the next process.
-    pub fn drain(&mut self, server: &str, is_drained: bool) -> Result<Option<Done>, Error> {
+    pub fn drain(
+        &mut self,
+        server: &str,
+        is_drained: bool,
+    ) -> Result<Option<CommandResult>, Error> {
         self.set_override(server, |value| value.is_drained = is_drained)
     }
 
@@ -29,7 +33,11 @@ impl Balancer {
     ///
     /// # Errors
     /// As [`Balancer::drain`].
-    pub fn set_weight(&mut self, server: &str, weight: Option<f32>) -> Result<Option<Done>, Error> {
+    pub fn set_weight(
+        &mut self,
+        server: &str,
+        weight: Option<f32>,
+    ) -> Result<Option<CommandResult>, Error> {
         self.set_override(server, |value| value.weight = weight)
     }
 
@@ -37,18 +45,18 @@ impl Balancer {
         &mut self,
         name: &str,
         change: impl FnOnce(&mut Override),
-    ) -> Result<Option<Done>, Error> {
+    ) -> Result<Option<CommandResult>, Error> {
         let Some(server) = self.fleet.config().server(name) else {
             return Ok(None);
         };
         let before = self.fleet.override_of(server);
         let mut value = before;
         change(&mut value);
-        self.live.write_override(server, value)?;
+        self.datapath.write_override(server, value)?;
         self.fleet.set_override(server, value);
         self.redistribute();
         let standing = self.server(server)?;
-        Ok(Some(Done {
+        Ok(Some(CommandResult {
             sentence: format!(
                 "server {name} {}: it gets {}",
                 said(&standing, before, value),

@@ -11,13 +11,13 @@ use fathom_record::Time;
 
 use crate::Error;
 use crate::config::Config;
+use crate::datapath::{Datapath, Obstacle, remove};
 use crate::fleet::Fleet;
 use crate::health::Checker;
 use crate::journal::Journal;
-use crate::live::{Live, Obstacle, remove};
 use crate::record::{BalanceHealth, BalanceWeight};
 use checks::{CheckDue, open_check_routes};
-pub use commands::Done;
+pub use commands::CommandResult;
 
 /// Routes to servers are asked for as often, and twice a second while one is missing.
 const RESOLVE: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const FIRST_RESOLVE: Duration = Duration::from_secs(2);
 
 /// Something to be told.
 #[derive(Debug, Clone)]
-pub enum News {
+pub enum Event {
     /// How a server of a service stands: something has changed, or it is time.
     Weight(BalanceWeight),
     /// A server is there again, or is there no more.
@@ -40,7 +40,7 @@ pub enum News {
 /// weights.
 pub struct Balancer {
     fleet: Fleet,
-    live: Live,
+    datapath: Datapath,
     checker: Checker,
     checks: Vec<CheckDue>,
     /// Counts configurations: findings of an earlier one are of no use.
@@ -73,19 +73,19 @@ impl Balancer {
     }
 
     fn open(config: &Config, interval: Duration) -> Result<Self, Error> {
-        let mut live = Live::open(config)?;
+        let mut datapath = Datapath::open(config)?;
         let mut fleet = Fleet::new(config.clone());
-        for (server, value) in live.overrides()?.into_iter().enumerate() {
+        for (server, value) in datapath.overrides()?.into_iter().enumerate() {
             fleet.set_override(server, value);
         }
         for service in 0..config.services.len() {
-            fleet.recall(service, &live.entries(service), Duration::ZERO);
+            fleet.recall(service, &datapath.entries(service), Duration::ZERO);
         }
         let checks = config.services.iter().map(|service| service.servers.len());
         let checker = Checker::start(checks.sum())
             .map_err(|error| Error::kernel("start threads for health checks", error))?;
-        let obstacles = patiently(|| live.resolve(config))?;
-        let check_obstacles = open_check_routes(&mut live, config)?;
+        let obstacles = patiently(|| datapath.resolve(config))?;
+        let check_obstacles = open_check_routes(&mut datapath, config)?;
         let mut balancer = Self {
             checks: Vec::new(),
             due: config
@@ -100,19 +100,19 @@ impl Balancer {
             check_obstacles,
             begun: Instant::now(),
             fleet,
-            live,
+            datapath,
             checker,
         };
         balancer.take_obstacles(obstacles, &mut |_| {});
         balancer.begin_checks();
         balancer.redistribute();
-        balancer.live.publish(config)?;
+        balancer.datapath.publish(config)?;
         Ok(balancer)
     }
 
     /// Was it forwarding before this process began?
     pub fn has_taken_over(&self) -> bool {
-        self.live.has_taken_over()
+        self.datapath.has_taken_over()
     }
 
     /// What it is configured to do.
@@ -133,14 +133,14 @@ impl Balancer {
                 remedy: "end the process, run `fathom balance stop` with the configuration before, and start anew".to_owned(),
             });
         }
-        if let Err(error) = self.live.reload(config) {
+        if let Err(error) = self.datapath.reload(config) {
             // The numbers of before are needed again; they were given once and are there.
-            self.live.reload(&before)?;
+            self.datapath.reload(&before)?;
             return Err(error);
         }
         self.fleet.reload(config.clone());
         self.journal.reload(self.fleet.decisions());
-        for (server, value) in self.live.overrides()?.into_iter().enumerate() {
+        for (server, value) in self.datapath.overrides()?.into_iter().enumerate() {
             self.fleet.set_override(server, value);
         }
         let now = self.now();
@@ -149,21 +149,21 @@ impl Balancer {
             .iter()
             .map(|service| now + service.bounds.interval)
             .collect();
-        let obstacles = patiently(|| self.live.resolve(config))?;
+        let obstacles = patiently(|| self.datapath.resolve(config))?;
         self.take_obstacles(obstacles, &mut |_| {});
-        self.check_obstacles = open_check_routes(&mut self.live, config)?;
+        self.check_obstacles = open_check_routes(&mut self.datapath, config)?;
         self.begin_checks();
         self.redistribute();
-        self.live.publish(config)
+        self.datapath.publish(config)
     }
 
     /// Waits at most so long, and does what is due.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the tables cannot be read.
-    pub fn poll(&mut self, timeout: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
-        if let Some(one_in) = self.live.poll(timeout)? {
-            report(News::Message(match one_in {
+    pub fn poll(&mut self, timeout: Duration, report: &mut impl FnMut(Event)) -> Result<(), Error> {
+        if let Some(one_in) = self.datapath.poll(timeout)? {
+            report(Event::Message(match one_in {
                 1 => "all connections are measured again".to_owned(),
                 _ => format!(
                     "one connection in {one_in} is measured now: as many as the load allows"
@@ -174,11 +174,11 @@ impl Balancer {
         self.check(now, report);
         if now >= self.resolve_due {
             let config = self.fleet.config().clone();
-            for text in self.live.follow_interfaces(&config)? {
-                report(News::Message(text));
+            for text in self.datapath.follow_interfaces(&config)? {
+                report(Event::Message(text));
             }
-            let obstacles = self.live.resolve(&config)?;
-            let check_obstacles = self.live.open_check_routes(&config)?;
+            let obstacles = self.datapath.resolve(&config)?;
+            let check_obstacles = self.datapath.open_check_routes(&config)?;
             self.take_check_obstacles(check_obstacles, report);
             if self.take_obstacles(obstacles, report) {
                 self.redistribute();
@@ -192,27 +192,27 @@ impl Balancer {
     }
 
     /// Ends the intervals that are over: from epochs to measurements, decisions and rings.
-    fn decide(&mut self, now: Duration, report: &mut impl FnMut(News)) -> Result<(), Error> {
+    fn decide(&mut self, now: Duration, report: &mut impl FnMut(Event)) -> Result<(), Error> {
         let over: Vec<_> = (0..self.due.len())
             .filter(|service| now >= self.due[*service])
             .collect();
         let Some(shortest) = over.iter().map(|service| self.interval(*service)).min() else {
             return Ok(());
         };
-        self.live.scan(shortest)?;
+        self.datapath.scan(shortest)?;
         for service in over {
             // Those that were missed are over too.
             self.due[service] = now + self.interval(service);
             let servers = &self.fleet.config().services[service].servers;
-            let measured = self.live.measure(service, servers);
+            let measured = self.datapath.measure(service, servers);
             if let Some(decision) = self.fleet.decide(service, &measured, now) {
-                self.live.apply(&decision);
+                self.datapath.apply(&decision);
                 self.journal.take(&decision);
             }
         }
         let decisions = self.fleet.decisions();
         for line in self.journal.lines(decisions, now, Time::now()) {
-            report(News::Weight(line));
+            report(Event::Weight(line));
         }
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Balancer {
         let now = self.now();
         for service in 0..self.due.len() {
             if let Some(decision) = self.fleet.redistribute(service, now) {
-                self.live.apply(&decision);
+                self.datapath.apply(&decision);
             }
         }
     }
@@ -243,7 +243,7 @@ impl Balancer {
     fn take_obstacles(
         &mut self,
         obstacles: Vec<Option<Obstacle>>,
-        report: &mut impl FnMut(News),
+        report: &mut impl FnMut(Event),
     ) -> bool {
         let mut has_changed = false;
         for (server, obstacle) in obstacles.iter().enumerate() {
@@ -257,7 +257,7 @@ impl Balancer {
                 .servers
                 .get(server)
                 .map_or("", |server| &server.name);
-            report(News::Message(match obstacle {
+            report(Event::Message(match obstacle {
                 Some(obstacle) => format!("server {name} cannot be reached: {obstacle}"),
                 None => format!("server {name} can be reached"),
             }));

@@ -46,7 +46,7 @@ impl Balancer {
                 hits,
                 misses,
                 ..
-            } = self.live.traffic_of_service(index)?;
+            } = self.datapath.traffic_of_service(index)?;
             Ok(BalanceService {
                 time: Time::now(),
                 service: service.name.as_str().into(),
@@ -76,7 +76,7 @@ impl Balancer {
 
     pub(super) fn server(&self, index: usize) -> Result<BalanceServer, Error> {
         let now = self.now();
-        let traffic = self.live.traffic_of_server(index)?;
+        let traffic = self.datapath.traffic_of_server(index)?;
         let obstacle = self.obstacles.get(index).cloned().flatten();
         let failure = self.failure_of(index);
         let server = &self.fleet.config().servers[index];
@@ -89,7 +89,7 @@ impl Balancer {
             state: self.fleet.state(index, now),
             check: self.check_of(index),
             weight: value.weight.map_or(server.weight, f64::from),
-            connections: self.live.open_connections(index).into(),
+            connections: self.datapath.open_connections(index).into(),
             packets: traffic.packets,
             bytes: traffic.bytes,
             problem: obstacle.map(|obstacle| obstacle.to_string()).or(failure),
@@ -141,7 +141,7 @@ impl Balancer {
         let mut all = Vec::new();
         for decision in self.fleet.decisions() {
             for member in &decision.members {
-                let latencies = self.live.latencies(decision.service, member.server);
+                let latencies = self.datapath.latencies(decision.service, member.server);
                 let names = (decision.name.to_string(), member.name.to_string());
                 all.extend(latencies.map(|latencies| (names.0, names.1, latencies.clone())));
             }
@@ -163,7 +163,7 @@ impl Balancer {
     /// # Errors
     /// [`Error::Kernel`] when it cannot be read.
     pub fn counts(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        let mut counts = self.live.counts()?;
+        let mut counts = self.datapath.counts()?;
         counts.retain(|(_, count)| *count > 0);
         Ok(counts)
     }

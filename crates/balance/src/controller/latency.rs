@@ -1,6 +1,6 @@
 //! The policy `latency`: `weight *= (geometric mean of all latencies / own latency) ^ strength`.
 
-use super::{Bounds, Candidate, Judgement, Measurement, Verdict, Why};
+use super::{Bounds, Candidate, Measurement, Reason, ServerVerdict, ServiceVerdict};
 
 /// What is held against a server.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ struct Signal {
     is_waiting: bool,
 }
 
-pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate]) -> Judgement {
+pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate]) -> ServiceVerdict {
     let signals: Vec<_> = candidates
         .iter()
         .map(|candidate| signal(&candidate.measured))
@@ -21,15 +21,15 @@ pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate]) -> Judgement {
     let verdicts = candidates.iter().zip(&signals).map(|(candidate, signal)| {
         let (ratio, why) = match (signal, reference) {
             (Some(signal), Some(reference)) => judge(bounds, signal, reference),
-            _ => (1.0, Why::Unknown),
+            _ => (1.0, Reason::Unknown),
         };
         let factor = candidate.factor * ratio;
-        Verdict {
+        ServerVerdict {
             factor: factor + (1.0 - factor) * bounds.drift(),
             why,
         }
     });
-    Judgement {
+    ServiceVerdict {
         verdicts: verdicts.collect(),
         quiet: 0,
     }
@@ -76,19 +76,19 @@ fn reference(candidates: &[Candidate], signals: &[Option<Signal>]) -> Option<f64
     (known >= 2).then(|| sum / weight)
 }
 
-fn judge(bounds: &Bounds, signal: &Signal, reference: f64) -> (f64, Why) {
+fn judge(bounds: &Bounds, signal: &Signal, reference: f64) -> (f64, Reason) {
     let difference = reference - signal.log;
     // Only what is beyond the standard error moves weight.
     let sure = difference.abs() - signal.error;
     if sure < bounds.hysteresis {
-        return (1.0, Why::Alike);
+        return (1.0, Reason::Alike);
     }
     let limit = bounds.step.ln();
     let log = (bounds.strength * sure.copysign(difference)).clamp(-limit, limit);
     let why = match (difference > 0.0, signal.is_waiting) {
-        (true, _) => Why::Faster,
-        (false, false) => Why::Slower,
-        (false, true) => Why::Waiting,
+        (true, _) => Reason::Faster,
+        (false, false) => Reason::Slower,
+        (false, true) => Reason::Waiting,
     };
     (log.exp(), why)
 }

@@ -123,25 +123,25 @@ impl Candidate {
 
 /// What is decided for one server.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Verdict {
+pub struct ServerVerdict {
     /// Its weight in relation to what is configured, the average being 1.
     pub factor: f64,
     /// Why.
-    pub why: Why,
+    pub why: Reason,
 }
 
-impl Default for Verdict {
+impl Default for ServerVerdict {
     fn default() -> Self {
         Self {
             factor: 1.0,
-            why: Why::Configured,
+            why: Reason::Configured,
         }
     }
 }
 
 /// Why a weight is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum Reason {
     /// The policy is `static`, or there is one server only.
     Configured,
     /// Nothing was measured: back to what is configured.
@@ -159,7 +159,7 @@ pub enum Why {
     Others,
 }
 
-impl Why {
+impl Reason {
     /// The text in records.
     pub fn text(self) -> &'static str {
         match self {
@@ -176,15 +176,20 @@ impl Why {
 
 /// What is decided for all servers of a service.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judgement {
+pub struct ServiceVerdict {
     /// For each candidate.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<ServerVerdict>,
     /// Intervals without a server that stood out, up to now: to be handed to the next decision.
     pub quiet: u32,
 }
 
 /// Decides. `quiet` is that of the decision before; at first 0.
-pub fn decide(policy: Policy, bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> Judgement {
+pub fn decide(
+    policy: Policy,
+    bounds: &Bounds,
+    candidates: &[Candidate],
+    quiet: u32,
+) -> ServiceVerdict {
     let mut decision = match policy {
         _ if candidates.len() < 2 => as_configured(candidates),
         Policy::Static => as_configured(candidates),
@@ -195,16 +200,16 @@ pub fn decide(policy: Policy, bounds: &Bounds, candidates: &[Candidate], quiet: 
     decision
 }
 
-fn as_configured(candidates: &[Candidate]) -> Judgement {
-    Judgement {
-        verdicts: vec![Verdict::default(); candidates.len()],
+fn as_configured(candidates: &[Candidate]) -> ServiceVerdict {
+    ServiceVerdict {
+        verdicts: vec![ServerVerdict::default(); candidates.len()],
         quiet: 0,
     }
 }
 
 /// Makes the average factor 1, and none less than the floor: what lifts some is taken from the
 /// others in proportion.
-fn bound(bounds: &Bounds, candidates: &[Candidate], verdicts: &mut [Verdict]) {
+fn bound(bounds: &Bounds, candidates: &[Candidate], verdicts: &mut [ServerVerdict]) {
     let whole: f64 = candidates
         .iter()
         .map(|candidate| candidate.configured)
@@ -312,7 +317,7 @@ mod tests {
     fn one_server_has_all() {
         let servers = candidates(&[Some(1.0)]);
         let decision = decide(Policy::Latency, &Bounds::default(), &servers, 0);
-        assert_eq!(decision.verdicts[0].why, Why::Configured);
+        assert_eq!(decision.verdicts[0].why, Reason::Configured);
         assert!(
             decide(Policy::Latency, &Bounds::default(), &[], 0)
                 .verdicts
@@ -328,7 +333,7 @@ mod tests {
         }
         let decision = decide(Policy::Latency, &Bounds::default(), &servers, 0);
         assert!(
-            decision.verdicts.iter().all(|it| it.why == Why::Alike),
+            decision.verdicts.iter().all(|it| it.why == Reason::Alike),
             "{decision:?}"
         );
         assert!((decision.verdicts[0].factor - 1.0).abs() < 1e-9);
@@ -342,7 +347,7 @@ mod tests {
             mean_ns: 3e8,
         });
         let decision = decide(Policy::Latency, &Bounds::default(), &servers, 0);
-        assert_eq!(decision.verdicts[2].why, Why::Waiting);
+        assert_eq!(decision.verdicts[2].why, Reason::Waiting);
         assert!(decision.verdicts[2].factor < 0.7, "{decision:?}");
     }
 

@@ -3,9 +3,9 @@
 //! share that, each `cap` of the whole at most, and what none may take stays where it was;
 //! latencies "have not changed" when no server was above the high watermark for `quiet` intervals.
 
-use super::{Bounds, Candidate, Judgement, Measurement, Verdict, Why};
+use super::{Bounds, Candidate, Measurement, Reason, ServerVerdict, ServiceVerdict};
 
-pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> Judgement {
+pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> ServiceVerdict {
     let latencies: Vec<_> = candidates.iter().map(Candidate::latency_ns).collect();
     let least = latencies.iter().flatten().copied().reduce(f64::min);
     let is_high = |latency: Option<f64>| matches!((latency, least), (Some(latency), Some(least)) if latency > bounds.high * least);
@@ -29,12 +29,12 @@ pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> J
     let mut verdicts: Vec<_> = candidates
         .iter()
         .zip(&latencies)
-        .map(|(candidate, latency)| Verdict {
+        .map(|(candidate, latency)| ServerVerdict {
             factor: candidate.factor + (1.0 - candidate.factor) * drift,
             why: if latency.is_some() {
-                Why::Alike
+                Reason::Alike
             } else {
-                Why::Unknown
+                Reason::Unknown
             },
         })
         .collect();
@@ -44,7 +44,7 @@ pub(super) fn decide(bounds: &Bounds, candidates: &[Candidate], quiet: u32) -> J
         };
         shift(bounds, candidates, least, &is_high, &takes, &mut verdicts);
     }
-    Judgement { verdicts, quiet }
+    ServiceVerdict { verdicts, quiet }
 }
 
 /// Requests of the interval by flows that are active: the paper's measure of how far a latency can
@@ -60,7 +60,7 @@ fn shift(
     least: f64,
     is_high: &impl Fn(Option<f64>) -> bool,
     takes: &impl Fn(usize) -> bool,
-    verdicts: &mut [Verdict],
+    verdicts: &mut [ServerVerdict],
 ) {
     let whole: f64 = candidates
         .iter()
@@ -85,10 +85,10 @@ fn shift(
         let configured = candidates[index].configured;
         if losses[index] > 0.0 {
             verdict.factor -= losses[index] * moved / configured;
-            verdict.why = Why::Slower;
+            verdict.why = Reason::Slower;
         } else if takes(index) {
             verdict.factor += share / configured;
-            verdict.why = Why::Faster;
+            verdict.why = Reason::Faster;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::health::{Probe, Standing, State};
+use crate::health::{CheckHistory, Probe, State};
 
 /// What is checked, and what came of it.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Checked {
     /// What is talked to, by service and server.
     targets: HashMap<(usize, usize), SocketAddr>,
     /// By the server, and what is talked to.
-    standings: HashMap<(IpAddr, SocketAddr), Standing>,
+    histories: HashMap<(IpAddr, SocketAddr), CheckHistory>,
 }
 
 impl Checked {
@@ -28,22 +28,22 @@ impl Checked {
         };
         let targets = probes.iter().flat_map(pairs).collect();
         let before = std::mem::replace(&mut self.targets, targets);
-        let mut standings = HashMap::new();
+        let mut histories = HashMap::new();
         for probe in &probes {
             let Some(server) = config.servers.get(probe.server) else {
                 continue;
             };
-            let standing =
-                |target: &SocketAddr| self.standings.get(&(server.address, *target)).copied();
+            let history =
+                |target: &SocketAddr| self.histories.get(&(server.address, *target)).copied();
             let other = || {
                 let service = probe.services.first()?;
-                standing(before.get(&(*service, probe.server))?)
+                history(before.get(&(*service, probe.server))?)
             };
-            if let Some(known) = standing(&probe.target).or_else(other) {
-                standings.insert((server.address, probe.target), known);
+            if let Some(known) = history(&probe.target).or_else(other) {
+                histories.insert((server.address, probe.target), known);
             }
         }
-        self.standings = standings;
+        self.histories = histories;
         self.probes = probes;
     }
 
@@ -67,19 +67,19 @@ impl Checked {
     ) -> Option<State> {
         let probe = self.probes.get(probe)?;
         let server = config.servers.get(probe.server)?;
-        let standing = self
-            .standings
+        let history = self
+            .histories
             .entry((server.address, probe.target))
             .or_default();
-        standing.take(has_succeeded, now, &server.health)
+        history.take(has_succeeded, now, &server.health)
     }
 
     /// What is known of a server, as one of a service.
-    pub(super) fn standing(&self, config: &Config, service: usize, server: usize) -> Standing {
+    pub(super) fn history(&self, config: &Config, service: usize, server: usize) -> CheckHistory {
         let address = config.servers.get(server).map(|server| server.address);
         let target = self.targets.get(&(service, server)).copied();
         let known = address.zip(target);
-        let known = known.and_then(|key| self.standings.get(&key).copied());
+        let known = known.and_then(|key| self.histories.get(&key).copied());
         known.unwrap_or_default()
     }
 }

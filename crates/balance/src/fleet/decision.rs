@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fathom_record::Time;
 
-use crate::controller::{Latency, Measurement, Verdict};
+use crate::controller::{Latency, Measurement, ServerVerdict};
 use crate::health::State;
 use crate::maglev::{Share, ring};
 use crate::record::BalanceWeight;
@@ -43,7 +43,7 @@ pub struct Member {
     /// What was measured of it in the last interval of the controller.
     pub measured: Measurement,
     /// What the controller said of that.
-    pub verdict: Verdict,
+    pub verdict: ServerVerdict,
     /// Its part of new flows, 0 to 1.
     pub share: f64,
     /// How it stands.
@@ -108,7 +108,7 @@ impl Member {
             name: "".into(),
             address,
             measured: Measurement::default(),
-            verdict: Verdict::default(),
+            verdict: ServerVerdict::default(),
             share: 0.0,
             state: State::Unknown,
         }

@@ -1,4 +1,4 @@
-//! Is a server there? [`Standing`] counts what checks say, and reads no clock; [`Checker`] makes
+//! Is a server there? [`CheckHistory`] counts what checks say, and reads no clock; [`Checker`] makes
 //! them.
 
 mod check;
@@ -52,9 +52,9 @@ impl State {
     }
 }
 
-/// What checks say of a server.
+/// What the last checks of a server said.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Standing {
+pub struct CheckHistory {
     last: Option<Checked>,
     /// Checks in a row that said the opposite.
     against: u32,
@@ -67,7 +67,7 @@ enum Checked {
     Unhealthy,
 }
 
-impl Standing {
+impl CheckHistory {
     /// Takes the result of a check in, and returns what the server is from now on, if that changes.
     /// The first of all decides at once; later, as many in a row as configured. `now` counts from
     /// any fixed time.
@@ -138,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    fn is_healthy(standing: &Standing) -> bool {
-        standing.state(Duration::MAX, &Health::default()) != State::Unhealthy
+    fn is_healthy(history: &CheckHistory) -> bool {
+        history.state(Duration::MAX, &Health::default()) != State::Unhealthy
     }
 
     fn seconds(count: u64) -> Duration {
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn thresholds_are_counted_in_a_row() {
         let health = Health::default();
-        let mut standing = Standing::default();
-        assert!(is_healthy(&standing));
-        assert_eq!(standing.take(true, seconds(0), &health), None);
+        let mut history = CheckHistory::default();
+        assert!(is_healthy(&history));
+        assert_eq!(history.take(true, seconds(0), &health), None);
         for (succeeds, change) in [
             (false, None),
             (false, None),
@@ -164,37 +164,37 @@ mod tests {
             (true, None),
             (true, Some(State::Healthy)),
         ] {
-            assert_eq!(standing.take(succeeds, seconds(5), &health), change);
+            assert_eq!(history.take(succeeds, seconds(5), &health), change);
         }
-        assert_eq!(standing.state(seconds(6), &health), State::SlowStart);
-        assert!((standing.part(seconds(10), &health) - 0.55).abs() < 1e-9);
-        assert!((standing.part(seconds(15), &health) - 1.0).abs() < 1e-9);
+        assert_eq!(history.state(seconds(6), &health), State::SlowStart);
+        assert!((history.part(seconds(10), &health) - 0.55).abs() < 1e-9);
+        assert!((history.part(seconds(15), &health) - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn the_first_check_decides_at_once() {
         let health = Health::default();
-        let mut standing = Standing::default();
+        let mut history = CheckHistory::default();
         assert_eq!(
-            standing.take(false, seconds(0), &health),
+            history.take(false, seconds(0), &health),
             Some(State::Unhealthy)
         );
-        assert!(standing.part(seconds(9), &health) <= 0.0);
-        let mut standing = Standing::default();
-        standing.take(true, seconds(0), &health);
-        assert!((standing.part(seconds(0), &health) - 1.0).abs() < 1e-9);
+        assert!(history.part(seconds(9), &health) <= 0.0);
+        let mut history = CheckHistory::default();
+        history.take(true, seconds(0), &health);
+        assert!((history.part(seconds(0), &health) - 1.0).abs() < 1e-9);
     }
 
     proptest! {
         #[test]
         fn changes_alternate(results: Vec<bool>, rise in 1..4_u32, fall in 1..4_u32) {
             let health = Health { rise, fall, ..Health::default() };
-            let mut standing = Standing::default();
+            let mut history = CheckHistory::default();
             for succeeds in results {
-                let before = is_healthy(&standing);
-                let change = standing.take(succeeds, seconds(1), &health);
-                prop_assert_eq!(change.is_some(), before != is_healthy(&standing));
-                prop_assert_eq!(change == Some(State::Healthy), !before && is_healthy(&standing));
+                let before = is_healthy(&history);
+                let change = history.take(succeeds, seconds(1), &health);
+                prop_assert_eq!(change.is_some(), before != is_healthy(&history));
+                prop_assert_eq!(change == Some(State::Healthy), !before && is_healthy(&history));
             }
         }
     }

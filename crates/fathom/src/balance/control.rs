@@ -21,7 +21,7 @@ const LONGEST: u64 = 512;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Question {
+pub(super) enum ControlRequest {
     Status(DumpFormat),
     Drain {
         server: String,
@@ -49,7 +49,7 @@ fn read_format(name: &str) -> Result<DumpFormat, String> {
     DumpFormat::from_str(name, false).map_err(|_| format!("it knows no format \"{name}\""))
 }
 
-impl Question {
+impl ControlRequest {
     fn line(&self) -> String {
         match self {
             Self::Status(format) => format!("status {}", name(*format)),
@@ -140,7 +140,7 @@ impl Control {
     }
 
     /// Answers those who have come.
-    pub(super) fn answer(&self, mut answer: impl FnMut(Question) -> Result<Vec<u8>, String>) {
+    pub(super) fn answer(&self, mut answer: impl FnMut(ControlRequest) -> Result<Vec<u8>, String>) {
         while let Ok((stream, _)) = self.listener.accept() {
             // Whoever asks and goes away has no answer; that is its own affair.
             let _ = answer_one(&stream, &mut answer);
@@ -156,14 +156,14 @@ impl Drop for Control {
 
 fn answer_one(
     mut stream: &UnixStream,
-    answer: &mut impl FnMut(Question) -> Result<Vec<u8>, String>,
+    answer: &mut impl FnMut(ControlRequest) -> Result<Vec<u8>, String>,
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
-    match Question::parse(line.trim_end()).and_then(answer) {
+    match ControlRequest::parse(line.trim_end()).and_then(answer) {
         Ok(text) => {
             stream.write_all(b"ok\n")?;
             stream.write_all(&text)
@@ -173,7 +173,7 @@ fn answer_one(
 }
 
 /// Asks the balancer that runs. `None`: none does.
-pub(super) fn ask(path: &Path, question: &Question) -> anyhow::Result<Option<String>> {
+pub(super) fn ask(path: &Path, request: &ControlRequest) -> anyhow::Result<Option<String>> {
     let mut stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
         Err(error)
@@ -193,7 +193,7 @@ pub(super) fn ask(path: &Path, question: &Question) -> anyhow::Result<Option<Str
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
         .with_context(failed)?;
-    writeln!(stream, "{}", question.line()).with_context(failed)?;
+    writeln!(stream, "{}", request.line()).with_context(failed)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).with_context(failed)?;
     match answer.split_once('\n') {
@@ -219,32 +219,32 @@ mod tests {
     #[test]
     fn questions_read_as_they_are_written() {
         let server = || "web-1".to_owned();
-        for question in [
-            Question::Status(DumpFormat::Text),
-            Question::Status(DumpFormat::Json),
-            Question::Drain {
+        for request in [
+            ControlRequest::Status(DumpFormat::Text),
+            ControlRequest::Status(DumpFormat::Json),
+            ControlRequest::Drain {
                 server: server(),
                 undo: false,
                 format: DumpFormat::Text,
             },
-            Question::Drain {
+            ControlRequest::Drain {
                 server: server(),
                 undo: true,
                 format: DumpFormat::Json,
             },
-            Question::Weight {
+            ControlRequest::Weight {
                 server: server(),
                 weight: Some(0.25),
                 format: DumpFormat::Json,
             },
-            Question::Weight {
+            ControlRequest::Weight {
                 server: server(),
                 weight: None,
                 format: DumpFormat::Text,
             },
-            Question::Stop,
+            ControlRequest::Stop,
         ] {
-            assert_eq!(Question::parse(&question.line()), Ok(question));
+            assert_eq!(ControlRequest::parse(&request.line()), Ok(request));
         }
         for nonsense in [
             "",
@@ -255,7 +255,7 @@ mod tests {
             "drain a b",
             "stop now",
         ] {
-            assert!(Question::parse(nonsense).is_err(), "{nonsense}");
+            assert!(ControlRequest::parse(nonsense).is_err(), "{nonsense}");
         }
     }
 
@@ -263,7 +263,7 @@ mod tests {
     fn only_the_owner_may_ask_and_has_an_answer() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        assert!(ask(&path, &Question::Stop).unwrap().is_none());
+        assert!(ask(&path, &ControlRequest::Stop).unwrap().is_none());
         let control = Control::open(&path).unwrap();
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
@@ -275,10 +275,10 @@ mod tests {
         let asked = thread::spawn({
             let path = path.clone();
             move || {
-                let known = ask(&path, &Question::Status(DumpFormat::Json));
+                let known = ask(&path, &ControlRequest::Status(DumpFormat::Json));
                 let unknown = ask(
                     &path,
-                    &Question::Drain {
+                    &ControlRequest::Drain {
                         server: "x".to_owned(),
                         undo: false,
                         format: DumpFormat::Text,
@@ -289,10 +289,10 @@ mod tests {
         });
         let mut answered = 0;
         while answered < 2 {
-            control.answer(|question| {
+            control.answer(|request| {
                 answered += 1;
-                match question {
-                    Question::Status(DumpFormat::Json) => Ok(b"{}\n".to_vec()),
+                match request {
+                    ControlRequest::Status(DumpFormat::Json) => Ok(b"{}\n".to_vec()),
                     _ => Err("there is no server \"x\"".to_owned()),
                 }
             });

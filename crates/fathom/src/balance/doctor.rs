@@ -2,7 +2,7 @@
 
 use fathom_balance::Error;
 use fathom_balance::config::Config;
-use fathom_balance::live::{check_directory, check_program};
+use fathom_balance::datapath::{check_directory, check_program};
 
 use crate::doctor::{Checks, REPORT, Verdict, chain};
 

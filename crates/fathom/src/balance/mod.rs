@@ -9,9 +9,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fathom_balance::balancer::{Balancer, Done, News};
+use fathom_balance::balancer::{Balancer, CommandResult, Event};
 use fathom_balance::config::{Config, EXAMPLE};
-use fathom_balance::live;
+use fathom_balance::datapath;
 use fathom_balance::record::{BalanceHealth, BalanceServer, BalanceService, BalanceWeight};
 use fathom_record::format::Format;
 use fathom_record::{Count, Record, Schema, Time};
@@ -25,7 +25,7 @@ use crate::summary;
 use crate::zone;
 use arguments::BalanceAction;
 pub(crate) use arguments::BalanceArguments;
-use control::{Control, Question, ask, read_weight};
+use control::{Control, ControlRequest, ask, read_weight};
 use metrics::{Metrics, page};
 
 /// The kinds of its records.
@@ -65,18 +65,20 @@ pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::
         }
         None => balance(arguments, file, &config),
         Some(BalanceAction::Stop) => stop(&config),
-        Some(BalanceAction::Status { format }) => print(&put(&config, &Question::Status(*format))?),
+        Some(BalanceAction::Status { format }) => {
+            print(&put(&config, &ControlRequest::Status(*format))?)
+        }
         Some(BalanceAction::Drain {
             server,
             undo,
             format,
         }) => {
-            let question = Question::Drain {
+            let request = ControlRequest::Drain {
                 server: server.clone(),
                 undo: *undo,
                 format: *format,
             };
-            print(&put(&config, &question)?)
+            print(&put(&config, &request)?)
         }
         Some(BalanceAction::Weight {
             server,
@@ -84,12 +86,12 @@ pub(crate) fn run(arguments: &BalanceArguments, file: Option<&Path>) -> anyhow::
             format,
         }) => {
             let weight = read_weight(weight).map_err(WrongUsage::error)?;
-            let question = Question::Weight {
+            let request = ControlRequest::Weight {
                 server: server.clone(),
                 weight,
                 format: *format,
             };
-            print(&put(&config, &question)?)
+            print(&put(&config, &request)?)
         }
     }
 }
@@ -144,8 +146,8 @@ fn demand_whole(file: Option<&Path>, config: &Config) -> anyhow::Result<()> {
 }
 
 /// Asks the balancer that runs with this configuration.
-fn put(config: &Config, question: &Question) -> anyhow::Result<String> {
-    ask(&config.socket, question)?.with_context(|| {
+fn put(config: &Config, request: &ControlRequest) -> anyhow::Result<String> {
+    ask(&config.socket, request)?.with_context(|| {
         format!(
             "no balancer runs that listens at {}: start one with `fathom balance --config FILE`, or name its file with --config",
             config.socket.display()
@@ -154,9 +156,9 @@ fn put(config: &Config, question: &Question) -> anyhow::Result<String> {
 }
 
 fn stop(config: &Config) -> anyhow::Result<()> {
-    if ask(&config.socket, &Question::Stop)?.is_some() {
+    if ask(&config.socket, &ControlRequest::Stop)?.is_some() {
         say!("the balancer has ended, and nothing is forwarded any more");
-    } else if live::remove(&config.pins)? {
+    } else if datapath::remove(&config.pins)? {
         say!("nothing is forwarded any more");
     } else {
         say!(
@@ -208,8 +210,8 @@ fn balance(
     let end = arguments
         .duration
         .and_then(|length| begun.checked_add(length));
-    let asked = run.until(end, file)?;
-    run.finish(asked, begun.elapsed())
+    let reason = run.until(end, file)?;
+    run.finish(reason, begun.elapsed())
 }
 
 /// A balancer, and all that it talks to.
@@ -223,37 +225,37 @@ struct Run {
     page_due: Instant,
 }
 
-/// Why it ends.
+/// Why the balancer ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    /// The process, and forwarding goes on.
-    ToEnd,
-    /// Forwarding too.
-    ToStop,
+enum StopReason {
+    /// The process was told to end; forwarding goes on.
+    ProcessEnds,
+    /// `stop` was requested: forwarding ends, too.
+    ForwardingEnds,
 }
 
 impl Run {
-    fn until(&mut self, end: Option<Instant>, file: Option<&Path>) -> anyhow::Result<Asked> {
+    fn until(&mut self, end: Option<Instant>, file: Option<&Path>) -> anyhow::Result<StopReason> {
         while !self.signals.should_stop() && end.is_none_or(|end| Instant::now() < end) {
             let output = &mut self.output;
-            self.balancer.poll(POLL, &mut |news| match news {
-                News::Weight(record) => output.put(&record),
-                News::Health(record) => output.put(&record),
-                News::Message(text) => say!("fathom: {text}"),
+            self.balancer.poll(POLL, &mut |event| match event {
+                Event::Weight(record) => output.put(&record),
+                Event::Health(record) => output.put(&record),
+                Event::Message(text) => say!("fathom: {text}"),
             })?;
             if self.signals.take_reload()
                 && let Some(file) = file
             {
                 self.reload(file);
             }
-            if self.answer() == Some(Asked::ToStop) {
-                return Ok(Asked::ToStop);
+            if self.answer() == Some(StopReason::ForwardingEnds) {
+                return Ok(StopReason::ForwardingEnds);
             }
             self.publish()?;
             self.output.reopen_if_asked()?;
             self.output.flush()?;
         }
-        Ok(Asked::ToEnd)
+        Ok(StopReason::ProcessEnds)
     }
 
     /// A configuration that is wrong changes nothing.
@@ -268,27 +270,27 @@ impl Run {
         }
     }
 
-    fn answer(&mut self) -> Option<Asked> {
-        let mut asked = None;
+    fn answer(&mut self) -> Option<StopReason> {
+        let mut reason = None;
         let (balancer, host) = (&mut self.balancer, &self.host);
-        self.control.answer(|question| {
-            let (done, server, format) = match question {
-                Question::Status(format) => {
+        self.control.answer(|request| {
+            let (done, server, format) = match request {
+                ControlRequest::Status(format) => {
                     return balancer
                         .status()
                         .map(|records| render(&records, format, host))
                         .map_err(|error| error.to_string());
                 }
-                Question::Stop => {
-                    asked = Some(Asked::ToStop);
+                ControlRequest::Stop => {
+                    reason = Some(StopReason::ForwardingEnds);
                     return Ok(Vec::new());
                 }
-                Question::Drain {
+                ControlRequest::Drain {
                     server,
                     undo,
                     format,
                 } => (balancer.drain(&server, !undo), server, format),
-                Question::Weight {
+                ControlRequest::Weight {
                     server,
                     weight,
                     format,
@@ -300,7 +302,7 @@ impl Run {
                 Err(error) => Err(error.to_string()),
             }
         });
-        asked
+        reason
     }
 
     fn publish(&mut self) -> anyhow::Result<()> {
@@ -318,7 +320,7 @@ impl Run {
         Ok(())
     }
 
-    fn finish(mut self, asked: Asked, elapsed: Duration) -> anyhow::Result<()> {
+    fn finish(mut self, reason: StopReason, elapsed: Duration) -> anyhow::Result<()> {
         for record in self.balancer.last_lines() {
             self.output.put(&record);
         }
@@ -331,15 +333,15 @@ impl Run {
         }
         self.output.finish()?;
         let seconds = elapsed.as_secs_f64();
-        let headline = match asked {
-            Asked::ToEnd => format!(
+        let headline = match reason {
+            StopReason::ProcessEnds => format!(
                 "ended after {seconds:.1} s; packets are forwarded by the last weights until `fathom balance stop`"
             ),
-            Asked::ToStop => {
+            StopReason::ForwardingEnds => {
                 format!("ended after {seconds:.1} s, and nothing is forwarded any more")
             }
         };
-        if asked == Asked::ToStop {
+        if reason == StopReason::ForwardingEnds {
             self.balancer.remove()?;
         }
         say!("{}", summary::text(&headline, &counts));
@@ -348,7 +350,7 @@ impl Run {
 }
 
 /// What was done: for people a sentence, for programs how the server stands.
-fn confirm(done: Done, format: DumpFormat, host: &str) -> Vec<u8> {
+fn confirm(done: CommandResult, format: DumpFormat, host: &str) -> Vec<u8> {
     match format {
         DumpFormat::Text => format!("{}\n", done.sentence).into_bytes(),
         DumpFormat::Json => render(&[Box::new(done.server)], format, host),

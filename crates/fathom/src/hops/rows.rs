@@ -5,7 +5,7 @@ use fathom_record::format::{OffsetAt, Sink, TextWriter};
 use fathom_record::{FlowKey, Record};
 
 use super::paths::{Hop, Path, Paths};
-use crate::table::{Column, Order, Recent, Rows, duration};
+use crate::table::{Column, Recent, Rows, SortKey, duration};
 
 /// All rows.
 pub(super) struct PathRows {
@@ -45,16 +45,16 @@ impl Rows for PathRows {
         Column::number("queue", 8, 6),
         Column::text("marks", 12, 9),
     ];
-    const ORDERS: &'static [Order<Path>] = &[
-        Order {
+    const SORT_KEYS: &'static [SortKey<Path>] = &[
+        SortKey {
             name: "most probes",
             key: Some(|path| path.probes),
         },
-        Order {
+        SortKey {
             name: "most recent",
             key: None,
         },
-        Order {
+        SortKey {
             name: "slowest p99",
             key: Some(Path::slowest_ns),
         },
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::hops::paths::tests::{change, probe, summary};
-    use crate::table::{Ranked, Shown as _, drawn};
+    use crate::table::{Ranked, TableView as _, drawn};
 
     fn filled() -> Ranked<PathRows> {
         let mut table = Ranked::new(PathRows::new(|_| 0), &["eth0".to_owned()]);

@@ -1,7 +1,7 @@
 //! Are responses measured on interfaces, and at XDP?
 
 use fathom_measure::Measurement as _;
-use fathom_measure::response::{Live, Settings};
+use fathom_measure::response::{ResponseMonitor, Settings};
 
 use crate::doctor::live::{FLOWS, attached, on_loopback};
 use crate::doctor::{Checks, Verdict};
@@ -12,7 +12,7 @@ pub(super) fn examine(checks: &mut Checks) {
             flows: FLOWS,
             ..Settings::live()
         };
-        Live::start(&on_loopback(settings, has_xdp), None, None)
+        ResponseMonitor::start(&on_loopback(settings, has_xdp), None, None)
     };
     attached(checks, "response", start(false));
     match start(true) {

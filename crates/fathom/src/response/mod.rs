@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &ResponseArguments) -> anyhow::Result<()> {
 
 #[cfg(feature = "live")]
 fn live(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<()> {
-    use fathom_measure::response::{Live, Options};
+    use fathom_measure::response::{Options, ResponseMonitor};
 
     use crate::session::{self, Plan, View};
     use crate::table::Ranked;
@@ -57,7 +57,7 @@ fn live(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<()> 
         has_xdp: source.xdp,
         settings: arguments.settings_for_interfaces(),
     };
-    let live = Live::start(&options, grouping, arguments.estimation.waiting)?;
+    let live = ResponseMonitor::start(&options, grouping, arguments.estimation.waiting)?;
     let plan = Plan {
         duration: source.duration,
         interval: grouping.map(|_| arguments.groups.interval),

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use fathom_measure::response::{Confidence, ResponseEpoch};
 use fathom_record::{Histogram, Protocol, Record};
 
-use crate::table::{Column, Order, Recent, Rows, bars_of, duration};
+use crate::table::{Column, Recent, Rows, SortKey, bars_of, duration};
 
 /// Seconds that a row remembers.
 const SECONDS: usize = 60;
@@ -144,16 +144,16 @@ impl Rows for ServiceRows {
         Column::number("waiting", 8, 6),
         Column::text("interface", 9, 8),
     ];
-    const ORDERS: &'static [Order<Row>] = &[
-        Order {
+    const SORT_KEYS: &'static [SortKey<Row>] = &[
+        SortKey {
             name: "slowest p99",
             key: Some(|row| row.waits.quantile(0.99).unwrap_or_default()),
         },
-        Order {
+        SortKey {
             name: "most responses",
             key: Some(|row| row.waits.count()),
         },
-        Order {
+        SortKey {
             name: "most recent",
             key: None,
         },

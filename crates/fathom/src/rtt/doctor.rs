@@ -3,7 +3,7 @@
 #[cfg(feature = "live")]
 use fathom_measure::kernel::{examine as examine_interface, interface_names};
 #[cfg(feature = "live")]
-use fathom_measure::rtt::Live;
+use fathom_measure::rtt::RttMonitor;
 use fathom_measure::rtt::{Engine, Report, Settings};
 use fathom_measure::{Error, Replay};
 
@@ -25,7 +25,7 @@ fn live(checks: &mut Checks) {
         flows: FLOWS,
         ..Settings::live()
     };
-    let started = Live::start(&on_loopback(settings, false), None);
+    let started = RttMonitor::start(&on_loopback(settings, false), None);
     attached(checks, "rtt", started);
     interfaces(checks);
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &RttArguments) -> anyhow::Result<()> {
 
 #[cfg(feature = "live")]
 fn live(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
-    use fathom_measure::rtt::{Live, Options};
+    use fathom_measure::rtt::{Options, RttMonitor};
 
     use crate::session::{self, Plan, View};
     use crate::table::Ranked;
@@ -49,7 +49,7 @@ fn live(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
         has_xdp: source.xdp,
         settings: arguments.settings_for_interfaces(),
     };
-    let live = Live::start(&options, arguments.aggregation())?;
+    let live = RttMonitor::start(&options, arguments.aggregation())?;
     let plan = Plan {
         duration: source.duration,
         interval: arguments.aggregation.interval,

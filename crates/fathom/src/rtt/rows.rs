@@ -6,7 +6,7 @@ use fathom_measure::rtt::{Method, Report, RttSample};
 use fathom_record::format::display_duration;
 use fathom_record::{FlowKey, Histogram, Record};
 
-use crate::table::{AXIS, COLUMNS, Column, Order, Recent, Rows, bars};
+use crate::table::{AXIS, COLUMNS, Column, Recent, Rows, SortKey, bars};
 
 /// What a row stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -109,16 +109,16 @@ impl Rows for FlowRows {
         Column::number("samples", 9, 4),
         Column::text("interface", 10, 8),
     ];
-    const ORDERS: &'static [Order<Row>] = &[
-        Order {
+    const SORT_KEYS: &'static [SortKey<Row>] = &[
+        SortKey {
             name: "most samples",
             key: Some(|row| row.distribution.count()),
         },
-        Order {
+        SortKey {
             name: "most recent",
             key: None,
         },
-        Order {
+        SortKey {
             name: "slowest p99",
             key: Some(|row| row.quantile(0.99)),
         },
@@ -163,7 +163,7 @@ mod tests {
     use fathom_record::{Nanoseconds, Protocol, Time};
 
     use super::*;
-    use crate::table::{Ranked, Shown as _, drawn};
+    use crate::table::{Ranked, TableView as _, drawn};
 
     /// An echo of the flow with this identifier.
     fn sample(identifier: u16, rtt_ns: u64) -> Report {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fathom_measure::{Counts, Measurement};
 use fathom_record::{Nanoseconds, Time};
 
-use super::leaving::Leaving;
+use super::paced::PacedRecords;
 use super::view::View;
 
 /// Between looks while records of an interval that is over leave, some at a time.
@@ -16,13 +16,13 @@ pub(super) struct Intervals {
     begin: Instant,
     end: Instant,
     /// The interval before, on its way out, one measurement after the other.
-    leaving: Vec<Ended>,
+    paced: Vec<Ended>,
 }
 
 /// An interval of a measurement.
 struct Ended {
     /// `None`: it puts nothing together.
-    records: Option<Leaving>,
+    records: Option<PacedRecords>,
     /// At its end.
     time: Time,
     counts: Counts,
@@ -37,13 +37,13 @@ impl Intervals {
             length,
             begin,
             end: begin + length,
-            leaving: Vec::new(),
+            paced: Vec::new(),
         }
     }
 
     /// When there is something to do.
     pub(super) fn next(&self) -> Instant {
-        if self.leaving.is_empty() {
+        if self.paced.is_empty() {
             self.end
         } else {
             Instant::now() + LEAVING
@@ -62,10 +62,10 @@ impl Intervals {
         view: &mut View,
     ) -> anyhow::Result<()> {
         let now = Instant::now();
-        if now >= self.end && self.leaving.is_empty() {
+        if now >= self.end && self.paced.is_empty() {
             self.end(now, measurements, view)?;
         }
-        self.leaving.retain_mut(|ended| !ended.put_due(now, view));
+        self.paced.retain_mut(|ended| !ended.put_due(now, view));
         Ok(())
     }
 
@@ -100,8 +100,8 @@ impl Intervals {
             let time = Time::now();
             let records =
                 measurement.end_interval(time, length, &mut |record| view.take(record))?;
-            self.leaving.push(Ended {
-                records: records.map(|records| Leaving::new(records, now, self.length)),
+            self.paced.push(Ended {
+                records: records.map(|records| PacedRecords::new(records, now, self.length)),
                 time,
                 counts: measurement.counts()?,
                 measurement: measurement.name(),
@@ -111,7 +111,7 @@ impl Intervals {
     }
 
     fn put_all(&mut self, view: &mut View) {
-        for mut ended in self.leaving.drain(..) {
+        for mut ended in self.paced.drain(..) {
             if let Some(records) = &mut ended.records {
                 records.put_all(view);
             }

@@ -2,7 +2,7 @@
 //! again for their records, which go to the view.
 
 mod intervals;
-mod leaving;
+mod paced;
 mod view;
 
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use fathom_record::{Record, Time};
 use crate::failure::say;
 use crate::output::{Backlog, LineOptions, Lines};
 use crate::signals::Signals;
-use crate::table::{Screen, Shown, Wish, is_looked_at};
+use crate::table::{Screen, TableView, is_looked_at};
 
 /// Where what is measured goes.
 pub(crate) enum View {
@@ -21,7 +21,7 @@ impl View {
     /// When the terminal or the output cannot be opened.
     pub(crate) fn open(
         options: LineOptions<'_>,
-        table: Option<impl Shown + 'static>,
+        table: Option<impl TableView + 'static>,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
         Ok(match table.filter(|_| is_looked_at()) {
@@ -42,7 +42,7 @@ impl View {
     pub(super) fn take(&mut self, record: &dyn Record) {
         match self {
             Self::Lines(lines) => lines.put(record),
-            Self::Table(screen) => screen.shown.take(record),
+            Self::Table(screen) => screen.view.take(record),
         }
     }
 
@@ -88,13 +88,13 @@ impl View {
                 Ok(true)
             }
             Self::Table(screen) => {
-                let wish = screen.refresh(|table, now| {
+                let next = screen.refresh(|table, now| {
                     for measurement in measurements {
                         table.update(now, &measurement.counts()?);
                     }
                     Ok(())
                 })?;
-                Ok(wish == Wish::More)
+                Ok(next.is_continue())
             }
         }
     }

@@ -10,6 +10,6 @@ pub(crate) use columns::{Column, duration};
 pub(crate) use histogram::{AXIS, COLUMNS, bars, bars_of};
 #[cfg(test)]
 pub(crate) use ranked::tests::drawn;
-pub(crate) use ranked::{Order, Ranked, Rows};
+pub(crate) use ranked::{Ranked, Rows, SortKey};
 pub(crate) use recent::Recent;
-pub(crate) use screen::{Screen, Shown, Wish, is_looked_at};
+pub(crate) use screen::{Screen, TableView, is_looked_at};

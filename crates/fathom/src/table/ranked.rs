@@ -13,12 +13,12 @@ use ratatui::text::{Line, Text};
 
 use super::columns::{Column, aligned, fitting};
 use super::recent::Recent;
-use super::screen::{Rate, Shown};
+use super::screen::{Rate, TableView};
 
 const KEYS: &str = "q quit  s sort  arrows, page up and down scroll";
 
 /// What rows can be ranked by, the greatest first.
-pub(crate) struct Order<R> {
+pub(crate) struct SortKey<R> {
     /// As in `slowest p99 first`.
     pub(crate) name: &'static str,
     /// `None`: as they come, the most recent first.
@@ -40,7 +40,7 @@ pub(crate) trait Rows {
     /// From left to right.
     const COLUMNS: &'static [Column];
     /// The first at the start, then one after the other.
-    const ORDERS: &'static [Order<Self::Row>];
+    const SORT_KEYS: &'static [SortKey<Self::Row>];
 
     /// Takes a record in, if it is of a kind that is shown.
     fn take(&mut self, record: &dyn Record);
@@ -101,7 +101,7 @@ impl<R: Rows> Ranked<R> {
     /// In the order that was chosen; equals stay as they come.
     fn sorted(&self) -> Vec<&R::Row> {
         let mut rows: Vec<_> = self.rows.rows().all().collect();
-        if let Some(key) = R::ORDERS[self.order].key {
+        if let Some(key) = R::SORT_KEYS[self.order].key {
             rows.sort_by_cached_key(|row| Reverse(key(row)));
         }
         rows
@@ -124,7 +124,7 @@ impl<R: Rows> Ranked<R> {
             R::COUNTED,
             self.rows.rows().all().count(),
             R::OF,
-            R::ORDERS[self.order].name,
+            R::SORT_KEYS[self.order].name,
         )
     }
 
@@ -152,7 +152,7 @@ impl<R: Rows> Ranked<R> {
     }
 }
 
-impl<R: Rows> Shown for Ranked<R> {
+impl<R: Rows> TableView for Ranked<R> {
     fn take(&mut self, record: &dyn Record) {
         self.rows.take(record);
     }
@@ -197,7 +197,7 @@ impl<R: Rows> Shown for Ranked<R> {
     }
 
     fn sort_differently(&mut self) {
-        self.order = (self.order + 1) % R::ORDERS.len();
+        self.order = (self.order + 1) % R::SORT_KEYS.len();
         self.offset = 0;
     }
 }
@@ -213,7 +213,7 @@ pub(crate) mod tests {
     pub(crate) fn drawn(
         width: u16,
         height: u16,
-        table: &dyn Shown,
+        table: &dyn TableView,
         message: Option<&str>,
     ) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -232,12 +232,12 @@ pub(crate) mod tests {
         const COUNTED: &'static str = "numbers";
         const OF: &'static str = "numbers";
         const COLUMNS: &'static [Column] = &[Column::wide("line", 4, 0)];
-        const ORDERS: &'static [Order<u64>] = &[
-            Order {
+        const SORT_KEYS: &'static [SortKey<u64>] = &[
+            SortKey {
                 name: "greatest",
                 key: Some(|number| *number),
             },
-            Order {
+            SortKey {
                 name: "most recent",
                 key: None,
             },

@@ -1,6 +1,7 @@
 //! The terminal that the table is shown on.
 
 use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -19,15 +20,8 @@ const RATE_OVER: Duration = Duration::from_secs(1);
 /// Rows that page up and page down move by.
 const PAGE: isize = 20;
 
-/// Does the user want more?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    More,
-    Done,
-}
-
 /// What a screen shows.
-pub(crate) trait Shown {
+pub(crate) trait TableView {
     /// Takes a record in.
     fn take(&mut self, record: &dyn Record);
 
@@ -48,7 +42,7 @@ pub(crate) trait Shown {
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
     /// The table.
-    pub(crate) shown: Box<dyn Shown>,
+    pub(crate) view: Box<dyn TableView>,
     messages: Vec<String>,
     drawn: Option<Instant>,
 }
@@ -58,10 +52,10 @@ impl Screen {
     ///
     /// # Errors
     /// When it does not let itself be.
-    pub(crate) fn open(shown: Box<dyn Shown>) -> anyhow::Result<Self> {
+    pub(crate) fn open(view: Box<dyn TableView>) -> anyhow::Result<Self> {
         Ok(Self {
             terminal: ratatui::try_init().context("cannot show a table on this terminal")?,
-            shown,
+            view,
             messages: Vec::new(),
             drawn: None,
         })
@@ -78,14 +72,14 @@ impl Screen {
     /// When the terminal is gone, or `ready` fails.
     pub(crate) fn refresh(
         &mut self,
-        ready: impl FnOnce(&mut dyn Shown, Instant) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Wish> {
+        ready: impl FnOnce(&mut dyn TableView, Instant) -> anyhow::Result<()>,
+    ) -> anyhow::Result<ControlFlow<()>> {
         let mut has_changed = false;
         while event::poll(Duration::ZERO).context("cannot read the terminal")? {
             match event::read().context("cannot read the terminal")? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if self.on_key(key) == Wish::Done {
-                        return Ok(Wish::Done);
+                    if self.on_key(key).is_break() {
+                        return Ok(ControlFlow::Break(()));
                     }
                     has_changed = true;
                 }
@@ -98,32 +92,32 @@ impl Screen {
             .drawn
             .is_none_or(|drawn| now.duration_since(drawn) >= REDRAW);
         if has_changed || is_old {
-            ready(&mut *self.shown, now)?;
-            let (shown, message) = (&self.shown, self.messages.last().map(String::as_str));
+            ready(&mut *self.view, now)?;
+            let (view, message) = (&self.view, self.messages.last().map(String::as_str));
             self.terminal
-                .draw(|frame| shown.draw(frame, message))
+                .draw(|frame| view.draw(frame, message))
                 .context("cannot write to the terminal")?;
             self.drawn = Some(now);
         }
-        Ok(Wish::More)
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn on_key(&mut self, key: KeyEvent) -> Wish {
+    fn on_key(&mut self, key: KeyEvent) -> ControlFlow<()> {
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Wish::Done,
+            KeyCode::Char('q') | KeyCode::Esc => return ControlFlow::Break(()),
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                return Wish::Done;
+                return ControlFlow::Break(());
             }
-            KeyCode::Char('s') => self.shown.sort_differently(),
-            KeyCode::Down => self.shown.scroll(1),
-            KeyCode::Up => self.shown.scroll(-1),
-            KeyCode::PageDown => self.shown.scroll(PAGE),
-            KeyCode::PageUp => self.shown.scroll(-PAGE),
-            KeyCode::Home => self.shown.scroll(isize::MIN),
-            KeyCode::End => self.shown.scroll(isize::MAX),
+            KeyCode::Char('s') => self.view.sort_differently(),
+            KeyCode::Down => self.view.scroll(1),
+            KeyCode::Up => self.view.scroll(-1),
+            KeyCode::PageDown => self.view.scroll(PAGE),
+            KeyCode::PageUp => self.view.scroll(-PAGE),
+            KeyCode::Home => self.view.scroll(isize::MIN),
+            KeyCode::End => self.view.scroll(isize::MAX),
             _ => {}
         }
-        Wish::More
+        ControlFlow::Continue(())
     }
 }
 

@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
 
-use super::balance::{Balance, Way};
 use super::event::{Answered, Event, Opened, Sent};
 use super::flow::Flow;
 use super::limits::Limits;
+use super::multipath::{Multipath, ParallelPath};
 use super::record::{Outcome, Paths, Report};
 use super::schedule::{Outlook, Plan, Rate};
-use super::share::{Allowance, Destinations, Standing, slow_down};
+use super::share::{Destinations, ProbeBudget, ProbingRole, slow_down};
 use crate::hops::native::HOPS_FLOWS;
 
 /// Between decisions about rates.
 const DECIDE: Duration = Duration::from_millis(250);
 /// A flow without packets for so long is over.
 const OVER: Duration = Duration::from_secs(60);
-/// Intervals between comparisons of ways.
+/// Intervals between comparisons of parallel paths.
 const COMPARE: u32 = 10;
 
 /// How flows are measured; which ones is [`super::Options`]' business.
@@ -65,11 +65,11 @@ pub(crate) struct Engine {
     decided: u64,
     summarized: u64,
     compared: u64,
-    balance: Balance,
+    multipath: Multipath,
     limits: Limits,
     destinations: Destinations,
-    allowance: Allowance,
-    /// A flow waits for whose way nobody knows.
+    budget: ProbeBudget,
+    /// A flow waits whose path nobody knows.
     is_urgent: bool,
     /// What became of probes.
     pub(crate) purposes: Purposes,
@@ -89,10 +89,10 @@ impl Engine {
             decided: now,
             summarized: now,
             compared: now,
-            balance: Balance::default(),
+            multipath: Multipath::default(),
             limits: Limits::default(),
             destinations: Destinations::default(),
-            allowance: Allowance::new(now),
+            budget: ProbeBudget::new(now),
             is_urgent: false,
             purposes: Purposes::default(),
             offset_ns: 0,
@@ -105,15 +105,15 @@ impl Engine {
         !self.waiting.is_empty()
     }
 
-    /// Flows that ended and were left out of the comparison of ways.
+    /// Flows that ended and were left out of the comparison of parallel paths.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.balance.forgotten
+        self.multipath.forgotten
     }
 
     /// Flows that are open, and whether they are asked.
     pub(crate) fn open_flows(&self) -> Vec<(u32, bool)> {
         let open = self.flows.iter().filter(|(_, flow)| !flow.is_closed);
-        open.map(|(number, flow)| (*number, flow.standing != Standing::Waiting))
+        open.map(|(number, flow)| (*number, flow.role != ProbingRole::Waiting))
             .collect()
     }
 
@@ -126,7 +126,7 @@ impl Engine {
 
     /// So many packets of flows were seen since the start: they say how many probes there may be.
     pub(crate) fn watched(&mut self, packets: u64, now: u64) {
-        self.allowance.count(packets, now);
+        self.budget.count(packets, now);
     }
 
     /// Whether a flow whose application was last seen then is to be probed without it: it is
@@ -191,14 +191,14 @@ impl Engine {
 
     fn open(&mut self, opened: &Opened) {
         self.is_urgent |= !self.settings.rate.is_asked
-            && self.allowance.left() >= 1.0
+            && self.budget.left() >= 1.0
             && self.destinations.is_new(&opened.key);
         self.flows
             .insert(opened.flow, Flow::new(opened, &self.settings));
     }
 
     fn send(&mut self, sent: Sent) {
-        self.allowance.spend();
+        self.budget.spend();
         if let Some(flow) = self.flows.get_mut(&sent.flow) {
             flow.heard = flow.heard.max(sent.time);
             flow.waiting += 1;
@@ -257,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// Tells of every hop, and every so many intervals of ways.
+    /// Tells of every hop, and every so many intervals of parallel paths.
     fn summarize(&mut self, now: u64, is_end: bool, report: Sink<'_>) {
         self.summarized = now;
         let time = Time(now.wrapping_add(self.offset_ns));
@@ -273,24 +273,24 @@ impl Engine {
         {
             self.compared = now;
             let living = self.flows.values();
-            let living = living.filter_map(|flow| flow.sighting(since));
-            for way in self.balance.ways(living) {
-                report(Report::Paths(paths(&way, time)));
+            let living = living.filter_map(|flow| flow.flow_path(since));
+            for path in self.multipath.paths(living) {
+                report(Report::Paths(paths(&path, time)));
             }
         }
     }
 
     /// Lets go of flows that are over.
     fn forget(&mut self, now: u64) {
-        let (balance, since) = (&mut self.balance, self.compared);
+        let (multipath, since) = (&mut self.multipath, self.compared);
         let newest = self.flows.last_key_value().map_or(0, |(number, _)| *number);
         self.flows.retain(|number, flow| {
             // Its slot in the kernel has gone to a newer one.
             flow.is_closed |= newest - number >= HOPS_FLOWS;
             let is_open = flow.waiting > 0
                 || !flow.is_closed && now.saturating_sub(flow.heard) < Nanoseconds::from(OVER).0;
-            if !is_open && let Some(sighting) = flow.sighting(since) {
-                balance.keep(sighting);
+            if !is_open && let Some(flow_path) = flow.flow_path(since) {
+                multipath.keep(flow_path);
             }
             is_open
         });
@@ -300,17 +300,17 @@ impl Engine {
         let is_asked = self.settings.rate.is_asked;
         if !is_asked {
             self.destinations.dismiss(&mut self.flows, now);
-            let left = self.allowance.left();
+            let left = self.budget.left();
             self.destinations.appoint(&mut self.flows, now, left);
         }
         let shared = Shared::of(self.flows.values());
         let mut plans = Vec::new();
         for (number, flow) in &mut self.flows {
-            if flow.standing == Standing::Waiting {
+            if flow.role == ProbingRole::Waiting {
                 continue;
             }
             let outlook = Outlook {
-                standing: flow.standing,
+                role: flow.role,
                 destination: (!is_asked).then(|| self.destinations.of(&flow.key)),
                 routers: shared.routers.get(&flow.key.destination).copied(),
                 peers: shared
@@ -322,7 +322,7 @@ impl Engine {
             plans.push((*number, flow.decide(&outlook, &shared.askers)));
         }
         if !is_asked {
-            slow_down(&mut plans, self.allowance.per_second());
+            slow_down(&mut plans, self.budget.per_second());
         }
         plans.retain_mut(|(number, plan)| {
             let flow = self.flows.get_mut(number);
@@ -376,7 +376,7 @@ impl Shared {
             for address in flow.path.hops.iter().filter_map(super::path::Hop::latest) {
                 *shared.askers.entry(address).or_default() += 1;
             }
-            if flow.standing != Standing::Waiting {
+            if flow.role != ProbingRole::Waiting {
                 *shared.peers.entry(flow.key.destination).or_default() += 1;
             }
         }
@@ -384,16 +384,16 @@ impl Shared {
     }
 }
 
-fn paths(way: &Way, time: Time) -> Paths {
+fn paths(path: &ParallelPath, time: Time) -> Paths {
     Paths {
         time,
-        network: way.destination,
-        number: way.number,
-        path: way.text(),
-        flows: way.flows,
-        rtt_p50_ns: way.rtt_ns.map(Nanoseconds),
-        compared: way.compared,
-        verdict: way.verdict,
-        p_value: way.p_value,
+        network: path.destination,
+        number: path.number,
+        path: path.text(),
+        flows: path.flows,
+        rtt_p50_ns: path.rtt_ns.map(Nanoseconds),
+        compared: path.compared,
+        verdict: path.verdict,
+        p_value: path.p_value,
     }
 }

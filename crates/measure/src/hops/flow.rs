@@ -5,17 +5,17 @@ use std::net::IpAddr;
 
 use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
 
-use super::balance::Sighting;
 use super::change::Route;
 use super::engine::{Settings, Sink};
 use super::event::{Answered, Clue, Opened, Sent};
 use super::limits::Limits;
+use super::multipath::FlowPath;
 use super::oneway::{OneWay, Reply};
 use super::path::{Hop, Path};
 use super::queue::{Queues, WINDOW_NS, direction};
 use super::record::{Congestion, HopProbe, HopSummary, Outcome, Report, RouteChange};
 use super::schedule::{Outlook, Plan, Schedule};
-use super::share::{Destination, Standing};
+use super::share::{Destination, ProbingRole};
 use super::silence::{Application, Silence, Traffic, silence};
 use super::{Extensions, Marks, Quoted};
 
@@ -30,7 +30,7 @@ pub(super) struct Flow {
     pub(super) schedule: Schedule,
     pub(super) plan: Option<Plan>,
     /// Whether it is asked, and for whom.
-    pub(super) standing: Standing,
+    pub(super) role: ProbingRole,
     pub(super) is_closed: bool,
     /// Its probes whose fate is not known yet.
     pub(super) waiting: u32,
@@ -55,10 +55,10 @@ impl Flow {
             route: Route::default(),
             schedule: Schedule::new(settings.rate, settings.highest_ttl, is_safe),
             plan: None,
-            standing: if settings.rate.is_asked {
-                Standing::Own
+            role: if settings.rate.is_asked {
+                ProbingRole::Own
             } else {
-                Standing::Waiting
+                ProbingRole::Waiting
             },
             is_closed: false,
             waiting: 0,
@@ -100,7 +100,7 @@ impl Flow {
         if let Some(destination) = destination.filter(|_| is_first) {
             // What was asked lately need not be asked again, but that a flow that is asked for
             // itself may have a way of its own.
-            let is_own = self.standing == Standing::Own;
+            let is_own = self.role == ProbingRole::Own;
             let deepest = destination.deepest();
             plan.dues = Some(Box::new(std::array::from_fn(|index| {
                 let ttl = index as u8 + 1;
@@ -304,9 +304,9 @@ impl Flow {
         }
     }
 
-    /// What it has to say about ways to its destination, of answers since `from`.
-    pub(super) fn sighting(&self, from: u64) -> Option<Sighting> {
-        Sighting::new(
+    /// Its path to its destination, with the answers since `from`.
+    pub(super) fn flow_path(&self, from: u64) -> Option<FlowPath> {
+        FlowPath::new(
             self.key.destination,
             self.route.routers(),
             &self.path.hops,

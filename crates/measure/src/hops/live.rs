@@ -18,7 +18,7 @@ use crate::kernel::{
     Framing, Group, Interface, Places, Programs, choose_programs, group_root, monotonic_ns,
     set_constants, wall_clock_offset,
 };
-use crate::measurement::{Every, Measurement, Take};
+use crate::measurement::{Measurement, Take, Ticker};
 use crate::{Counts, Error, Selection};
 
 /// The compiled programs.
@@ -87,9 +87,9 @@ pub struct Prober {
     flows: Flows,
     programs: Programs,
     engine: Engine,
-    sockets: Every,
-    budgets: Every,
-    packets: Every,
+    sockets: Ticker,
+    budgets: Ticker,
+    packets: Ticker,
 }
 
 impl Prober {
@@ -113,9 +113,9 @@ impl Prober {
             flows: Flows::open(&programs)?,
             programs,
             engine: Engine::new(options.settings.clone(), now),
-            sockets: Every::new(LOOK),
-            budgets: Every::new(TIDY),
-            packets: Every::new(COUNT),
+            sockets: Ticker::new(LOOK),
+            budgets: Ticker::new(TIDY),
+            packets: Ticker::new(COUNT),
         };
         if options.owner.is_named() {
             prober.watch_sockets()?;

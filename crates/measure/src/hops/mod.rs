@@ -2,8 +2,6 @@
 //! itself, sent with a low TTL.
 
 #[cfg(feature = "live")]
-mod balance;
-#[cfg(feature = "live")]
 mod change;
 #[cfg(feature = "live")]
 mod engine;
@@ -21,6 +19,8 @@ mod limits;
 #[cfg(feature = "live")]
 mod live;
 mod marks;
+#[cfg(feature = "live")]
+mod multipath;
 #[cfg(feature = "live")]
 mod native;
 #[cfg(feature = "live")]

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::path::Path;
-use super::share::{Destination, Standing};
+use super::share::{Destination, ProbingRole};
 use crate::hops::native::HOPS_TTL_MAX;
 
 /// TTLs beyond the deepest router that answered, of TCP.
@@ -76,7 +76,7 @@ impl Plan {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outlook {
     /// For whom it is asked.
-    pub(super) standing: Standing,
+    pub(super) role: ProbingRole,
     /// What flows to its destination have learnt, where they share it.
     pub(super) destination: Option<Destination>,
     /// How many routers there seem to be before the destination.
@@ -115,7 +115,7 @@ impl Schedule {
         let deepest = path.deepest();
         let limit = match &outlook.destination {
             _ if !self.is_safe => self.unsafe_ceiling(path, deepest, outlook.routers),
-            Some(destination) if outlook.standing != Standing::Leader => {
+            Some(destination) if outlook.role != ProbingRole::Leader => {
                 let deepest = deepest.max(destination.deepest());
                 deepest + u8::from(destination.is_end(deepest))
             }

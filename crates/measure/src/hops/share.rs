@@ -26,16 +26,16 @@ const ADVANCE: f64 = 32.0;
 /// What is not used up is kept up to so many advances.
 const KEPT: f64 = 4.0;
 
-/// How many probes packets pay for.
+/// The budget of probes, which packets of flows earn.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct ProbeBudget {
     left: f64,
     per_second: f64,
     packets: u64,
     counted: u64,
 }
 
-impl Allowance {
+impl ProbeBudget {
     pub(super) fn new(now: u64) -> Self {
         Self {
             left: ADVANCE,
@@ -78,7 +78,7 @@ impl Allowance {
 
 /// Whether a flow is asked, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Standing {
+pub(super) enum ProbingRole {
     /// Not yet: another flow asks for it, or nobody does.
     #[default]
     Waiting,
@@ -218,14 +218,14 @@ impl Destinations {
         for (number, flow) in flows {
             let is_heard = !flow.is_closed && since(flow.heard) < HEARD;
             let is_long = is_heard && since(flow.opened) >= LONG;
-            if !is_heard || flow.standing == Standing::Leader {
+            if !is_heard || flow.role == ProbingRole::Leader {
                 continue;
             }
             let key = destination_key(&flow.key);
             let destination = self.known.get(&key);
             let has_leader = destination.is_some_and(|destination| destination.leader.is_some());
             let cost = destination.map_or(0, Destination::deepest) + AHEAD;
-            if flow.standing == Standing::Own && has_leader || left < f64::from(cost) {
+            if flow.role == ProbingRole::Own && has_leader || left < f64::from(cost) {
                 continue;
             }
             if !has_leader {
@@ -233,10 +233,10 @@ impl Destinations {
                 let destination = self.known.entry(key).or_default();
                 destination.leader = Some(*number);
                 destination.used = now;
-                flow.standing = Standing::Leader;
+                flow.role = ProbingRole::Leader;
                 left -= f64::from(cost);
             } else if is_long {
-                flow.standing = Standing::Own;
+                flow.role = ProbingRole::Own;
                 left -= f64::from(cost);
             }
         }
@@ -256,7 +256,7 @@ impl Destinations {
                 destination.leader = None;
                 destination.used = now;
                 if let Some(flow) = flow {
-                    flow.standing = Standing::Own;
+                    flow.role = ProbingRole::Own;
                 }
             }
         }

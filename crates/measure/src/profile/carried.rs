@@ -19,7 +19,7 @@ pub(super) struct Carried {
 
 /// The packets among those of a profile that have SYN set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Synchronizing {
+pub(super) struct SynPackets {
     pub(super) sent: u32,
     pub(super) received: u32,
     /// Does the stack count those sent? Not those of a server, which had no socket then; the one
@@ -33,25 +33,25 @@ pub(super) fn carried(
     found: &profile_snapshot,
     before: Option<&profile_snapshot>,
     now: &profile_snapshot,
-    synchronizing: Synchronizing,
+    syn_packets: SynPackets,
 ) -> [Carried; 2] {
     let in_order = received(now).saturating_sub(before.map_or(0, received));
     let again = found.disorder.duplicate_bytes + found.disorder.partial_duplicate_bytes;
-    let of = |payload_bytes, segments, synchronizing: u32, is_counted: bool| {
-        let uncounted = if is_counted { 0 } else { synchronizing };
+    let of = |payload_bytes, segments, syn_packets: u32, is_counted: bool| {
+        let uncounted = if is_counted { 0 } else { syn_packets };
         let packets = u64::from(segments) + u64::from(uncounted);
         Carried {
             packets,
             bytes: payload_bytes
                 + packets * header_bytes(now)
-                + u64::from(synchronizing) * more_bytes(now),
+                + u64::from(syn_packets) * more_bytes(now),
         }
     };
-    let Synchronizing {
+    let SynPackets {
         sent,
         received,
         is_counted,
-    } = synchronizing;
+    } = syn_packets;
     [
         of(found.bytes_sent, found.segments_out, sent, is_counted),
         of(in_order + again, found.segments_in, received, true),
@@ -93,12 +93,12 @@ mod tests {
             segments_out,
             ..over_ipv4
         };
-        let of_client = Synchronizing {
+        let of_client = SynPackets {
             sent: 1,
             received: 1,
             is_counted: true,
         };
-        let of_server = Synchronizing {
+        let of_server = SynPackets {
             is_counted: false,
             ..of_client
         };
@@ -120,7 +120,7 @@ mod tests {
             ..over_ipv4
         };
         assert_eq!(
-            carried(&data, Some(&now), &data, Synchronizing::default()),
+            carried(&data, Some(&now), &data, SynPackets::default()),
             [wire(3, 52 + 1_500 + 604), wire(1, 52)]
         );
     }

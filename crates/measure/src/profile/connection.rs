@@ -6,10 +6,10 @@ use std::sync::Arc;
 use fathom_record::{FlowKey, Time};
 
 use super::State;
-use super::connections::{Abilities, Report};
+use super::connections::{Capabilities, Report};
 use super::ending::END_OF_MEASUREMENT;
 use super::names::Names;
-use super::order::Told;
+use super::reorder::ProfileRecord;
 use crate::profile::native::profile_moment_of;
 
 /// How a profile ends, and why.
@@ -24,7 +24,12 @@ pub(super) trait Snapshot: Copy + Debug {
     fn of(&self) -> &profile_moment_of;
 
     /// What `connection` did until now: a profile, which its totals have from now on.
-    fn profile(&self, connection: &mut Connection<Self>, end: End, maker: &mut Maker) -> Told;
+    fn profile(
+        &self,
+        connection: &mut Connection<Self>,
+        end: End,
+        builder: &mut ProfileBuilder,
+    ) -> ProfileRecord;
 }
 
 /// What is known of a connection between two profiles.
@@ -74,10 +79,10 @@ impl<S: Snapshot> Connection<S> {
     }
 
     /// This host sends a SYN, or tries to.
-    pub(super) fn opened(of: &profile_moment_of, maker: &mut Maker) -> Self {
+    pub(super) fn opened(of: &profile_moment_of, builder: &mut ProfileBuilder) -> Self {
         Self {
             role: Some("client"),
-            process: maker.process(of),
+            process: builder.process(of),
             ..Self::new(of, State::New)
         }
     }
@@ -111,21 +116,26 @@ impl<S: Snapshot> Connection<S> {
     }
 
     /// The application has taken it.
-    pub(super) fn accept(&mut self, of: &profile_moment_of, maker: &mut Maker, report: Report<'_>) {
+    pub(super) fn accept(
+        &mut self,
+        of: &profile_moment_of,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
         if let Some(snapshot) = &self.unaccepted {
             self.accept_queue_ns = Some(of.time.saturating_sub(snapshot.of().time));
-            self.process = maker.process(of);
-            self.tell_establishment(maker, report);
+            self.process = builder.process(of);
+            self.tell_establishment(builder, report);
         }
     }
 
     /// The first profile of a server's connection, if it is still to be told.
-    pub(super) fn tell_establishment(&mut self, maker: &mut Maker, report: Report<'_>) {
+    pub(super) fn tell_establishment(&mut self, builder: &mut ProfileBuilder, report: Report<'_>) {
         if let Some(snapshot) = self.unaccepted.take() {
             self.tell_until(
                 &snapshot,
                 (State::Established, "established"),
-                maker,
+                builder,
                 report,
             );
             self.last = Some(snapshot);
@@ -133,23 +143,29 @@ impl<S: Snapshot> Connection<S> {
     }
 
     /// A profile up to now, and the beginning of the next.
-    pub(super) fn tell(&mut self, now: &S, end: End, maker: &mut Maker, report: Report<'_>) {
-        self.tell_establishment(maker, report);
+    pub(super) fn tell(
+        &mut self,
+        now: &S,
+        end: End,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
+        self.tell_establishment(builder, report);
         if self.flow.source_port == 0 {
             // A connection that is about to be opened has no port yet.
             self.flow = now.of().flow();
         }
-        self.tell_until(now, end, maker, report);
+        self.tell_until(now, end, builder, report);
         match &mut self.last {
             Some(last) => **last = *now,
             none => *none = Some(Box::new(*now)),
         }
     }
 
-    fn tell_until(&mut self, now: &S, end: End, maker: &mut Maker, report: Report<'_>) {
-        let profile = now.profile(self, end, maker);
+    fn tell_until(&mut self, now: &S, end: End, builder: &mut ProfileBuilder, report: Report<'_>) {
+        let profile = now.profile(self, end, builder);
         let (end_state, _) = end;
-        self.start_time = Some(maker.time(now.of().time));
+        self.start_time = Some(builder.time(now.of().time));
         self.state = end_state;
         self.is_established |= end_state == State::Established;
         self.start_ns = now.of().time;
@@ -163,41 +179,41 @@ impl<S: Snapshot> Connection<S> {
     }
 
     /// A last profile of a connection that is followed no longer.
-    pub(super) fn tell_desync(&mut self, maker: &mut Maker, report: Report<'_>) {
-        self.tell_establishment(maker, report);
+    pub(super) fn tell_desync(&mut self, builder: &mut ProfileBuilder, report: Report<'_>) {
+        self.tell_establishment(builder, report);
         if let Some(last) = self.seen.take().or_else(|| self.last.take()) {
             self.tell(
                 &last,
                 (State::Desync, "too many connections"),
-                maker,
+                builder,
                 report,
             );
         }
     }
 
     /// A last profile, at the end of the measurement.
-    pub(super) fn finish(&mut self, maker: &mut Maker, report: Report<'_>) {
-        self.tell_establishment(maker, report);
+    pub(super) fn finish(&mut self, builder: &mut ProfileBuilder, report: Report<'_>) {
+        self.tell_establishment(builder, report);
         if let Some(seen) = self.seen.take() {
-            self.tell(&seen, (State::Update, END_OF_MEASUREMENT), maker, report);
+            self.tell(&seen, (State::Update, END_OF_MEASUREMENT), builder, report);
         }
     }
 }
 
 /// What profiles are made with.
 #[derive(Debug)]
-pub(super) struct Maker {
-    pub(super) abilities: Abilities,
+pub(super) struct ProfileBuilder {
+    pub(super) capabilities: Capabilities,
     pub(super) names: Names,
     /// Makes the kernel's time that of the wall clock.
     pub(super) offset_ns: u64,
 }
 
-impl Maker {
-    pub(super) fn new(abilities: Abilities) -> Self {
+impl ProfileBuilder {
+    pub(super) fn new(capabilities: Capabilities) -> Self {
         Self {
-            names: Names::new(abilities.groups.clone()),
-            abilities,
+            names: Names::new(capabilities.groups.clone()),
+            capabilities,
             offset_ns: 0,
         }
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use fathom_record::Nanoseconds;
 use rustc_hash::FxHashMap;
 
-use super::connection::{Connection, Maker};
+use super::connection::{Connection, ProfileBuilder};
+use super::connection_table::ConnectionTable;
 use super::ending::{connect_error, ending};
-use super::followed::Followed;
 use super::metas::Metas;
 use super::moment::Moment;
-use super::order::Told;
+use super::reorder::ProfileRecord;
 use super::{Indicator, State};
 use crate::profile::native::{
     self, profile_attempt, profile_moment_of, profile_slot, profile_snapshot,
@@ -26,7 +26,7 @@ const SETTLED_NS: u64 = 5_000_000;
 
 /// What this kernel can tell, and how to read it.
 #[derive(Debug, Clone)]
-pub(crate) struct Abilities {
+pub(crate) struct Capabilities {
     /// What profiles come without.
     pub(crate) missing: Vec<Indicator>,
     /// Length of a jiffy.
@@ -35,7 +35,7 @@ pub(crate) struct Abilities {
     pub(crate) groups: Option<PathBuf>,
 }
 
-impl Abilities {
+impl Capabilities {
     /// Whether profiles have this.
     pub(super) fn can(&self, indicator: Indicator) -> bool {
         !self.missing.contains(&indicator)
@@ -45,8 +45,8 @@ impl Abilities {
 /// All connections that are followed.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    maker: Maker,
-    followed: Followed<profile_snapshot>,
+    builder: ProfileBuilder,
+    connection_table: ConnectionTable<profile_snapshot>,
     metas: Metas,
     /// Those that have no slot in the kernel.
     attempts: FxHashMap<u64, profile_attempt>,
@@ -67,14 +67,14 @@ struct Waiting {
 }
 
 /// Where profiles go.
-pub(crate) type Report<'a> = &'a mut dyn FnMut(Told);
+pub(crate) type Report<'a> = &'a mut dyn FnMut(ProfileRecord);
 
 impl Connections {
-    pub(crate) fn new(abilities: Abilities, active_timeout: Duration) -> Self {
+    pub(crate) fn new(capabilities: Capabilities, active_timeout: Duration) -> Self {
         let active_timeout_ns = Nanoseconds::from(active_timeout).0;
         Self {
-            maker: Maker::new(abilities),
-            followed: Followed::new(active_timeout_ns),
+            builder: ProfileBuilder::new(capabilities),
+            connection_table: ConnectionTable::new(active_timeout_ns),
             metas: Metas::new(active_timeout_ns),
             attempts: FxHashMap::default(),
             attempts_told_ns: 0,
@@ -85,12 +85,12 @@ impl Connections {
 
     /// Connections that were dropped to make room.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.followed.forgotten + self.metas.followed.forgotten
+        self.connection_table.forgotten + self.metas.connection_table.forgotten
     }
 
     /// Takes what the ring held. `offset_ns` makes the kernel's time that of the wall clock.
     pub(crate) fn read(&mut self, mut bytes: &[u8], offset_ns: u64, report: Report<'_>) {
-        self.maker.offset_ns = offset_ns;
+        self.builder.offset_ns = offset_ns;
         while let Some((moment, behind)) = Moment::read(bytes) {
             self.take(&moment, report);
             bytes = behind;
@@ -109,7 +109,7 @@ impl Connections {
         {
             self.fail(&slot.attempt(), connect_error(0), report);
         }
-        self.metas.look_back(limit_ns, &mut self.maker, report);
+        self.metas.look_back(limit_ns, &mut self.builder, report);
         self.look_at_waiting(now_ns, slots, report);
     }
 
@@ -139,13 +139,13 @@ impl Connections {
         let id = waiting.connection;
         let slot = profile_slot::find(slots, id);
         let is_over = waiting.since_ns <= now_ns.saturating_sub(PATIENCE_NS);
-        if let Some(connection) = self.followed.known.get_mut(&id) {
+        if let Some(connection) = self.connection_table.known.get_mut(&id) {
             let is_accepted = slot.is_some_and(|slot| {
                 slot.holds(native::PROFILE_ACCEPTED)
                     && slot.since <= now_ns.saturating_sub(SETTLED_NS)
             });
             if is_over || is_accepted {
-                connection.stop_waiting(slot, &mut self.maker, report);
+                connection.stop_waiting(slot, &mut self.builder, report);
             }
             if connection.is_unaccepted() {
                 return true;
@@ -183,13 +183,13 @@ impl Connections {
     /// The end of the measurement, after a last look through all sockets: what is known of each
     /// connection.
     pub(crate) fn finish(&mut self, slots: &[profile_slot], report: Report<'_>) {
-        for (_, mut meta) in self.metas.followed.known.drain() {
-            meta.finish(&mut self.maker, report);
+        for (_, mut meta) in self.metas.connection_table.known.drain() {
+            meta.finish(&mut self.builder, report);
         }
-        for (id, mut connection) in self.followed.known.drain() {
+        for (id, mut connection) in self.connection_table.known.drain() {
             let slot = profile_slot::find(slots, id);
-            connection.stop_waiting(slot, &mut self.maker, report);
-            connection.finish(&mut self.maker, report);
+            connection.stop_waiting(slot, &mut self.builder, report);
+            connection.finish(&mut self.builder, report);
         }
     }
 
@@ -197,7 +197,7 @@ impl Connections {
         match moment {
             Moment::Note(of) => self.note(of, report),
             Moment::Attempt(attempt) => self.attempt(attempt, report),
-            Moment::Meta(meta) => self.metas.take(meta, &mut self.maker, report),
+            Moment::Meta(meta) => self.metas.take(meta, &mut self.builder, report),
             Moment::Snapshot(snapshot) => self.snapshot(snapshot, report),
         }
     }
@@ -207,16 +207,18 @@ impl Connections {
             self.note(&kept, report);
         }
         let id = snapshot.of.connection;
-        let maker = &mut self.maker;
+        let builder = &mut self.builder;
         match u32::from(snapshot.of.moment) {
             native::PROFILE_ESTABLISHED => self.establish(snapshot, report),
-            native::PROFILE_LOSSY => self.followed.update(id, snapshot, "lossy", maker, report),
+            native::PROFILE_LOSSY => self
+                .connection_table
+                .update(id, snapshot, "lossy", builder, report),
             native::PROFILE_RECOVERED => {
-                self.followed
-                    .update(id, snapshot, "recovered", maker, report);
+                self.connection_table
+                    .update(id, snapshot, "recovered", builder, report);
             }
             native::PROFILE_CLOSED => self.close(snapshot, report),
-            _ => self.followed.see(id, snapshot, maker, report),
+            _ => self.connection_table.see(id, snapshot, builder, report),
         }
     }
 
@@ -224,15 +226,15 @@ impl Connections {
         match u32::from(of.moment) {
             native::PROFILE_CONNECT => {
                 self.attempts.remove(&of.connection);
-                let connection = Connection::opened(of, &mut self.maker);
-                self.followed
-                    .insert(of.connection, connection, &mut self.maker, report);
+                let connection = Connection::opened(of, &mut self.builder);
+                self.connection_table
+                    .insert(of.connection, connection, &mut self.builder, report);
             }
             native::PROFILE_ACCEPTED => {
-                let subflow = self.metas.accept(of, &mut self.maker, report);
+                let subflow = self.metas.accept(of, &mut self.builder, report);
                 let id = subflow.unwrap_or(of.connection);
-                if let Some(connection) = self.followed.known.get_mut(&id) {
-                    connection.accept(of, &mut self.maker, report);
+                if let Some(connection) = self.connection_table.known.get_mut(&id) {
+                    connection.accept(of, &mut self.builder, report);
                 }
             }
             _ => {}
@@ -261,8 +263,8 @@ impl Connections {
     }
 
     fn fail(&mut self, attempt: &profile_attempt, reason: &'static str, report: Report<'_>) {
-        self.followed.known.remove(&attempt.of.connection);
-        let mut connection = Connection::opened(&attempt.of, &mut self.maker);
+        self.connection_table.known.remove(&attempt.of.connection);
+        let mut connection = Connection::opened(&attempt.of, &mut self.builder);
         let snapshot = profile_snapshot {
             of: attempt.of,
             cgroup: attempt.cgroup,
@@ -270,25 +272,25 @@ impl Connections {
             ..profile_snapshot::default()
         };
         let end = (State::Unreachable, reason);
-        connection.tell(&snapshot, end, &mut self.maker, report);
+        connection.tell(&snapshot, end, &mut self.builder, report);
     }
 
     fn establish(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
         let id = snapshot.of.connection;
         // What sent its SYN may be lost.
         self.attempts.remove(&id);
-        let maker = &mut self.maker;
-        if let Some(connection) = self.followed.known.get_mut(&id) {
+        let builder = &mut self.builder;
+        if let Some(connection) = self.connection_table.known.get_mut(&id) {
             connection.flow = snapshot.of.flow();
             let end = (State::Established, "established");
-            connection.tell(snapshot, end, maker, report);
+            connection.tell(snapshot, end, builder, report);
             return;
         }
         // What the handshake took is the first round trip, unless the SYN-ACK was sent again.
         let handshake_ns = u64::from(snapshot.round_trip) * 1_000;
         let start_ns = snapshot.of.time.saturating_sub(handshake_ns);
         let arrived = Connection::arrived(snapshot, "server", start_ns);
-        self.followed.insert(id, arrived, maker, report);
+        self.connection_table.insert(id, arrived, builder, report);
         self.wait(&snapshot.of);
     }
 
@@ -297,20 +299,25 @@ impl Connections {
         self.last_closed = id;
         self.attempts.remove(&id);
         let end = ending(snapshot.of.old_state, snapshot.of.error);
-        let known = self.followed.known.remove(&id);
+        let known = self.connection_table.known.remove(&id);
         let mut connection = known.unwrap_or_else(|| Connection::unknown(&snapshot.of));
-        connection.tell(snapshot, end, &mut self.maker, report);
+        connection.tell(snapshot, end, &mut self.builder, report);
     }
 }
 
 impl Connection<profile_snapshot> {
     /// The first profile of a server's connection, if it is still to be told, with what the
     /// kernel's slot says of who accepted it.
-    fn stop_waiting(&mut self, slot: Option<&profile_slot>, maker: &mut Maker, report: Report<'_>) {
+    fn stop_waiting(
+        &mut self,
+        slot: Option<&profile_slot>,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
         if let Some(slot) = slot.filter(|slot| slot.holds(native::PROFILE_ACCEPTED)) {
-            self.accept(&slot.told(), maker, report);
+            self.accept(&slot.told(), builder, report);
         }
-        self.tell_establishment(maker, report);
+        self.tell_establishment(builder, report);
     }
 }
 
@@ -321,18 +328,18 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     fn connections() -> Connections {
-        let abilities = Abilities {
+        let capabilities = Capabilities {
             missing: Vec::new(),
             jiffy_ns: 4_000_000,
             groups: None,
         };
-        Connections::new(abilities, Duration::ZERO)
+        Connections::new(capabilities, Duration::ZERO)
     }
 
     /// How many records `work` makes.
     fn told(work: impl FnOnce(Report<'_>)) -> u32 {
         let mut count = 0;
-        work(&mut |_told: Told| count += 1);
+        work(&mut |_told: ProfileRecord| count += 1);
         count
     }
 
@@ -402,8 +409,8 @@ mod tests {
     fn the_last_profile_has_totals() {
         let mut connections = connections();
         let mut profiles = Vec::new();
-        let mut report = |told: Told| match told {
-            Told::Tcp(profile) => profiles.push(profile),
+        let mut report = |told: ProfileRecord| match told {
+            ProfileRecord::Tcp(profile) => profiles.push(profile),
             other => panic!("{other:?} is of no connection"),
         };
         let mut at = |moment: u32, time: u64, bytes_sent: u64| {

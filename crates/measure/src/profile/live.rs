@@ -11,11 +11,11 @@ use std::time::Duration;
 use libbpf_rs::{Iter, Link};
 
 use super::Indicator;
-use super::connections::{Abilities, Connections};
+use super::connections::{Capabilities, Connections};
 use super::dns::{Dns, Scope};
 use super::namespaces::{other_namespaces, within};
-use super::order::Order;
 use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
+use super::reorder::ReorderBuffer;
 use super::slots::Slots;
 use crate::bytes::bytes_of;
 use crate::kernel::{
@@ -76,7 +76,7 @@ pub struct Profiler {
     programs: Programs,
     connections: Connections,
     dns: Option<Dns>,
-    order: Order,
+    reorder: ReorderBuffer,
     probes: Probes,
     active_timeout: Duration,
     has_all_namespaces: bool,
@@ -183,7 +183,7 @@ impl Profiler {
             look: None,
             slots: Slots::open(&programs)?,
             connections: Connections::new(
-                Abilities {
+                Capabilities {
                     missing: probes
                         .missing
                         .iter()
@@ -196,7 +196,7 @@ impl Profiler {
             ),
             programs,
             dns,
-            order: Order::default(),
+            reorder: ReorderBuffer::default(),
             probes,
             active_timeout: options.active_timeout,
             has_all_namespaces: options.has_all_namespaces,
@@ -237,28 +237,30 @@ impl Profiler {
     /// Hands on what nothing can come before any more. All that had happened by `now_ns` has been
     /// read.
     fn hand_on(&mut self, now_ns: u64, take: &mut Take<'_>) {
-        if self.order.is_empty() && !self.connections.has_waiting() {
+        if self.reorder.is_empty() && !self.connections.has_waiting() {
             return;
         }
-        let order = &mut self.order;
+        let reorder = &mut self.reorder;
         let slots = self.slots.read();
         self.connections
-            .look_at_waiting(now_ns, slots, &mut |told| order.put(told));
+            .look_at_waiting(now_ns, slots, &mut |told| reorder.put(told));
         let arrived_ns = now_ns.saturating_sub(match self.dns {
             Some(_) => ARRIVED_NAMES_NS,
             None => ARRIVED_NS,
         });
         let waiting_ns = self.connections.oldest_waiting_ns(slots);
         let until_ns = waiting_ns.map_or(arrived_ns, |waiting_ns| waiting_ns.min(arrived_ns));
-        order.leave(until_ns, wall_clock_offset(), take);
+        reorder.leave(until_ns, wall_clock_offset(), take);
     }
 
     fn drain(&mut self) -> Result<(), Error> {
         let Self {
-            connections, order, ..
+            connections,
+            reorder,
+            ..
         } = self;
         self.programs.ring.read(|moments| {
-            connections.read(moments, wall_clock_offset(), &mut |told| order.put(told));
+            connections.read(moments, wall_clock_offset(), &mut |told| reorder.put(told));
         })
     }
 
@@ -312,8 +314,8 @@ impl Measurement for Profiler {
     fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         let now_ns = monotonic_ns();
         self.drain()?;
-        let order = &mut self.order;
-        let mut put = |told| order.put(told);
+        let reorder = &mut self.reorder;
+        let mut put = |told| reorder.put(told);
         if now_ns.saturating_sub(self.last_look_back_ns) >= LOOK_BACK_NS {
             self.last_look_back_ns = now_ns;
             self.connections
@@ -336,13 +338,13 @@ impl Measurement for Profiler {
         self.links.clear();
         self.look_through()?;
         self.drain()?;
-        let order = &mut self.order;
-        let mut put = |told| order.put(told);
+        let reorder = &mut self.reorder;
+        let mut put = |told| reorder.put(told);
         self.connections.finish(self.slots.read(), &mut put);
         if let Some(dns) = &mut self.dns {
             dns.finish(&mut put)?;
         }
-        self.order.leave_all(take);
+        self.reorder.leave_all(take);
         Ok(())
     }
 
@@ -362,7 +364,7 @@ impl Measurement for Profiler {
             ),
             (
                 "profiles that left later than others after them",
-                self.order.late,
+                self.reorder.late,
             ),
         ]);
         if let Some(dns) = &self.dns {
@@ -370,7 +372,7 @@ impl Measurement for Profiler {
         }
         named.retain(|(_, count)| *count != 0);
         Ok(Counts {
-            measured: vec![("profiles", self.order.told)],
+            measured: vec![("profiles", self.reorder.told)],
             named,
         })
     }

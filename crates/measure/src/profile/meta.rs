@@ -3,9 +3,9 @@
 
 use fathom_record::Nanoseconds;
 
-use super::connection::{Connection, End, Maker, Snapshot};
+use super::connection::{Connection, End, ProfileBuilder, Snapshot};
 use super::ending::{flow_end_reason, is_last};
-use super::order::Told;
+use super::reorder::ProfileRecord;
 use super::totals::add;
 use super::{Indicator, MptcpProfile, State};
 use crate::profile::native::{self, profile_meta, profile_moment_of};
@@ -17,8 +17,13 @@ impl Snapshot for profile_meta {
         &self.of
     }
 
-    fn profile(&self, connection: &mut Connection<Self>, end: End, maker: &mut Maker) -> Told {
-        let mut profile = self.until_now(connection, end, maker);
+    fn profile(
+        &self,
+        connection: &mut Connection<Self>,
+        end: End,
+        builder: &mut ProfileBuilder,
+    ) -> ProfileRecord {
+        let mut profile = self.until_now(connection, end, builder);
         let (end_state, reason) = end;
         connection.totals.add(&profile);
         if is_last(end_state, reason) {
@@ -33,7 +38,7 @@ impl profile_meta {
         &self,
         connection: &Connection<Self>,
         (end_state, reason): End,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
     ) -> MptcpProfile {
         let before = connection.last.as_deref().copied().unwrap_or_default();
         let duration = Nanoseconds(self.of.time.saturating_sub(connection.start_ns));
@@ -45,14 +50,14 @@ impl profile_meta {
             u32::from(self.of.moment),
             native::PROFILE_META_ADDED | native::PROFILE_META_REMOVED
         );
-        let abilities = &maker.abilities;
+        let capabilities = &builder.capabilities;
         let (pid, process) = connection.process.clone().unzip();
         let bytes = |now: u64, before: u64| {
-            let is_counted = abilities.can(Indicator::MptcpBytes);
+            let is_counted = capabilities.can(Indicator::MptcpBytes);
             is_counted.then(|| now.saturating_sub(before))
         };
         MptcpProfile {
-            time: maker.time(self.of.time),
+            time: builder.time(self.of.time),
             flow: connection.flow,
             start_state: connection.state,
             end_state,
@@ -60,7 +65,7 @@ impl profile_meta {
             flow_end_reason: flow_end_reason(end_state, reason),
             start_time: connection
                 .start_time
-                .unwrap_or_else(|| maker.time(connection.start_ns)),
+                .unwrap_or_else(|| builder.time(connection.start_ns)),
             duration_ns: duration,
             connection: connection.id,
             role: connection.role,
@@ -73,14 +78,14 @@ impl profile_meta {
             bytes_received: bytes(self.bytes_received, before.bytes_received),
             bytes_acknowledged: bytes(acknowledged(self), acknowledged(&before)),
             bytes_reinjected: bytes(self.bytes_reinjected, before.bytes_reinjected),
-            stalls: abilities
+            stalls: capabilities
                 .can(Indicator::MptcpStalls)
                 .then(|| self.stalls.wrapping_sub(before.stalls)),
             subflow_count: self.subflow_count,
             receive_buffer_bytes: self.receive_buffer,
             pid,
             process,
-            cgroup: maker.names.group(self.cgroup),
+            cgroup: builder.names.group(self.cgroup),
             network_namespace: self.net_namespace,
             total_duration_ns: None,
             total_bytes_sent: None,

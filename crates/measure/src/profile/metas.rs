@@ -3,16 +3,16 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::State;
-use super::connection::{Connection, Maker};
+use super::connection::{Connection, ProfileBuilder};
+use super::connection_table::ConnectionTable;
 use super::connections::Report;
 use super::ending::{SYN_SENT, ending};
-use super::followed::Followed;
 use crate::profile::native::{self, profile_meta, profile_moment_of};
 
 /// MPTCP connections by the addresses of their sockets: not all have cookies.
 #[derive(Debug)]
 pub(super) struct Metas {
-    pub(super) followed: Followed<profile_meta>,
+    pub(super) connection_table: ConnectionTable<profile_meta>,
     /// Those that wait for their application, in the order of time.
     unaccepted: VecDeque<Unaccepted>,
     /// The same by the cookies of their sockets, which `accept()` tells of, with the sockets of
@@ -31,7 +31,7 @@ struct Unaccepted {
 impl Metas {
     pub(super) fn new(active_timeout_ns: u64) -> Self {
         Self {
-            followed: Followed::new(active_timeout_ns),
+            connection_table: ConnectionTable::new(active_timeout_ns),
             unaccepted: VecDeque::new(),
             accepting: HashMap::new(),
         }
@@ -39,50 +39,63 @@ impl Metas {
 
     /// Takes a moment. One that is not selected counts only for a connection that is followed
     /// because another subflow of it is.
-    pub(super) fn take(&mut self, meta: &profile_meta, maker: &mut Maker, report: Report<'_>) {
+    pub(super) fn take(
+        &mut self,
+        meta: &profile_meta,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
         let id = meta.meta;
-        if meta.is_selected == 0 && !self.followed.known.contains_key(&id) {
+        if meta.is_selected == 0 && !self.connection_table.known.contains_key(&id) {
             return;
         }
         let reason = match u32::from(meta.of.moment) {
             native::PROFILE_META_CONNECT => {
-                let opened = Connection::opened(&meta.of, maker);
-                return self.followed.insert(id, opened, maker, report);
+                let opened = Connection::opened(&meta.of, builder);
+                return self.connection_table.insert(id, opened, builder, report);
             }
-            native::PROFILE_META_ESTABLISHED => return self.establish(meta, maker, report),
-            native::PROFILE_META_SEEN => return self.followed.see(id, meta, maker, report),
+            native::PROFILE_META_ESTABLISHED => return self.establish(meta, builder, report),
+            native::PROFILE_META_SEEN => {
+                return self.connection_table.see(id, meta, builder, report);
+            }
             native::PROFILE_META_ADDED => "subflow added",
             native::PROFILE_META_REMOVED => "subflow removed",
             native::PROFILE_META_LOSSY => "lossy",
             native::PROFILE_META_RECOVERED => "recovered",
-            _ => return self.close(meta, maker, report),
+            _ => return self.close(meta, builder, report),
         };
-        self.followed.update(id, meta, reason, maker, report);
+        self.connection_table
+            .update(id, meta, reason, builder, report);
     }
 
     /// The application has taken a connection; its first subflow, if it is one of these.
     pub(super) fn accept(
         &mut self,
         of: &profile_moment_of,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
         report: Report<'_>,
     ) -> Option<u64> {
         let (id, first_subflow) = self.accepting.remove(&of.connection)?;
-        let meta = self.followed.known.get_mut(&id)?;
-        meta.accept(of, maker, report);
+        let meta = self.connection_table.known.get_mut(&id)?;
+        meta.accept(of, builder, report);
         Some(first_subflow)
     }
 
     /// Tells of connections that wait for their application since `limit_ns` or longer.
-    pub(super) fn look_back(&mut self, limit_ns: u64, maker: &mut Maker, report: Report<'_>) {
+    pub(super) fn look_back(
+        &mut self,
+        limit_ns: u64,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
         while let Some(unaccepted) = self.unaccepted.front().copied() {
             if unaccepted.since_ns >= limit_ns {
                 return;
             }
             self.unaccepted.pop_front();
             self.accepting.remove(&unaccepted.cookie);
-            if let Some(meta) = self.followed.known.get_mut(&unaccepted.id) {
-                meta.tell_establishment(maker, report);
+            if let Some(meta) = self.connection_table.known.get_mut(&unaccepted.id) {
+                meta.tell_establishment(builder, report);
             }
         }
     }
@@ -90,7 +103,7 @@ impl Metas {
     /// Since when one waits for its application, of those that still do.
     pub(super) fn oldest_waiting_ns(&mut self) -> Option<u64> {
         while let Some(unaccepted) = self.unaccepted.front() {
-            let meta = self.followed.known.get(&unaccepted.id);
+            let meta = self.connection_table.known.get(&unaccepted.id);
             if meta.is_some_and(Connection::is_unaccepted) {
                 return Some(unaccepted.since_ns);
             }
@@ -100,12 +113,12 @@ impl Metas {
         None
     }
 
-    fn establish(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
+    fn establish(&mut self, now: &profile_meta, builder: &mut ProfileBuilder, report: Report<'_>) {
         let (id, cookie) = (now.meta, now.of.connection);
         // The address may be that of a connection whose end was lost.
-        let known = self.followed.known.get_mut(&id);
+        let known = self.connection_table.known.get_mut(&id);
         if let Some(meta) = known.filter(|meta| meta.id == cookie) {
-            meta.tell(now, (State::Established, "established"), maker, report);
+            meta.tell(now, (State::Established, "established"), builder, report);
             return;
         }
         let since_ns = now.of.time;
@@ -113,7 +126,7 @@ impl Metas {
         let role = if is_opened_here { "client" } else { "server" };
         let mut meta = Connection::arrived(now, role, since_ns);
         if is_opened_here {
-            meta.tell_establishment(maker, report);
+            meta.tell_establishment(builder, report);
         } else {
             let waiting = Unaccepted {
                 since_ns,
@@ -123,25 +136,25 @@ impl Metas {
             self.unaccepted.push_back(waiting);
             self.accepting.insert(cookie, (id, now.subflow));
         }
-        self.followed.insert(id, meta, maker, report);
+        self.connection_table.insert(id, meta, builder, report);
     }
 
-    fn close(&mut self, now: &profile_meta, maker: &mut Maker, report: Report<'_>) {
-        let known = self.followed.known.remove(&now.meta);
+    fn close(&mut self, now: &profile_meta, builder: &mut ProfileBuilder, report: Report<'_>) {
+        let known = self.connection_table.known.remove(&now.meta);
         // Without a SYN there was no route, which the profile of its first subflow says.
         if known.is_some() || now.of.old_state != SYN_SENT {
             let mut meta = known.unwrap_or_else(|| Connection::unknown(&now.of));
             self.accepting.remove(&meta.id);
             let end = ending(now.of.old_state, now.of.error);
-            meta.tell(now, end, maker, report);
+            meta.tell(now, end, builder, report);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::connections::Abilities;
-    use super::super::order::Told;
+    use super::super::connections::Capabilities;
+    use super::super::reorder::ProfileRecord;
     use super::*;
 
     const META: u64 = 0xffff_8880_0000_0000;
@@ -149,8 +162,8 @@ mod tests {
     const SUBFLOW: u64 = 8;
     const SYN_RECV: u8 = 3;
 
-    fn maker() -> Maker {
-        Maker::new(Abilities {
+    fn builder() -> ProfileBuilder {
+        ProfileBuilder::new(Capabilities {
             missing: Vec::new(),
             jiffy_ns: 1,
             groups: None,
@@ -172,14 +185,14 @@ mod tests {
     /// What is told of these moments: states and reasons.
     fn told(metas: &mut Metas, moments: &[profile_meta]) -> Vec<String> {
         let mut texts = Vec::new();
-        let mut report = |told: Told| texts.push(text(&told));
+        let mut report = |told: ProfileRecord| texts.push(text(&told));
         for moment in moments {
-            metas.take(moment, &mut maker(), &mut report);
+            metas.take(moment, &mut builder(), &mut report);
         }
         texts
     }
 
-    fn text(told: &Told) -> String {
+    fn text(told: &ProfileRecord) -> String {
         let record = told.record();
         let text = |name| match record.value(record.schema().position(name).unwrap()) {
             fathom_record::Value::Text(text) => text.to_owned(),
@@ -211,12 +224,12 @@ mod tests {
         assert_eq!(told(&mut metas, &[established]), [""; 0]);
         let mut texts = Vec::new();
         let accepted = established.of;
-        let subflow = metas.accept(&accepted, &mut maker(), &mut |told| {
+        let subflow = metas.accept(&accepted, &mut builder(), &mut |told| {
             texts.push(text(&told));
         });
         assert_eq!(subflow, Some(SUBFLOW));
         assert_eq!(texts, ["ESTABLISHED established"]);
-        let again = metas.accept(&accepted, &mut maker(), &mut |_| panic!("told twice"));
+        let again = metas.accept(&accepted, &mut builder(), &mut |_| panic!("told twice"));
         assert_eq!(again, None);
     }
 
@@ -229,7 +242,7 @@ mod tests {
         );
         let mut count = 0;
         for limit_ns in [10, 11, 12] {
-            metas.look_back(limit_ns, &mut maker(), &mut |_| count += 1);
+            metas.look_back(limit_ns, &mut builder(), &mut |_| count += 1);
         }
         assert_eq!(count, 1);
     }
@@ -244,7 +257,7 @@ mod tests {
             })
             .collect();
         assert_eq!(told(&mut metas, &opened), [""; 0]);
-        assert_eq!(metas.followed.forgotten, 8192);
+        assert_eq!(metas.connection_table.forgotten, 8192);
     }
 
     #[test]

@@ -7,10 +7,10 @@
 
 mod carried;
 mod connection;
+mod connection_table;
 mod connections;
 mod dns;
 mod ending;
-mod followed;
 mod increase;
 mod indicator;
 mod live;
@@ -20,9 +20,9 @@ mod moment;
 mod names;
 mod namespaces;
 mod native;
-mod order;
 mod probes;
 mod record;
+mod reorder;
 mod slots;
 mod snapshot;
 mod statistics;

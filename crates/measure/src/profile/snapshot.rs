@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use fathom_record::Nanoseconds;
 
-use super::carried::{Synchronizing, carried};
-use super::connection::{Connection, End, Maker, Snapshot};
-use super::connections::Abilities;
+use super::carried::{SynPackets, carried};
+use super::connection::{Connection, End, ProfileBuilder, Snapshot};
+use super::connections::Capabilities;
 use super::ending::{flow_end_reason, is_last};
 use super::increase::{acknowledged, received, stalled_ns};
-use super::order::Told;
+use super::reorder::ProfileRecord;
 use super::statistics::{Spread, spread};
 use super::totals::{AtEnd, TcpTotals};
 use super::{Indicator, State, TcpProfile};
@@ -24,8 +24,13 @@ impl Snapshot for profile_snapshot {
         &self.of
     }
 
-    fn profile(&self, connection: &mut Connection<Self>, end: End, maker: &mut Maker) -> Told {
-        let mut profile = self.until_now(connection, end, maker);
+    fn profile(
+        &self,
+        connection: &mut Connection<Self>,
+        end: End,
+        builder: &mut ProfileBuilder,
+    ) -> ProfileRecord {
+        let mut profile = self.until_now(connection, end, builder);
         let (end_state, reason) = end;
         connection.totals.add(&profile);
         let is_last = is_last(end_state, reason);
@@ -41,7 +46,7 @@ impl profile_snapshot {
         &self,
         connection: &Connection<Self>,
         (end_state, reason): End,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
     ) -> TcpProfile {
         let last = connection.last.as_deref();
         let found = &last.map_or(Cow::Borrowed(self), |last| Cow::Owned(increase(last, self)));
@@ -56,21 +61,21 @@ impl profile_snapshot {
             0
         };
         let duration = Nanoseconds(self.of.time.saturating_sub(connection.start_ns));
-        let abilities = &maker.abilities;
-        let trips = found.spread_of_round_trips(abilities, is_establishment);
+        let capabilities = &builder.capabilities;
+        let trips = found.spread_of_round_trips(capabilities, is_establishment);
         let distances = spread(
             disorder.distance_count,
             disorder.distance_sum,
             disorder.distance_squares,
         );
-        let jiffies = |count: u32| Nanoseconds(u64::from(count) * abilities.jiffy_ns);
-        let has_disorder = abilities.can(Indicator::Disorder);
-        let has_duplicates = abilities.can(Indicator::Duplicates);
+        let jiffies = |count: u32| Nanoseconds(u64::from(count) * capabilities.jiffy_ns);
+        let has_disorder = capabilities.can(Indicator::Disorder);
+        let has_duplicates = capabilities.can(Indicator::Duplicates);
         let (pid, process) = connection.process.clone().unzip();
-        let synchronizing = connection.synchronizing(found, end_state);
-        let [sent, arrived] = carried(found, last, self, synchronizing);
+        let syn_packets = connection.syn_packets(found, end_state);
+        let [sent, arrived] = carried(found, last, self, syn_packets);
         TcpProfile {
-            time: maker.time(self.of.time),
+            time: builder.time(self.of.time),
             flow: connection.flow,
             start_state: connection.state,
             end_state,
@@ -78,7 +83,7 @@ impl profile_snapshot {
             flow_end_reason: flow_end_reason(end_state, reason),
             start_time: connection
                 .start_time
-                .unwrap_or_else(|| maker.time(connection.start_ns)),
+                .unwrap_or_else(|| builder.time(connection.start_ns)),
             duration_ns: duration,
             connection: connection.id,
             role: connection.role,
@@ -101,13 +106,15 @@ impl profile_snapshot {
             bytes_retransmitted: found.bytes_retransmitted,
             packets_retransmitted: found.packets_retransmitted,
             syn_acks_retransmitted: syn_acks,
-            checksum_errors: abilities
+            checksum_errors: capabilities
                 .can(Indicator::Checksums)
                 .then_some(disorder.checksum_errors),
             srtt_ns: microseconds(self.round_trip),
             rtt_min_ns: microseconds(self.round_trip_minimum)
                 .filter(|_| self.round_trip_minimum != u32::MAX),
-            rtt_samples: abilities.can(Indicator::RoundTrips).then_some(trips.count),
+            rtt_samples: capabilities
+                .can(Indicator::RoundTrips)
+                .then_some(trips.count),
             rtt_mean_ns: trips.mean.map(in_nanoseconds),
             rtt_variance_us2: trips.variance,
             jitter_ns: microseconds(self.round_trip_deviation).filter(|_| self.round_trip != 0),
@@ -131,7 +138,7 @@ impl profile_snapshot {
             packets_reported_duplicate: found.duplicates_reported,
             reordering_seen: found.reordering_seen,
             packets_congestion_experienced: found.packets_marked,
-            congestion_control: maker
+            congestion_control: builder
                 .names
                 .text(&self.congestion_control)
                 .unwrap_or_default(),
@@ -141,9 +148,9 @@ impl profile_snapshot {
             send_buffer_bytes: self.send_buffer,
             pid,
             process,
-            cgroup: maker.names.group(self.cgroup),
+            cgroup: builder.names.group(self.cgroup),
             network_namespace: self.net_namespace,
-            interface: maker.names.text(&self.interface),
+            interface: builder.names.text(&self.interface),
             next_hop: (self.next_hop != flow_address::default()).then(|| address(&self.next_hop)),
             mptcp_token: (self.is_subflow != 0).then_some(self.token),
             path_index: (self.is_subflow != 0).then_some(self.subflow),
@@ -152,8 +159,8 @@ impl profile_snapshot {
 
     /// Round trips of a profile: that of the handshake, before the kernel calls back for each, then
     /// those.
-    fn spread_of_round_trips(&self, abilities: &Abilities, is_establishment: bool) -> Spread {
-        if !abilities.can(Indicator::RoundTrips) {
+    fn spread_of_round_trips(&self, capabilities: &Capabilities, is_establishment: bool) -> Spread {
+        if !capabilities.can(Indicator::RoundTrips) {
             return Spread::default();
         }
         let trips = &self.round_trips;
@@ -167,16 +174,16 @@ impl profile_snapshot {
 
 impl Connection<profile_snapshot> {
     /// Which packets with SYN a profile has.
-    fn synchronizing(&self, found: &profile_snapshot, end_state: State) -> Synchronizing {
+    fn syn_packets(&self, found: &profile_snapshot, end_state: State) -> SynPackets {
         let received = u32::from(end_state == State::Established);
         match self.role {
-            _ if self.is_established => Synchronizing::default(),
-            Some("client") => Synchronizing {
+            _ if self.is_established => SynPackets::default(),
+            Some("client") => SynPackets {
                 sent: found.segments_out,
                 received,
                 is_counted: true,
             },
-            _ => Synchronizing {
+            _ => SynPackets {
                 sent: 1 + found.packets_retransmitted,
                 received,
                 is_counted: false,

@@ -14,7 +14,7 @@ use crate::replay::{Dissected, Dissector, Interfaces, Offline};
 use crate::response::native::{
     self, Requests, response_config, response_epoch, response_flow, response_handshake,
 };
-use crate::table::{Departure, State, Table};
+use crate::table::{RemovalReason, State, Table};
 use crate::{Counts, Error};
 
 /// Slots for handshakes: 128 KiB.
@@ -146,10 +146,10 @@ impl Engine {
         let counts = &mut self.counts;
         let mut departed = |entry: &mut crate::table::Entry<Flow>, why| {
             match why {
-                Departure::Over => {
+                RemovalReason::Over => {
                     counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += 1;
                 }
-                Departure::Evicted => counts.evicted += 1,
+                RemovalReason::Evicted => counts.evicted += 1,
             }
             if let Some(last) = entry
                 .state

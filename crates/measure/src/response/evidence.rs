@@ -1,7 +1,7 @@
 //! What an epoch of a flow showed, in the units of Rust.
 
 use super::Estimator;
-use super::estimate::Think;
+use super::estimate::ThinkTime;
 use crate::response::native::{self, response_epoch, response_flow, response_mode, response_tcp};
 
 /// What an epoch of a flow showed.
@@ -14,7 +14,7 @@ pub(super) struct Evidence {
     pub(super) shortest_ns: f64,
     pub(super) longest_ns: f64,
     /// What clients thought in them, where that is known.
-    pub(super) think: Option<Think>,
+    pub(super) think: Option<ThinkTime>,
     /// Gaps that ended with a request that a response triggered; of TCP only.
     pub(super) causal: u32,
     /// Of these, shorter than a round trip.
@@ -111,7 +111,7 @@ impl Evidence {
                 packets: packets.into(),
             })
         };
-        let think = Think::read(&tcp.echoes, epoch.end);
+        let think = ThinkTime::read(&tcp.echoes, epoch.end);
         let lags_ns = think.map_or(0.0, |think| think.lags_ns);
         // Where a clock ticks seldom, lags may be longer than gaps.
         let server_ns = f64::from(flow.retained.cast_signed()) * TICK_NS;

@@ -16,7 +16,7 @@ use crate::kernel::{
     FlowTable, Options, Places, Programs, choose_programs, monotonic_ns, passing, set_constants,
     size_flow_table, wall_clock_offset,
 };
-use crate::measurement::{Every, Interval, Measurement, Take};
+use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::native::flow_key;
 use crate::response::native::{
     self, Requests, response_batches, response_bins, response_config, response_epoch,
@@ -33,7 +33,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
-pub struct Live {
+pub struct ResponseMonitor {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     places: Places,
     programs: Programs,
@@ -46,15 +46,15 @@ pub struct Live {
     swept: HashMap<flow_key, u64>,
     /// Epochs that only a sweep has told of.
     swept_count: u64,
-    sweep: Every,
+    sweep: Ticker,
     waits: Waits,
     /// For flows that wait for longer than this.
-    waiting: Option<(Duration, Every)>,
+    waiting: Option<(Duration, Ticker)>,
     /// Flows that user space has deleted.
     deleted: u64,
 }
 
-impl Live {
+impl ResponseMonitor {
     /// Loads and attaches. Epochs are handed on, or put together by interval. With `waiting` there
     /// is a record of each flow whose last request has been unanswered for so long, again whenever
     /// that has doubled.
@@ -79,9 +79,9 @@ impl Live {
             aggregator: grouping.map(ResponseAggregator::new),
             swept: HashMap::new(),
             swept_count: 0,
-            sweep: Every::new(options.settings.epoch),
+            sweep: Ticker::new(options.settings.epoch),
             waits: Waits::default(),
-            waiting: waiting.map(|limit| (limit, Every::new(limit / 4))),
+            waiting: waiting.map(|limit| (limit, Ticker::new(limit / 4))),
             deleted: 0,
         })
     }
@@ -175,7 +175,7 @@ fn hand_on(
     }
 }
 
-impl Measurement for Live {
+impl Measurement for ResponseMonitor {
     fn name(&self) -> &'static str {
         "response"
     }
@@ -302,7 +302,7 @@ fn prepare(
 /// Loads the programs without attaching them, to see whether this kernel takes them.
 ///
 /// # Errors
-/// As [`Live::start`].
+/// As [`ResponseMonitor::start`].
 pub fn probe(settings: &Settings) -> Result<(), Error> {
     load(settings, |_| true).map(drop)
 }

@@ -4,6 +4,8 @@
 mod aggregate;
 mod counts;
 mod engine;
+#[cfg(feature = "live")]
+mod epoch_reader;
 mod estimate;
 mod evidence;
 #[cfg(feature = "live")]
@@ -14,18 +16,16 @@ mod record;
 mod reverse;
 mod settings;
 #[cfg(feature = "live")]
-mod tabled;
-#[cfg(feature = "live")]
 mod waits;
 
 #[cfg(feature = "live")]
 pub use crate::kernel::Options;
 pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator, ResponseInterval};
 pub use engine::Engine;
+#[cfg(feature = "live")]
+pub use epoch_reader::{EpochReader, FlowEpoch, StoredFlow};
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]
-pub use live::{Live, probe};
+pub use live::{ResponseMonitor, probe};
 pub use record::{ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, NoEstimator, Settings};
-#[cfg(feature = "live")]
-pub use tabled::{EpochOfFlow, Tabled, TabledFlow};

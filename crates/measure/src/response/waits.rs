@@ -15,12 +15,12 @@ use crate::response::native::response_flow;
 /// What has been told.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    told: HashMap<flow_key, Told>,
+    told: HashMap<flow_key, ReportedWait>,
 }
 
 /// Of a flow.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct ReportedWait {
     /// When the request passed that is unanswered.
     since: u64,
     /// From which wait on it is told of again.
@@ -28,10 +28,10 @@ struct Told {
 }
 
 /// A look through all flows.
-pub(super) struct Look<'a> {
+pub(super) struct WaitScan<'a> {
     waits: &'a mut Waits,
     /// What had been told before: only flows that still wait are remembered.
-    before: HashMap<flow_key, Told>,
+    before: HashMap<flow_key, ReportedWait>,
     limit_ns: u64,
     now: u64,
     offset: u64,
@@ -39,8 +39,8 @@ pub(super) struct Look<'a> {
 
 impl Waits {
     /// Begins one, at `now`; `offset` makes that the time since 1970.
-    pub(super) fn look(&mut self, limit: Duration, now: u64, offset: u64) -> Look<'_> {
-        Look {
+    pub(super) fn look(&mut self, limit: Duration, now: u64, offset: u64) -> WaitScan<'_> {
+        WaitScan {
             before: std::mem::take(&mut self.told),
             waits: self,
             limit_ns: Nanoseconds::from(limit).0,
@@ -50,7 +50,7 @@ impl Waits {
     }
 }
 
-impl Look<'_> {
+impl WaitScan<'_> {
     /// A flow, and what is kept of it.
     pub(super) fn at(
         &mut self,
@@ -76,7 +76,7 @@ impl Look<'_> {
                 interface: interfaces.name(key.interface),
             });
         }
-        let now_told = Told {
+        let now_told = ReportedWait {
             since: flow.last,
             next_ns: wait.0 * 2,
         };

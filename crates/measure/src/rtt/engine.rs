@@ -8,7 +8,7 @@ use super::{Aggregator, Settings};
 use crate::native::{PACKET_MEASURABLE, fathom_reading, selection};
 use crate::replay::{Dissected, Dissector, Interfaces, Offline};
 use crate::rtt::native::{self, rtt_bucket, rtt_config, rtt_event, rtt_output};
-use crate::table::{Departure, Table};
+use crate::table::{RemovalReason, Table};
 use crate::{Counts, Error};
 use fathom_record::Time;
 
@@ -194,11 +194,11 @@ impl Engine {
         let slot = self.table.insert(key, hash, flow, now, |entry, why| {
             slots.take_back(&entry.state);
             let reason = match why {
-                Departure::Over => native::RTT_REASON_TIMEOUT,
-                Departure::Evicted => native::RTT_REASON_EVICTED,
+                RemovalReason::Over => native::RTT_REASON_TIMEOUT,
+                RemovalReason::Evicted => native::RTT_REASON_EVICTED,
             };
-            over += u64::from(why == Departure::Over);
-            evicted += u64::from(why == Departure::Evicted);
+            over += u64::from(why == RemovalReason::Over);
+            evicted += u64::from(why == RemovalReason::Evicted);
             if has_events && !entry.state.is_closed() {
                 let closing = Transition::close(reason, now);
                 report(closing.report(&entry.key, &entry.state.flow, interfaces, 0));

@@ -10,7 +10,7 @@ use super::object::Object;
 use super::{Aggregation, Aggregator, Report, Settings};
 use crate::bytes::read_prefix;
 use crate::kernel::{Options, Places, monotonic_ns, passing, wall_clock_offset};
-use crate::measurement::{Every, Interval, Measurement, Take};
+use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::rtt::native::{self, rtt_event, rtt_flow, rtt_flow_event};
 use crate::{Counts, Error};
 
@@ -25,16 +25,16 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
-pub struct Live {
+pub struct RttMonitor {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     places: Places,
     object: Object,
     has_events: bool,
     aggregator: Option<Aggregator>,
-    sweep: Every,
+    sweep: Ticker,
 }
 
-impl Live {
+impl RttMonitor {
     /// Loads and attaches. Samples are handed on, or put together by interval.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Live {
             object,
             has_events: options.settings.has_events,
             aggregator: aggregation.map(Aggregator::new),
-            sweep: Every::new(SWEEP),
+            sweep: Ticker::new(SWEEP),
         })
     }
 
@@ -127,7 +127,7 @@ impl Live {
     }
 }
 
-impl Measurement for Live {
+impl Measurement for RttMonitor {
     fn name(&self) -> &'static str {
         "rtt"
     }

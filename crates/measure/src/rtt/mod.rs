@@ -21,7 +21,7 @@ pub use aggregate::{Aggregation, Aggregator, GroupBy, RttInterval};
 pub use engine::Engine;
 pub use event::{Report, SampleBytes};
 #[cfg(feature = "live")]
-pub use live::Live;
+pub use live::RttMonitor;
 #[cfg(feature = "live")]
 pub use object::probe;
 pub use record::{Observed, RttAggregate, RttFlow, RttSample};

@@ -116,7 +116,7 @@ fn configure(
 /// Loads the programs without attaching them, to see whether this kernel takes them.
 ///
 /// # Errors
-/// As [`super::Live::start`].
+/// As [`super::RttMonitor::start`].
 pub fn probe(settings: &Settings) -> Result<(), Error> {
     Object::load(settings, |_| true).map(drop)
 }

@@ -52,8 +52,8 @@ fn start() -> Result<Vec<Box<dyn Measurement>>, Error> {
         settings: response::Settings::live(),
     };
     Ok(vec![
-        Box::new(rtt::Live::start(&rtt, None)?),
-        Box::new(response::Live::start(&response, None, None)?),
+        Box::new(rtt::RttMonitor::start(&rtt, None)?),
+        Box::new(response::ResponseMonitor::start(&response, None, None)?),
     ])
 }
 

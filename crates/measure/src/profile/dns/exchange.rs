@@ -69,14 +69,14 @@ impl End {
 
 /// Makes records.
 #[derive(Debug, Default)]
-pub(super) struct Maker {
+pub(super) struct ProfileBuilder {
     /// What makes the kernel's time that of the wall clock.
     pub(super) offset_ns: u64,
     names: Names,
     types: HashMap<u16, Arc<str>>,
 }
 
-impl Maker {
+impl ProfileBuilder {
     pub(super) fn exchange(&mut self, event: &dns_event, name: Option<String>) -> Exchange {
         let process = self.names.text(&event.process);
         Exchange {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::exchange::{End, Maker};
+use super::exchange::{End, ProfileBuilder};
 use super::name;
 use super::waiting::Waiting;
 use crate::bytes::read_prefix;
@@ -21,7 +21,7 @@ const ESTABLISHED: u8 = 1;
 pub(super) struct Exchanges {
     waiting: Waiting,
     /// What is written into records.
-    maker: Maker,
+    builder: ProfileBuilder,
     /// Messages that the kernel had lost when last asked, and up to when one may have been lost.
     lost: u64,
     lost_until_ns: Option<u64>,
@@ -36,7 +36,7 @@ impl Exchanges {
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             waiting: Waiting::new(timeout),
-            maker: Maker::default(),
+            builder: ProfileBuilder::default(),
             lost: 0,
             lost_until_ns: None,
             refused: 0,
@@ -46,7 +46,7 @@ impl Exchanges {
 
     /// Takes what the ring held. `offset_ns` makes the kernel's time that of the wall clock.
     pub(super) fn read(&mut self, mut bytes: &[u8], offset_ns: u64, report: Report<'_>) {
-        self.maker.offset_ns = offset_ns;
+        self.builder.offset_ns = offset_ns;
         while let Some((event, behind)) = read_prefix::<dns_event>(bytes) {
             let (name, behind) = match event.has_name {
                 0 => (None, behind),
@@ -79,7 +79,7 @@ impl Exchanges {
                 (State::Unreachable, "timeout", end_ns)
             };
             let end = End::without_answer(state, reason, time_ns);
-            report(self.maker.profile(exchange, &end).into());
+            report(self.builder.profile(exchange, &end).into());
         }
     }
 
@@ -87,7 +87,7 @@ impl Exchanges {
     pub(super) fn finish(&mut self, now_ns: u64, report: Report<'_>) {
         for exchange in self.waiting.take_all() {
             let end = End::without_answer(State::New, END_OF_MEASUREMENT, now_ns);
-            report(self.maker.profile(exchange, &end).into());
+            report(self.builder.profile(exchange, &end).into());
         }
     }
 
@@ -97,7 +97,7 @@ impl Exchanges {
             exchange.error_ns = None;
             exchange.last_ns = event.time;
         } else if self.waiting.has_room() {
-            self.waiting.add(event, self.maker.exchange(event, name));
+            self.waiting.add(event, self.builder.exchange(event, name));
         } else {
             self.refused += 1;
         }
@@ -105,7 +105,7 @@ impl Exchanges {
 
     fn answer(&mut self, event: &dns_event, report: Report<'_>) {
         match self.waiting.take_answered(event) {
-            Some(exchange) => report(self.maker.profile(exchange, &End::of(event)).into()),
+            Some(exchange) => report(self.builder.profile(exchange, &End::of(event)).into()),
             None => self.unmatched += 1,
         }
     }
@@ -120,7 +120,7 @@ impl Exchanges {
                 let (state, reason) = ending(ESTABLISHED, event.error);
                 let end = End::without_answer(state, reason, event.time);
                 for exchange in self.waiting.take_failed(event) {
-                    report(self.maker.profile(exchange, &end).into());
+                    report(self.builder.profile(exchange, &end).into());
                 }
             }
         }
@@ -135,7 +135,7 @@ mod tests {
     use super::super::waiting::{ERROR_PATIENCE_NS, EXCHANGES_MAX};
     use super::*;
     use crate::bytes::bytes_of;
-    use crate::profile::order::Told;
+    use crate::profile::reorder::ProfileRecord;
 
     const MILLISECOND: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MILLISECOND;
@@ -159,14 +159,14 @@ mod tests {
 
         fn take(&mut self, event: dns_event) -> &mut Self {
             let lines = &mut self.lines;
-            let mut report = |told: Told| lines.push(line(told.record()));
+            let mut report = |told: ProfileRecord| lines.push(line(told.record()));
             self.exchanges.read(bytes_of(&event), 0, &mut report);
             self
         }
 
         fn at(&mut self, now_ns: u64) -> &mut Self {
             let lines = &mut self.lines;
-            let mut report = |told: Told| lines.push(line(told.record()));
+            let mut report = |told: ProfileRecord| lines.push(line(told.record()));
             self.exchanges.look_back(now_ns, self.lost, &mut report);
             self
         }
@@ -297,7 +297,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.take(query(0));
         let lines = &mut bench.lines;
-        let mut report = |told: Told| lines.push(line(told.record()));
+        let mut report = |told: ProfileRecord| lines.push(line(told.record()));
         bench.exchanges.finish(MILLISECOND, &mut report);
         assert_eq!(bench.lines, ["NEW end of measurement - - 0"]);
     }
@@ -331,7 +331,7 @@ mod tests {
         asked.extend(bytes_of(&answer(2 * SECOND, 0)));
         let mut names = Vec::new();
         exchanges.read(&asked, 0, &mut |told| match told {
-            Told::Dns(profile) => names.push(profile.query_name),
+            ProfileRecord::Dns(profile) => names.push(profile.query_name),
             other => panic!("{other:?}"),
         });
         assert_eq!(names, [Some("www.example".into())]);

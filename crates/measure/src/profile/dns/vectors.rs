@@ -16,7 +16,7 @@ use super::wire::OBJECT;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::flow::flow_address_of;
 use crate::profile::native::{self, dns_config, dns_event, dns_message};
-use crate::profile::order::Told;
+use crate::profile::reorder::ProfileRecord;
 
 const MICROSECOND: u64 = 1_000;
 /// What a query is not answered within.
@@ -289,8 +289,8 @@ fn as_of(packet: &Packet, told: &[u8]) -> Vec<u8> {
 fn profiles(vector: &Vector, events: &[Events]) -> Vec<String> {
     let mut exchanges = Exchanges::new(TIMEOUT);
     let mut lines = Vec::new();
-    let mut report = |told: Told| {
-        let Told::Dns(profile) = told else {
+    let mut report = |told: ProfileRecord| {
+        let ProfileRecord::Dns(profile) = told else {
             panic!("{told:?} is of no exchange");
         };
         let mut line = format!(

@@ -170,7 +170,7 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::super::events::{answer, error, query, query_of};
-    use super::super::exchange::Maker;
+    use super::super::exchange::ProfileBuilder;
     use super::*;
     use crate::flow::flow_address_of;
 
@@ -178,7 +178,7 @@ mod tests {
     fn waiting(queries: &[dns_event]) -> Waiting {
         let mut waiting = Waiting::new(Duration::from_nanos(10));
         for query in queries {
-            waiting.add(query, Maker::default().exchange(query, None));
+            waiting.add(query, ProfileBuilder::default().exchange(query, None));
         }
         waiting
     }

@@ -12,7 +12,7 @@ use fathom_record::{AsValue, Type, Value};
 
 use super::Estimator;
 use super::evidence::{Evidence, Gaps, Seal};
-pub(super) use timestamps::Think;
+pub(super) use timestamps::ThinkTime;
 
 /// Causal gaps from which on an average says something.
 const FEW: u32 = 3;

@@ -31,7 +31,7 @@ const BASED: f64 = 0.05;
 
 /// What a client thought before it sent its next request, in an epoch.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::response) struct Think {
+pub(in crate::response) struct ThinkTime {
     /// What all lags together had above the least one, in nanoseconds.
     pub(in crate::response) lags_ns: f64,
     /// On average; 0 where it is too short to be seen.
@@ -53,7 +53,7 @@ pub(in crate::response) struct Think {
     is_prompt: bool,
 }
 
-impl Think {
+impl ThinkTime {
     /// `None` where the clock of the server is not known.
     pub(in crate::response) fn read(echoes: &response_echoes, end: u64) -> Option<Self> {
         if echoes.tick == 0 || echoes.gaps == 0 {

@@ -14,16 +14,16 @@ const SLEW_NS: u64 = 1_000_000;
 /// More than that is a clock that was set, after which there is no order with what came before.
 const STEP_NS: u64 = 100_000_000;
 
-/// What the measurement tells.
+/// A profile of any kind.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum ProfileRecord {
     Tcp(Box<TcpProfile>),
     Mptcp(Box<MptcpProfile>),
     Dns(Box<DnsProfile>),
     Lookup(Box<LookupProfile>),
 }
 
-impl Told {
+impl ProfileRecord {
     pub(crate) fn record(&self) -> &dyn Record {
         match self {
             Self::Tcp(profile) => &**profile,
@@ -43,25 +43,25 @@ impl Told {
     }
 }
 
-impl From<TcpProfile> for Told {
+impl From<TcpProfile> for ProfileRecord {
     fn from(profile: TcpProfile) -> Self {
         Self::Tcp(Box::new(profile))
     }
 }
 
-impl From<MptcpProfile> for Told {
+impl From<MptcpProfile> for ProfileRecord {
     fn from(profile: MptcpProfile) -> Self {
         Self::Mptcp(Box::new(profile))
     }
 }
 
-impl From<DnsProfile> for Told {
+impl From<DnsProfile> for ProfileRecord {
     fn from(profile: DnsProfile) -> Self {
         Self::Dns(Box::new(profile))
     }
 }
 
-impl From<LookupProfile> for Told {
+impl From<LookupProfile> for ProfileRecord {
     fn from(profile: LookupProfile) -> Self {
         Self::Lookup(Box::new(profile))
     }
@@ -69,8 +69,8 @@ impl From<LookupProfile> for Told {
 
 /// Records that wait for others which may come before them.
 #[derive(Debug, Default)]
-pub(super) struct Order {
-    held: Vec<(Time, Told)>,
+pub(super) struct ReorderBuffer {
+    held: Vec<(Time, ProfileRecord)>,
     /// What made the kernel's time that of the wall clock.
     offset_ns: Option<u64>,
     /// The time of the last that left.
@@ -81,8 +81,8 @@ pub(super) struct Order {
     pub(super) told: u64,
 }
 
-impl Order {
-    pub(super) fn put(&mut self, told: Told) {
+impl ReorderBuffer {
+    pub(super) fn put(&mut self, told: ProfileRecord) {
         let time = told.time();
         self.late += u64::from(time < self.left);
         self.held.push((time, told));
@@ -138,7 +138,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn at(time_ms: u64) -> Told {
+    fn at(time_ms: u64) -> ProfileRecord {
         let time = Time(time_ms * MS);
         let lookup = LookupProfile {
             time,
@@ -152,9 +152,9 @@ mod tests {
         lookup.into()
     }
 
-    fn left(order: &mut Order, until_ns: u64, offset_ns: u64) -> Vec<u64> {
+    fn left(reorder: &mut ReorderBuffer, until_ns: u64, offset_ns: u64) -> Vec<u64> {
         let mut times = Vec::new();
-        order.leave(until_ns, offset_ns, &mut |record| match record.value(0) {
+        reorder.leave(until_ns, offset_ns, &mut |record| match record.value(0) {
             Value::Time(ns) => times.push(ns / MS),
             other => panic!("{other:?} is no time"),
         });
@@ -163,37 +163,37 @@ mod tests {
 
     #[test]
     fn what_comes_late_leaves_in_its_turn() {
-        let mut order = Order::default();
+        let mut reorder = ReorderBuffer::default();
         for time in [30, 10, 20] {
-            order.put(at(time));
+            reorder.put(at(time));
         }
-        assert_eq!(left(&mut order, 21 * MS, 0), [10]);
-        order.put(at(15));
-        assert_eq!(order.late, 0);
-        assert_eq!(left(&mut order, 40 * MS, 0), [15, 20, 30]);
-        order.put(at(29));
-        assert_eq!((order.late, order.is_empty()), (1, false));
+        assert_eq!(left(&mut reorder, 21 * MS, 0), [10]);
+        reorder.put(at(15));
+        assert_eq!(reorder.late, 0);
+        assert_eq!(left(&mut reorder, 40 * MS, 0), [15, 20, 30]);
+        reorder.put(at(29));
+        assert_eq!((reorder.late, reorder.is_empty()), (1, false));
     }
 
     #[test]
     fn a_clock_that_is_set_holds_nothing_back() {
-        let mut order = Order::default();
-        order.put(at(5_000));
-        assert_eq!(left(&mut order, 1_000 * MS, 4_000 * MS), [0; 0]);
-        assert_eq!(left(&mut order, 1_002 * MS, 4_000 * MS), [5_000]);
-        order.put(at(1_010));
-        assert_eq!(order.late, 1);
-        assert_eq!(left(&mut order, 5, 1_000 * MS), [1_010]);
-        order.put(at(1_005));
-        assert_eq!(order.late, 1);
+        let mut reorder = ReorderBuffer::default();
+        reorder.put(at(5_000));
+        assert_eq!(left(&mut reorder, 1_000 * MS, 4_000 * MS), [0; 0]);
+        assert_eq!(left(&mut reorder, 1_002 * MS, 4_000 * MS), [5_000]);
+        reorder.put(at(1_010));
+        assert_eq!(reorder.late, 1);
+        assert_eq!(left(&mut reorder, 5, 1_000 * MS), [1_010]);
+        reorder.put(at(1_005));
+        assert_eq!(reorder.late, 1);
     }
 
     #[test]
     fn what_waits_is_bounded() {
-        let mut order = Order::default();
+        let mut reorder = ReorderBuffer::default();
         for time in 1..=HELD_MAX as u64 + 2 {
-            order.put(at(time));
+            reorder.put(at(time));
         }
-        assert_eq!(left(&mut order, 0, 0), [1, 2]);
+        assert_eq!(left(&mut reorder, 0, 0), [1, 2]);
     }
 }

@@ -2,7 +2,7 @@
 
 use libbpf_rs::MapCore;
 
-use super::mapped::Mapped;
+use super::mapped_array::MappedArray;
 use super::object::Program;
 use crate::Error;
 use crate::config::Config;
@@ -10,7 +10,7 @@ use crate::sampling::{Counted, Limits, Sampler};
 
 /// What tells the program of how many buckets of its table the connections are measured.
 pub(super) struct Sampling {
-    buckets: Mapped<u64>,
+    buckets: MappedArray<u64>,
     /// Of the table.
     all: u64,
     /// As many as are configured.
@@ -25,7 +25,7 @@ impl Sampling {
     pub(super) fn open(program: &Program, config: &Config) -> Result<Self, Error> {
         let all = u64::from(program.map("balance_buckets")?.max_entries());
         let sampling = Self {
-            buckets: Mapped::new(program.map("balance_sampling")?)?,
+            buckets: MappedArray::new(program.map("balance_sampling")?)?,
             all,
             most: (all / u64::from(config.measured_in)).max(1),
             limits: Limits::of(config),

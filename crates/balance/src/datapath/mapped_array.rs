@@ -12,14 +12,14 @@ use crate::Error;
 
 /// An array that programs in the kernel read and write at the same time. Its elements are of whole
 /// words, and are copied word by word.
-pub(super) struct Mapped<T> {
+pub(super) struct MappedArray<T> {
     memory: MmapRaw,
     length: usize,
     element: PhantomData<T>,
     _map: MapHandle,
 }
 
-impl<T: Copy> Mapped<T> {
+impl<T: Copy> MappedArray<T> {
     const WORDS: usize = size_of::<T>() / 8;
 
     /// Maps it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fathom_measure::kernel::tick_ns;
-use fathom_measure::response::{Settings, Tabled};
+use fathom_measure::response::{EpochReader, Settings};
 use fathom_measure::secret;
 
 use super::object::{self, Program, Sizes};
@@ -33,7 +33,7 @@ pub(super) fn idle_units() -> [u32; 4] {
 }
 
 /// Loads the program with what is configured; a table that is there keeps its size, and its secret.
-pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Error> {
+pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, EpochReader), Error> {
     let previous = object::previous_config(pins);
     let buckets = object::entries(pins, "balance_buckets");
     let buckets =
@@ -53,14 +53,14 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, Tabled), Er
         datagram_timeout: config.timeout.min(DATAGRAM_TIMEOUT),
         ..Settings::live()
     };
-    let tabled = Tabled::new(&settings, seed)?;
+    let epoch_reader = EpochReader::new(&settings, seed)?;
     let program = Program::load(
         pins,
         &sizes(config, buckets, measured),
         &constants(config, buckets, seed),
-        tabled.config(),
+        epoch_reader.config(),
     )?;
-    Ok((program, tabled))
+    Ok((program, epoch_reader))
 }
 
 /// With room for twice of what is configured.

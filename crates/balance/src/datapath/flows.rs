@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use fathom_measure::kernel::monotonic_ns;
-use fathom_measure::response::Tabled;
+use fathom_measure::response::EpochReader;
 use fathom_record::Histogram;
 
 use super::Key;
-use super::connections::{Census, Connections};
+use super::connections::{Connections, TableScan};
 use super::counters::Counters;
 use super::epochs::Epochs;
 use super::object::Program;
@@ -39,9 +39,13 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    pub(super) fn open(program: &Program, tabled: Tabled, config: &Config) -> Result<Self, Error> {
+    pub(super) fn open(
+        program: &Program,
+        epoch_reader: EpochReader,
+        config: &Config,
+    ) -> Result<Self, Error> {
         Ok(Self {
-            epochs: Epochs::open(program, tabled)?,
+            epochs: Epochs::open(program, epoch_reader)?,
             connections: Connections::open(program, config.epoch)?,
             sampling: Sampling::open(program, config)?,
             counters: Counters::open(program)?,
@@ -52,12 +56,12 @@ impl Flows {
     pub(super) fn reload(
         &mut self,
         program: &Program,
-        tabled: Tabled,
+        epoch_reader: EpochReader,
         config: &Config,
     ) -> Result<(), Error> {
         self.sampling = Sampling::open(program, config)?;
         self.connections.set_epoch(config.epoch);
-        self.epochs.reload(program, tabled)
+        self.epochs.reload(program, epoch_reader)
     }
 
     /// Waits at most so long for epochs, and takes in what has come. Measures as many connections
@@ -94,8 +98,8 @@ impl Flows {
     }
 
     /// What the last scan of the whole table found.
-    pub(super) fn census(&self) -> &Census {
-        self.connections.census()
+    pub(super) fn last_scan(&self) -> &TableScan {
+        self.connections.last_scan()
     }
 
     /// What was measured since the last call.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::mapped::Mapped;
+use super::mapped_array::MappedArray;
 use super::object::Program;
 use super::plan::{Slot, assign_slots};
 use super::tables::Services;
@@ -22,7 +22,7 @@ const MARKS: u16 = BALANCE_ENTRY_MARKS as u16;
 
 /// The rings of all services of the configuration.
 pub(super) struct Rings {
-    table: Mapped<balance_ring_element>,
+    table: MappedArray<balance_ring_element>,
     slots: Vec<Slot>,
     /// Of each, the entries that were not marked as settled when it was last gone through; none: it
     /// has been written since.
@@ -32,7 +32,7 @@ pub(super) struct Rings {
 impl Rings {
     pub(super) fn open(program: &Program) -> Result<Self, Error> {
         Ok(Self {
-            table: Mapped::new(program.map("balance_rings")?)?,
+            table: MappedArray::new(program.map("balance_rings")?)?,
             slots: Vec::new(),
             marked: Vec::new(),
         })

@@ -6,7 +6,7 @@ mod counters;
 mod epochs;
 mod flows;
 mod interfaces;
-mod mapped;
+mod mapped_array;
 mod next_hop;
 mod object;
 mod obstacle;
@@ -57,7 +57,7 @@ struct Key {
 }
 
 /// Forwarding, as it is. Services and servers are known by their indexes in the configuration.
-pub(crate) struct Live {
+pub(crate) struct Datapath {
     pins: Pins,
     program: Program,
     interfaces: Interfaces,
@@ -71,30 +71,30 @@ pub(crate) struct Live {
     _lock: Flock<File>,
 }
 
-impl Live {
+impl Datapath {
     /// Loads the program over the tables that are pinned, or over new ones. Nothing changes yet for
-    /// packets: see [`Live::publish`].
+    /// packets: see [`Datapath::publish`].
     pub(crate) fn open(config: &Config) -> Result<Self, Error> {
         let pins = Pins::open(&config.pins)?;
         let lock = pins.lock()?;
         let has_taken_over = object::entries(&pins, "balance_servers").is_some();
-        let (program, tabled) = load(&pins, config)?;
+        let (program, epoch_reader) = load(&pins, config)?;
         let routes = Routes::open(&program)?;
-        let mut live = Self {
+        let mut datapath = Self {
             interfaces: Interfaces::default(),
             servers: Servers::open(&pins, &program, routes.known())?,
             routes,
             services: Services::open(&program)?,
             rings: Rings::open(&program)?,
-            flows: Flows::open(&program, tabled, config)?,
+            flows: Flows::open(&program, epoch_reader, config)?,
             checks: Checks::default(),
             has_taken_over,
             program,
             pins,
             _lock: lock,
         };
-        live.plan(config)?;
-        Ok(live)
+        datapath.plan(config)?;
+        Ok(datapath)
     }
 
     /// Was it forwarding before this process began?
@@ -102,11 +102,11 @@ impl Live {
         self.has_taken_over
     }
 
-    /// Takes another configuration. As after [`Live::open`], packets go on as before until
-    /// [`Live::publish`]. After an error all is as before.
+    /// Takes another configuration. As after [`Datapath::open`], packets go on as before until
+    /// [`Datapath::publish`]. After an error all is as before.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), Error> {
-        let (program, tabled) = load(&self.pins, config)?;
-        self.flows.reload(&program, tabled, config)?;
+        let (program, epoch_reader) = load(&self.pins, config)?;
+        self.flows.reload(&program, epoch_reader, config)?;
         self.program = program;
         self.plan(config)
     }
@@ -169,11 +169,11 @@ impl Live {
             return Ok(());
         }
         // First, so that what is opened during the scan is fresh after it.
-        self.rings.take_fresh(&self.flows.census().services);
+        self.rings.take_fresh(&self.flows.last_scan().services);
         self.flows.scan_whole(self.rings.finder());
-        let census = self.flows.census();
-        self.rings.settle(&census.strays);
-        for number in self.servers.retire(&census.held) {
+        let scan = self.flows.last_scan();
+        self.rings.settle(&scan.strays);
+        for number in self.servers.retire(&scan.held) {
             self.routes.remove(number);
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Live {
 
     /// Connections of a server that are open.
     pub(crate) fn open_connections(&self, server: usize) -> u32 {
-        let open = &self.flows.census().open;
+        let open = &self.flows.last_scan().open;
         let number = self.number(server);
         number
             .and_then(|number| open.get(&number).copied())

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use fathom_measure::kernel::{monotonic_ns, wall_clock_offset};
-use fathom_measure::response::TabledFlow;
+use fathom_measure::response::StoredFlow;
 use fathom_measure::response::native::flow_key;
 
 use super::Key;
 use super::epochs::Epochs;
-use super::mapped::Mapped;
+use super::mapped_array::MappedArray;
 use super::object::Program;
 use super::setup::idle_units;
 use crate::Error;
@@ -28,7 +28,7 @@ const SHARE: u32 = 50;
 
 /// What a scan of the whole table found.
 #[derive(Debug, Default)]
-pub(super) struct Census {
+pub(super) struct TableScan {
     /// Connections that are open, by the number of their server.
     pub(super) open: HashMap<u16, u32>,
     /// These, and those that are closing.
@@ -74,7 +74,7 @@ impl TableTime {
 
 /// Which scans are needed.
 #[derive(Debug, Default)]
-struct Pace {
+struct ScanSchedule {
     /// What packets had counted at the last scan.
     counted: Vec<u64>,
     /// When that was first found.
@@ -88,7 +88,7 @@ struct Pace {
 /// A change of the table may be counted before it is made: so many scans of the whole follow it.
 const SCANS_AFTER: u32 = 2;
 
-impl Pace {
+impl ScanSchedule {
     /// Packets have counted so much by now.
     fn take(&mut self, counted: Vec<u64>, now_ns: u64) {
         if self.counted != counted || self.moved_ns == 0 {
@@ -128,26 +128,26 @@ fn recent_ns(epoch: Duration) -> u64 {
 
 /// The table of connections, and what is known of it.
 pub(super) struct Connections {
-    buckets: Mapped<balance_bucket>,
-    measured: Mapped<balance_measured>,
+    buckets: MappedArray<balance_bucket>,
+    measured: MappedArray<balance_measured>,
     /// The length of an epoch.
     epoch: Duration,
-    census: Census,
+    scan: TableScan,
     activity: Activity,
     time: TableTime,
-    pace: Pace,
+    pace: ScanSchedule,
 }
 
 impl Connections {
     pub(super) fn open(program: &Program, epoch: Duration) -> Result<Self, Error> {
         Ok(Self {
-            buckets: Mapped::new(program.map("balance_buckets")?)?,
-            measured: Mapped::new(program.map("balance_measured")?)?,
+            buckets: MappedArray::new(program.map("balance_buckets")?)?,
+            measured: MappedArray::new(program.map("balance_measured")?)?,
             epoch,
-            census: Census::default(),
+            scan: TableScan::default(),
             activity: Activity::default(),
             time: TableTime::default(),
-            pace: Pace::default(),
+            pace: ScanSchedule::default(),
         })
     }
 
@@ -156,8 +156,8 @@ impl Connections {
     }
 
     /// What the last scan of the whole table found.
-    pub(super) fn census(&self) -> &Census {
-        &self.census
+    pub(super) fn last_scan(&self) -> &TableScan {
+        &self.scan
     }
 
     /// Connections that sent a request of late, those that wait, and for how long together.
@@ -211,7 +211,7 @@ impl Connections {
             if !has(BALANCE_WAS_MEASURED) || self.measured.word(at, 0) == 0 {
                 continue;
             }
-            let flow = tabled(&self.measured.get(at), connection.protocol);
+            let flow = epoch_reader(&self.measured.get(at), connection.protocol);
             let key = Key {
                 service: connection.service,
                 server: connection.server(),
@@ -240,7 +240,7 @@ impl Connections {
         server_at: impl Fn(&balance_connection) -> Option<(u32, u16)>,
     ) {
         let begun = monotonic_ns();
-        let mut census = Census::default();
+        let mut scan = TableScan::default();
         let table_now = self.time.now(begun);
         for bucket in 0..self.buckets.len() {
             for connection in self.buckets.get(bucket).connections {
@@ -248,15 +248,15 @@ impl Connections {
                     continue;
                 }
                 self.time.take(connection.used, begun);
-                census.take(&connection, table_now, &server_at);
+                scan.take(&connection, table_now, &server_at);
             }
         }
-        self.census = census;
+        self.scan = scan;
         self.pace.has_scanned_whole(begun, monotonic_ns());
     }
 }
 
-impl Census {
+impl TableScan {
     fn take(
         &mut self,
         connection: &balance_connection,
@@ -286,7 +286,7 @@ impl Activity {
     fn take(
         &mut self,
         key: Key,
-        flow: &TabledFlow,
+        flow: &StoredFlow,
         is_closing: bool,
         now: u64,
         interval: Duration,
@@ -305,11 +305,11 @@ impl Activity {
 }
 
 /// What is measured of a connection of this protocol.
-fn tabled(measured: &balance_measured, protocol: u8) -> TabledFlow {
+fn epoch_reader(measured: &balance_measured, protocol: u8) -> StoredFlow {
     let balance_measured { flow, bins } = *measured;
     let mut key = flow_key::default();
     key.set_protocol(protocol.into());
-    TabledFlow { flow, bins, key }
+    StoredFlow { flow, bins, key }
 }
 
 /// May its slot be taken by another? A slot is not emptied: what was is there until then.
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn where_no_packets_pass_nothing_is_scanned() {
         const MS: u64 = 1_000_000;
-        let (mut pace, mut whole, mut active) = (Pace::default(), 0, 0);
+        let (mut pace, mut whole, mut active) = (ScanSchedule::default(), 0, 0);
         // Packets pass for a second, and then none for a minute; a scan of all takes 40 ms.
         for round in 0..305 {
             let now = (100 + round * 200) * MS;

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::State;
-use super::connection::{Connection, Maker, Snapshot};
+use super::connection::{Connection, ProfileBuilder, Snapshot};
 use super::connections::Report;
 
 /// Connections that are followed at a time.
@@ -11,7 +11,7 @@ const CONNECTIONS_MAX: usize = 65_536;
 
 /// Connections by what the kernel tells them from others by.
 #[derive(Debug)]
-pub(super) struct Followed<S: Snapshot> {
+pub(super) struct ConnectionTable<S: Snapshot> {
     pub(super) known: FxHashMap<u64, Connection<S>>,
     /// How long a profile may become before the connection is told of; zero: as long as it likes.
     active_timeout_ns: u64,
@@ -19,7 +19,7 @@ pub(super) struct Followed<S: Snapshot> {
     pub(super) forgotten: u64,
 }
 
-impl<S: Snapshot> Followed<S> {
+impl<S: Snapshot> ConnectionTable<S> {
     pub(super) fn new(active_timeout_ns: u64) -> Self {
         Self {
             known: FxHashMap::default(),
@@ -34,28 +34,34 @@ impl<S: Snapshot> Followed<S> {
         id: u64,
         now: &S,
         reason: &'static str,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
         report: Report<'_>,
     ) {
         if let Some(connection) = self.known.get_mut(&id) {
-            connection.tell(now, (State::Update, reason), maker, report);
+            connection.tell(now, (State::Update, reason), builder, report);
         } else {
             // What it did before cannot be told from what it does from now on.
             let existing = Connection::existing(now, State::Update);
-            self.insert(id, existing, maker, report);
+            self.insert(id, existing, builder, report);
         }
     }
 
     /// A connection was found by looking through all sockets.
-    pub(super) fn see(&mut self, id: u64, now: &S, maker: &mut Maker, report: Report<'_>) {
+    pub(super) fn see(
+        &mut self,
+        id: u64,
+        now: &S,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
         let Some(connection) = self.known.get_mut(&id) else {
             let existing = Connection::existing(now, State::Established);
-            self.insert(id, existing, maker, report);
+            self.insert(id, existing, builder, report);
             return;
         };
         let is_long = now.of().time.saturating_sub(connection.start_ns) >= self.active_timeout_ns;
         if self.active_timeout_ns != 0 && is_long {
-            connection.tell(now, (State::Update, "periodic"), maker, report);
+            connection.tell(now, (State::Update, "periodic"), builder, report);
         } else {
             connection.seen = Some(Box::new(*now));
         }
@@ -67,7 +73,7 @@ impl<S: Snapshot> Followed<S> {
         &mut self,
         id: u64,
         connection: Connection<S>,
-        maker: &mut Maker,
+        builder: &mut ProfileBuilder,
         report: Report<'_>,
     ) {
         if self.known.len() >= CONNECTIONS_MAX {
@@ -77,7 +83,7 @@ impl<S: Snapshot> Followed<S> {
             for (_, oldest) in ages.iter().take(CONNECTIONS_MAX / 8) {
                 if let Some(mut connection) = self.known.remove(oldest) {
                     self.forgotten += 1;
-                    connection.tell_desync(maker, report);
+                    connection.tell_desync(builder, report);
                 }
             }
         }

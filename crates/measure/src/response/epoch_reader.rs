@@ -15,14 +15,14 @@ use crate::response::native::{
 
 /// How a program measures, and what it says.
 #[derive(Debug, Clone)]
-pub struct Tabled {
+pub struct EpochReader {
     config: response_config,
     settings: Settings,
 }
 
 /// What the table of a program holds of a flow.
 #[derive(Clone, Copy)]
-pub struct TabledFlow {
+pub struct StoredFlow {
     /// How it stands.
     pub flow: response_flow,
     /// The gaps of its epoch.
@@ -31,7 +31,7 @@ pub struct TabledFlow {
     pub key: flow_key,
 }
 
-impl Tabled {
+impl EpochReader {
     /// With an estimator that keeps bins. `seed` is a secret.
     ///
     /// # Errors
@@ -49,9 +49,9 @@ impl Tabled {
     }
 
     /// What came of an epoch. `time_offset` makes its times count from 1970.
-    pub fn read(&self, epoch: &response_epoch, time_offset: u64) -> EpochOfFlow {
+    pub fn read(&self, epoch: &response_epoch, time_offset: u64) -> FlowEpoch {
         let names = InterfaceNames::default();
-        EpochOfFlow {
+        FlowEpoch {
             begin: epoch.begin,
             epoch: record(epoch, None, self.settings.estimator, &names, time_offset),
         }
@@ -59,16 +59,16 @@ impl Tabled {
 
     /// A `struct response_flow`, and its bins behind it, at the begin of these bytes; of a flow of
     /// this protocol.
-    pub fn flow(&self, bytes: &[u8], protocol: u8) -> Option<TabledFlow> {
+    pub fn flow(&self, bytes: &[u8], protocol: u8) -> Option<StoredFlow> {
         let (flow, rest) = read_prefix::<response_flow>(bytes)?;
         let (bins, _) = read_prefix::<response_bins>(rest)?;
         let mut key = flow_key::default();
         key.set_protocol(protocol.into());
-        Some(TabledFlow { flow, bins, key })
+        Some(StoredFlow { flow, bins, key })
     }
 
     /// The epoch of a flow that is over at `now` though no packet has told.
-    pub fn end(&self, flow: &TabledFlow, now: u64, time_offset: u64) -> Option<EpochOfFlow> {
+    pub fn end(&self, flow: &StoredFlow, now: u64, time_offset: u64) -> Option<FlowEpoch> {
         let mut requests = Requests::of_bytes(flow.flow, bytes_of(&flow.bins))?;
         // The kernel may have written to it since.
         let now = now.max(flow.flow.last);
@@ -79,14 +79,14 @@ impl Tabled {
 
 /// An epoch that is over.
 #[derive(Debug, Clone, Copy)]
-pub struct EpochOfFlow {
+pub struct FlowEpoch {
     /// When it began, by the clock of the kernel: told twice, it is the same.
     pub begin: u64,
     /// What came of it.
     pub epoch: ResponseEpoch,
 }
 
-impl TabledFlow {
+impl StoredFlow {
     /// When the last request passed, by the clock of the kernel; 0: none has.
     pub fn last(&self) -> u64 {
         self.flow.last
@@ -102,8 +102,8 @@ impl TabledFlow {
 mod tests {
     use super::*;
 
-    fn tabled() -> Tabled {
-        Tabled::new(&Settings::live(), 7).unwrap()
+    fn tabled() -> EpochReader {
+        EpochReader::new(&Settings::live(), 7).unwrap()
     }
 
     /// As a program keeps it: a flow of TCP that sent its last request at 900 ms, 300 ms after its

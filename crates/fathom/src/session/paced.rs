@@ -1,6 +1,6 @@
-//! The records of an interval that is over leave some at a time. Of very many flows there are more
-//! than can be written between two looks at the ring of samples, and whoever reads them has until
-//! the next interval ends.
+//! The records of an interval that is over are put out some at a time. Very many flows have more
+//! records than can be written between two looks at the ring of samples, and the reader has time
+//! until the next interval ends.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ const AT_ONCE: usize = 1024;
 /// So many leave at a time, at most: 10 ms.
 const AT_A_TIME: usize = 4096;
 
-/// Records that are on their way out.
-pub(super) struct Leaving {
+/// Records of an interval, put out at a pace that the reader can follow.
+pub(super) struct PacedRecords {
     records: Box<dyn Interval>,
     count: usize,
     begin: Instant,
     within: Duration,
 }
 
-impl Leaving {
+impl PacedRecords {
     /// They are to have left after half an interval of this length.
     pub(super) fn new(records: Box<dyn Interval>, begin: Instant, interval: Duration) -> Self {
         Self {
@@ -68,10 +68,10 @@ mod tests {
     use crate::output::{Backlog, Lines, Output, OutputFormat};
     use crate::signals::Signals;
 
-    fn leaving(count: usize, begin: Instant) -> Leaving {
+    fn paced(count: usize, begin: Instant) -> PacedRecords {
         let record = |number: usize| Count::new(Time(0), "rtt", "samples", number as u64);
         let records = Box::new((0..count).map(record));
-        Leaving::new(records, begin, Duration::from_secs(5))
+        PacedRecords::new(records, begin, Duration::from_secs(5))
     }
 
     fn view() -> View {
@@ -87,20 +87,20 @@ mod tests {
     #[test]
     fn few_leave_at_once() {
         let now = Instant::now();
-        assert!(leaving(1000, now).put_due(now, &mut view()));
-        assert!(leaving(0, now).put_due(now, &mut view()));
+        assert!(paced(1000, now).put_due(now, &mut view()));
+        assert!(paced(0, now).put_due(now, &mut view()));
     }
 
     /// Both directions of 65,536 flows; the ring is looked at in between, 20 times a second.
     #[test]
     fn many_leave_within_half_an_interval_and_few_between_two_looks() {
         let (begin, mut view) = (Instant::now(), view());
-        let mut leaving = leaving(131_072, begin);
+        let mut paced = paced(131_072, begin);
         let (mut before, mut looks) = (131_072, 0);
         loop {
             let now = begin + Duration::from_millis(50 * looks);
-            let is_gone = leaving.put_due(now, &mut view);
-            let now_left = leaving.records.left();
+            let is_gone = paced.put_due(now, &mut view);
+            let now_left = paced.records.left();
             assert!(before - now_left <= AT_A_TIME);
             before = now_left;
             view.finish().unwrap();
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn the_rest_leaves_at_the_end() {
         let (begin, mut view) = (Instant::now(), view());
-        let mut leaving = leaving(5000, begin);
-        assert!(!leaving.put_due(begin, &mut view));
-        assert_eq!(leaving.records.left(), 5000 - AT_ONCE);
-        leaving.put_all(&mut view);
-        assert_eq!(leaving.records.left(), 0);
+        let mut paced = paced(5000, begin);
+        assert!(!paced.put_due(begin, &mut view));
+        assert_eq!(paced.records.left(), 5000 - AT_ONCE);
+        paced.put_all(&mut view);
+        assert_eq!(paced.records.left(), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! The ways that flows to one destination take: flows are grouped by the routers they pass, and the
-//! groups' round trips compared.
+//! The parallel paths that flows to one destination take where load is balanced. Flows are grouped
+//! by the routers that they pass, and the round trips of the groups are compared.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,9 +26,9 @@ const ERROR_PART: u64 = 100;
 /// Flows that have ended and are kept for the next comparison.
 const ENDED: usize = 4096;
 
-/// What a flow has to say.
+/// The path of a flow.
 #[derive(Debug, Clone)]
-pub(super) struct Sighting {
+pub(super) struct FlowPath {
     destination: Network,
     /// Who is at TTL 1, 2, …; `None`: not known.
     routers: Vec<Option<IpAddr>>,
@@ -36,7 +36,7 @@ pub(super) struct Sighting {
     values: Vec<Vec<u64>>,
 }
 
-impl Sighting {
+impl FlowPath {
     /// Of a flow to `destination`, and of its answers since `from`.
     pub(super) fn new(
         destination: IpAddr,
@@ -70,25 +70,25 @@ fn values(hop: &Hop, from: u64) -> Vec<u64> {
     seconds.into_values().filter_map(median).collect()
 }
 
-/// A way to a destination.
+/// One of the paths to a destination.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Way {
+pub(super) struct ParallelPath {
     pub(super) destination: Network,
     /// From 1, in the order of the routers' addresses.
     pub(super) number: u32,
     pub(super) routers: Vec<Option<IpAddr>>,
     pub(super) flows: u32,
-    /// Where round trips are compared: the last router that all ways have in common behind where
+    /// Where round trips are compared: the last router that all paths have in common behind where
     /// they part; `None`: at the end of each.
     pub(super) compared: Option<IpAddr>,
     pub(super) rtt_ns: Option<u64>,
-    /// That ways of one kind would differ as much as all to this destination do.
+    /// How likely paths of one kind would differ as much as all to this destination do.
     pub(super) p_value: Option<f64>,
     /// How this one differs from the others.
     pub(super) verdict: Option<&'static str>,
 }
 
-impl Way {
+impl ParallelPath {
     /// The routers, a `*` for those that are not known.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
@@ -104,32 +104,32 @@ impl Way {
     }
 }
 
-/// Flows by destination and way.
+/// Flows by destination and path.
 #[derive(Debug, Default)]
-pub(super) struct Balance {
-    ended: Vec<Sighting>,
+pub(super) struct Multipath {
+    ended: Vec<FlowPath>,
     /// Flows that had to be left out, since the start.
     pub(super) forgotten: u64,
 }
 
-impl Balance {
-    /// Keeps what a flow has to say that ends.
-    pub(super) fn keep(&mut self, sighting: Sighting) {
+impl Multipath {
+    /// Keeps the path of a flow that ends.
+    pub(super) fn keep(&mut self, flow_path: FlowPath) {
         if self.ended.len() < ENDED {
-            self.ended.push(sighting);
+            self.ended.push(flow_path);
         } else {
             self.forgotten += 1;
         }
     }
 
-    /// The ways to every destination that has more than one, over flows that live and that have
+    /// The paths to every destination that has more than one, over flows that live and that have
     /// ended since the last call.
-    pub(super) fn ways(&mut self, living: impl Iterator<Item = Sighting>) -> Vec<Way> {
-        let mut destinations: BTreeMap<(IpAddr, u8), Vec<Sighting>> = BTreeMap::new();
-        for sighting in std::mem::take(&mut self.ended).into_iter().chain(living) {
-            let network = sighting.destination;
+    pub(super) fn paths(&mut self, living: impl Iterator<Item = FlowPath>) -> Vec<ParallelPath> {
+        let mut destinations: BTreeMap<(IpAddr, u8), Vec<FlowPath>> = BTreeMap::new();
+        for flow_path in std::mem::take(&mut self.ended).into_iter().chain(living) {
+            let network = flow_path.destination;
             let key = (network.address(), network.prefix_length());
-            destinations.entry(key).or_default().push(sighting);
+            destinations.entry(key).or_default().push(flow_path);
         }
         destinations
             .into_values()
@@ -143,26 +143,26 @@ impl Balance {
 struct Group {
     destination: Network,
     routers: Vec<Option<IpAddr>>,
-    members: Vec<Sighting>,
+    members: Vec<FlowPath>,
 }
 
 impl Group {
-    /// May the flow have taken this way? What is not known may be anything.
-    fn admits(&self, sighting: &Sighting) -> bool {
-        let pairs = self.routers.iter().zip(&sighting.routers);
+    /// May the flow have taken this path? What is not known may be anything.
+    fn admits(&self, flow_path: &FlowPath) -> bool {
+        let pairs = self.routers.iter().zip(&flow_path.routers);
         pairs
             .filter_map(|(own, other)| own.zip(*other))
             .all(|(own, other)| own == other)
     }
 
-    fn add(&mut self, sighting: Sighting) {
-        if self.routers.len() < sighting.routers.len() {
-            self.routers.resize(sighting.routers.len(), None);
+    fn add(&mut self, flow_path: FlowPath) {
+        if self.routers.len() < flow_path.routers.len() {
+            self.routers.resize(flow_path.routers.len(), None);
         }
-        for (own, other) in self.routers.iter_mut().zip(&sighting.routers) {
+        for (own, other) in self.routers.iter_mut().zip(&flow_path.routers) {
             *own = own.or(*other);
         }
-        self.members.push(sighting);
+        self.members.push(flow_path);
     }
 
     /// Round trips to a router of this address, or to the deepest one.
@@ -184,19 +184,20 @@ impl Group {
 }
 
 /// Puts flows together, the best known ones first. A flow of which so little is known that it may
-/// have taken several ways is left out.
-fn group(mut sightings: Vec<Sighting>) -> Vec<Group> {
-    sightings.sort_by_key(|sighting| std::cmp::Reverse(sighting.routers.iter().flatten().count()));
+/// have taken several paths is left out.
+fn group(mut sightings: Vec<FlowPath>) -> Vec<Group> {
+    sightings
+        .sort_by_key(|flow_path| std::cmp::Reverse(flow_path.routers.iter().flatten().count()));
     let mut groups: Vec<Group> = Vec::new();
-    for sighting in sightings {
-        let mut admitting = groups.iter_mut().filter(|group| group.admits(&sighting));
+    for flow_path in sightings {
+        let mut admitting = groups.iter_mut().filter(|group| group.admits(&flow_path));
         match (admitting.next(), admitting.next()) {
-            (Some(group), None) => group.add(sighting),
+            (Some(group), None) => group.add(flow_path),
             (Some(_), Some(_)) => {}
             (None, _) => groups.push(Group {
-                destination: sighting.destination,
-                routers: sighting.routers.clone(),
-                members: vec![sighting],
+                destination: flow_path.destination,
+                routers: flow_path.routers.clone(),
+                members: vec![flow_path],
             }),
         }
     }
@@ -204,7 +205,7 @@ fn group(mut sightings: Vec<Sighting>) -> Vec<Group> {
     groups
 }
 
-/// The last router that all ways have, behind the first hop where they part.
+/// The last router that all paths have, behind the first hop where they part.
 fn meeting(groups: &[Group]) -> Option<IpAddr> {
     let (first, others) = groups.split_first()?;
     let parts = first
@@ -226,31 +227,32 @@ fn meeting(groups: &[Group]) -> Option<IpAddr> {
     })
 }
 
-fn compare(groups: &[Group]) -> Vec<Way> {
+fn compare(groups: &[Group]) -> Vec<ParallelPath> {
     if groups.len() < 2 {
         return Vec::new();
     }
     let compared = meeting(groups);
     let values: Vec<Vec<u64>> = groups.iter().map(|group| group.values(compared)).collect();
-    // Ways that were hardly measured do not keep the others from being compared.
+    // Paths that were hardly measured do not keep the others from being compared.
     let measured: Vec<Vec<u64>> = values
         .iter()
         .filter(|values| values.len() >= LEAST)
         .cloned()
         .collect();
     let p_value = kruskal_wallis(&measured);
-    let ways = groups.iter().enumerate();
-    ways.map(|(index, group)| Way {
-        destination: group.destination,
-        number: index as u32 + 1,
-        routers: group.routers.clone(),
-        flows: group.members.len() as u32,
-        compared,
-        rtt_ns: median(values[index].clone()),
-        p_value,
-        verdict: verdict(&values, index, p_value),
-    })
-    .collect()
+    let paths = groups.iter().enumerate();
+    paths
+        .map(|(index, group)| ParallelPath {
+            destination: group.destination,
+            number: index as u32 + 1,
+            routers: group.routers.clone(),
+            flows: group.members.len() as u32,
+            compared,
+            rtt_ns: median(values[index].clone()),
+            p_value,
+            verdict: verdict(&values, index, p_value),
+        })
+        .collect()
 }
 
 /// How one group differs from most of the others. All pairs are tested only where the groups differ
@@ -301,7 +303,7 @@ mod tests {
 
     /// A flow that has passed these routers (0: not known) for 10 s; its round trips are `rtt_ms`
     /// each hop and up to 1 ms more.
-    fn sighting(names: &[u8], rtt_ms: u64, seed: u64) -> Sighting {
+    fn flow_path(names: &[u8], rtt_ms: u64, seed: u64) -> FlowPath {
         let mut hops: Vec<Hop> = Vec::new();
         for ttl in 1..=names.len() as u64 {
             let mut hop = Hop::default();
@@ -316,100 +318,103 @@ mod tests {
         let routers = names.iter();
         let routers = routers.map(|name| (*name != 0).then(|| router(*name)));
         let destination = IpAddr::from([192, 0, 2, seed as u8]);
-        Sighting::new(destination, routers.collect(), &hops, 0).unwrap()
+        FlowPath::new(destination, routers.collect(), &hops, 0).unwrap()
     }
 
-    fn ways(sightings: Vec<Sighting>) -> Vec<Way> {
-        Balance::default().ways(sightings.into_iter())
+    fn paths(sightings: Vec<FlowPath>) -> Vec<ParallelPath> {
+        Multipath::default().paths(sightings.into_iter())
     }
 
     #[test]
     fn four_ways_are_found_and_the_slower_one_is_named() {
         let mut flows = Vec::new();
         for flow in 0..12 {
-            let way = 20 + flow % 4;
-            let rtt_ms = if way == 22 { 9 } else { 5 };
-            flows.push(sighting(&[1, way, 3], rtt_ms, u64::from(flow)));
+            let path = 20 + flow % 4;
+            let rtt_ms = if path == 22 { 9 } else { 5 };
+            flows.push(flow_path(&[1, path, 3], rtt_ms, u64::from(flow)));
         }
-        let ways = ways(flows);
-        let told: Vec<_> = ways
+        let paths = paths(flows);
+        let told: Vec<_> = paths
             .iter()
-            .map(|way| (way.text(), way.flows, way.verdict))
+            .map(|path| (path.text(), path.flows, path.verdict))
             .collect();
-        let way = |name, verdict| (format!("10.0.0.1 10.0.0.{name} 10.0.0.3"), 3, Some(verdict));
+        let path = |name, verdict| (format!("10.0.0.1 10.0.0.{name} 10.0.0.3"), 3, Some(verdict));
         assert_eq!(
             told,
             [
-                way(20, "alike"),
-                way(21, "alike"),
-                way(22, "slower"),
-                way(23, "alike")
+                path(20, "alike"),
+                path(21, "alike"),
+                path(22, "slower"),
+                path(23, "alike")
             ]
         );
-        assert!(ways[0].p_value.unwrap() < 1e-6);
-        assert_eq!(ways[0].compared, Some(router(3)));
-        assert_eq!(ways[0].destination.to_string(), "192.0.2.0/24");
-        let rtt_ms = ways[2].rtt_ns.unwrap() / MS;
+        assert!(paths[0].p_value.unwrap() < 1e-6);
+        assert_eq!(paths[0].compared, Some(router(3)));
+        assert_eq!(paths[0].destination.to_string(), "192.0.2.0/24");
+        let rtt_ms = paths[2].rtt_ns.unwrap() / MS;
         assert!((27..28).contains(&rtt_ms), "{rtt_ms}");
     }
 
     #[test]
     fn ways_of_one_kind_are_alike() {
-        let flows = (0..8).map(|flow| sighting(&[1, 20 + flow % 2, 3], 5, u64::from(flow)));
-        let ways = ways(flows.collect());
-        assert_eq!(ways.len(), 2);
-        assert!(ways[0].p_value.unwrap() > SIGNIFICANT);
+        let flows = (0..8).map(|flow| flow_path(&[1, 20 + flow % 2, 3], 5, u64::from(flow)));
+        let paths = paths(flows.collect());
+        assert_eq!(paths.len(), 2);
+        assert!(paths[0].p_value.unwrap() > SIGNIFICANT);
         assert_eq!(
-            (ways[0].verdict, ways[1].verdict),
+            (paths[0].verdict, paths[1].verdict),
             (Some("alike"), Some("alike"))
         );
     }
 
     #[test]
     fn what_is_not_known_may_be_anything_but_not_several_things() {
-        let ways = ways(vec![
-            sighting(&[1, 2, 3], 5, 1),
-            sighting(&[1, 9, 3], 5, 2),
-            sighting(&[0, 9, 0], 5, 3),
-            sighting(&[1, 0, 3], 5, 4),
-            sighting(&[1, 9], 5, 5),
+        let paths = paths(vec![
+            flow_path(&[1, 2, 3], 5, 1),
+            flow_path(&[1, 9, 3], 5, 2),
+            flow_path(&[0, 9, 0], 5, 3),
+            flow_path(&[1, 0, 3], 5, 4),
+            flow_path(&[1, 9], 5, 5),
         ]);
-        let told: Vec<_> = ways.iter().map(|way| (way.routers[1], way.flows)).collect();
+        let told: Vec<_> = paths
+            .iter()
+            .map(|path| (path.routers[1], path.flows))
+            .collect();
         assert_eq!(told, [(Some(router(2)), 1), (Some(router(9)), 3)]);
     }
 
     #[test]
     fn one_way_is_not_worth_telling() {
         assert_eq!(
-            ways(vec![sighting(&[1, 2], 5, 1), sighting(&[1, 0, 3], 5, 2)]),
+            paths(vec![flow_path(&[1, 2], 5, 1), flow_path(&[1, 0, 3], 5, 2)]),
             []
         );
     }
 
     #[test]
     fn ways_that_do_not_meet_are_compared_at_their_ends() {
-        let ways = ways(vec![
-            sighting(&[1, 2, 3], 5, 1),
-            sighting(&[1, 7, 8, 9], 5, 2),
+        let paths = paths(vec![
+            flow_path(&[1, 2, 3], 5, 1),
+            flow_path(&[1, 7, 8, 9], 5, 2),
         ]);
-        assert_eq!(ways[0].compared, None);
+        assert_eq!(paths[0].compared, None);
         // 15 ms and 20 ms.
         assert_eq!(
-            (ways[0].verdict, ways[1].verdict),
+            (paths[0].verdict, paths[1].verdict),
             (Some("faster"), Some("slower"))
         );
     }
 
     #[test]
     fn ended_flows_count_once() {
-        let mut balance = Balance::default();
-        balance.keep(sighting(&[1, 2], 5, 1));
-        let living = || [sighting(&[1, 3], 5, 2)].into_iter();
-        assert_eq!(balance.ways(living()).len(), 2);
-        assert_eq!(balance.ways(living()), []);
+        let mut multipath = Multipath::default();
+        multipath.keep(flow_path(&[1, 2], 5, 1));
+        let living = || [flow_path(&[1, 3], 5, 2)].into_iter();
+        assert_eq!(multipath.paths(living()).len(), 2);
+        assert_eq!(multipath.paths(living()), []);
         for _ in 0..=ENDED {
-            balance.keep(sighting(&[1], 5, 1));
+            multipath.keep(flow_path(&[1], 5, 1));
         }
-        assert_eq!(balance.forgotten, 1);
+        assert_eq!(multipath.forgotten, 1);
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use fathom_measure::response::native::address;
 
-use super::mapped::Mapped;
+use super::mapped_array::MappedArray;
 use super::next_hop::{NextHop, Resolver};
 use super::object::Program;
 use super::obstacle::Obstacle;
@@ -20,7 +20,7 @@ const SERVER_WORDS: [usize; 8] = [0, 1, 2, 3, 4, 5, 7, 6];
 
 pub(super) struct Routes {
     resolver: Resolver,
-    servers: Mapped<balance_server>,
+    servers: MappedArray<balance_server>,
 }
 
 impl Routes {
@@ -28,7 +28,7 @@ impl Routes {
         Ok(Self {
             resolver: Resolver::open()
                 .map_err(|error| Error::kernel("ask the kernel for routes", error))?,
-            servers: Mapped::new(program.map("balance_servers")?)?,
+            servers: MappedArray::new(program.map("balance_servers")?)?,
         })
     }
 

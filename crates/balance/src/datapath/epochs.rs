@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fathom_measure::bytes::read_prefix;
 use fathom_measure::kernel::{Ring, wall_clock_offset};
-use fathom_measure::response::{ResponseEpoch, Tabled, TabledFlow};
+use fathom_measure::response::{EpochReader, ResponseEpoch, StoredFlow};
 use fathom_record::Histogram;
 
 use super::Key;
@@ -18,29 +18,33 @@ use crate::native::balance_epoch;
 pub(super) struct Epochs {
     // Dropped before the tables that it reads.
     ring: Ring,
-    tabled: Tabled,
-    ended: Ended,
+    epoch_reader: EpochReader,
+    ended: EndedEpoch,
     collected: HashMap<Key, Collected>,
     /// Of all epochs since this process began, each as often as it has responses.
     latencies: HashMap<Key, Histogram>,
 }
 
 impl Epochs {
-    pub(super) fn open(program: &Program, tabled: Tabled) -> Result<Self, Error> {
+    pub(super) fn open(program: &Program, epoch_reader: EpochReader) -> Result<Self, Error> {
         Ok(Self {
             ring: open_ring(program)?,
-            tabled,
-            ended: Ended::default(),
+            epoch_reader,
+            ended: EndedEpoch::default(),
             collected: HashMap::new(),
             latencies: HashMap::new(),
         })
     }
 
     /// The program has been loaded anew over the same tables.
-    pub(super) fn reload(&mut self, program: &Program, tabled: Tabled) -> Result<(), Error> {
+    pub(super) fn reload(
+        &mut self,
+        program: &Program,
+        epoch_reader: EpochReader,
+    ) -> Result<(), Error> {
         self.collect(Duration::ZERO)?;
         self.ring = open_ring(program)?;
-        self.tabled = tabled;
+        self.epoch_reader = epoch_reader;
         Ok(())
     }
 
@@ -51,7 +55,7 @@ impl Epochs {
         let mut sent = Vec::new();
         self.ring.read(|mut rest| {
             while let Some((raw, behind)) = read_prefix::<balance_epoch>(rest) {
-                let epoch = self.tabled.read(&raw.epoch, offset);
+                let epoch = self.epoch_reader.read(&raw.epoch, offset);
                 rest = behind;
                 if !self.ended.remove((raw.server, epoch.begin)) {
                     let (service, server) = (raw.service, raw.server);
@@ -66,8 +70,8 @@ impl Epochs {
     }
 
     /// Ends the epoch of the connection in this slot, if it is over.
-    pub(super) fn end(&mut self, key: Key, slot: u32, flow: &TabledFlow, now: u64, offset: u64) {
-        if let Some(ended) = self.tabled.end(flow, now, offset)
+    pub(super) fn end(&mut self, key: Key, slot: u32, flow: &StoredFlow, now: u64, offset: u64) {
+        if let Some(ended) = self.epoch_reader.end(flow, now, offset)
             && self.ended.add(slot, (key.server, ended.begin))
         {
             self.take(key, &ended.epoch);
@@ -101,12 +105,12 @@ fn open_ring(program: &Program) -> Result<Ring, Error> {
 /// packet. One for each slot of the table, at most: the program replaces connections without a
 /// word.
 #[derive(Debug, Default)]
-struct Ended {
+struct EndedEpoch {
     epochs: HashSet<(u16, u64)>,
     by_slot: HashMap<u32, (u16, u64)>,
 }
 
-impl Ended {
+impl EndedEpoch {
     /// An epoch of the connection in this slot is over. `false`: that is known.
     fn add(&mut self, slot: u32, epoch: (u16, u64)) -> bool {
         if let Some(before) = self.by_slot.insert(slot, epoch)
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_epoch_counts_once_and_is_remembered_once_a_slot() {
-        let mut ended = Ended::default();
+        let mut ended = EndedEpoch::default();
         assert!(ended.add(7, (1, 100)));
         assert!(!ended.add(7, (1, 100)));
         assert!(ended.remove((1, 100)), "the program sends it again");
