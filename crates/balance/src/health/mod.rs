@@ -1,5 +1,5 @@
-//! Is a server there? [`CheckHistory`] counts what checks say, and reads no clock; [`Checker`] makes
-//! them.
+//! Is a server there? [`CheckHistory`] counts what checks say, and reads no clock; [`Checker`]
+//! makes them.
 
 mod check;
 mod pool;
