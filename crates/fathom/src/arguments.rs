@@ -32,8 +32,8 @@ pub(crate) use export::{ExportArguments, TemplateName};
     after_help = "Exit status: 0 done, 1 failed, 2 wrong usage."
 )]
 pub(crate) struct Arguments {
-    /// Take options from a TOML file: long names as keys, in a table named like the command;
-    /// options and environment come first.
+    /// Read options from a TOML file: long names are the keys, in a table named like the command.
+    /// Options and environment variables take precedence.
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
     /// What to do.
@@ -46,45 +46,45 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Measure round-trip times from existing packets, on live interfaces or in capture files.
     ///
-    /// TCP by its timestamps or sequence numbers and its handshake, QUIC by its spin bit and its
-    /// handshake, ICMP echo, and DNS: every packet that must be answered is matched with its
-    /// answer. Nothing is sent. A round-trip time is the one between the point of observation and
-    /// the destination of the flow it is reported for.
+    /// Every packet that must be answered is matched with its answer: TCP by timestamps, sequence
+    /// numbers and handshake, QUIC by spin bit and handshake, ICMP echo, and DNS. Nothing is sent.
+    /// A round-trip time is that between the point of observation and the destination of the flow
+    /// that it is reported for.
     #[command(
         override_usage = "fathom rtt [OPTIONS] -i INTERFACE...\n       fathom rtt [OPTIONS] FILE..."
     )]
     Rtt(Box<RttArguments>),
-    /// Measure what clients wait for responses, from the packets of clients alone.
+    /// Measure how long clients wait for responses, from the packets of clients alone.
     ///
-    /// A client sends its next request when it has the response to the last: the pauses between its
-    /// packets tell how long it waited. Nothing of the server needs to pass here, and nothing needs
-    /// to be readable. For each flow and epoch there is a latency, with how sure it is, or the
-    /// reason why there is none.
+    /// A client sends its next request when it has the response to the last one, so the gaps
+    /// between its packets tell how long it waited. The server's packets need not pass here, and
+    /// the traffic may be encrypted. Each flow and epoch has a latency and a confidence, or the
+    /// reason why there is no latency.
     #[command(
         override_usage = "fathom response [OPTIONS] -i INTERFACE...\n       fathom response [OPTIONS] FILE..."
     )]
     Response(Box<ResponseArguments>),
     /// Measure every router on the path of live flows, from inside them.
     ///
-    /// While an application talks, headers of its own packets are sent once more with a low TTL, so
-    /// that the routers on the very path of that flow answer. The application's packets are left
-    /// alone, and no probe can reach an application.
+    /// While an application sends, headers of its packets are sent again with a low TTL. The
+    /// routers on the path of that flow answer them. The application's own packets are not changed,
+    /// and no probe can reach an application.
     #[cfg(feature = "live")]
     #[command(override_usage = "fathom hops [OPTIONS] -i INTERFACE... [-- COMMAND...]")]
     Hops(Box<HopsArguments>),
     /// Profile the TCP and MPTCP connections of this host, from its own stack.
     ///
-    /// Each connection is told of at the moments that matter: when it is established, when it
-    /// stalls on a retransmission timeout and recovers from it, when it closes, and now and then in
-    /// between. A profile says what the connection did since the one before.
+    /// Each connection is reported when it is established, when it stalls on a retransmission
+    /// timeout and recovers, when it closes, and now and then in between. A profile says what the
+    /// connection did since its last profile.
     #[cfg(feature = "live")]
     Profile(Box<ProfileArguments>),
-    /// Balance the connections of clients over servers, by what the clients wait for them.
+    /// Balance the connections of clients over servers, by how long clients wait for them.
     ///
     /// Packets to the services of the configuration file go to servers, which answer the clients
-    /// themselves. What clients wait is measured on their own packets, and weight moves away from
-    /// servers that are slow. Forwarding outlives the process: the next one takes it over, `stop`
-    /// ends it.
+    /// directly. The clients' packets tell how long they wait, and weight moves away from slow
+    /// servers. Forwarding outlives the process: the next process takes it over, and `stop` ends
+    /// it.
     #[cfg(feature = "live")]
     #[command(
         override_usage = "fathom balance [OPTIONS] --config FILE\n       fathom balance [--config FILE] status|drain|weight|stop"
@@ -93,12 +93,11 @@ pub(crate) enum Command {
     /// Work with the records that exporters send by IPFIX (RFC 7011).
     #[command(subcommand)]
     Ipfix(IpfixCommand),
-    /// Say what can be measured with this kernel, these privileges and this machine, and what to do
-    /// about the rest.
+    /// Say what can be measured with this kernel, these privileges and this machine, and how to get
+    /// the rest.
     ///
-    /// A row is `ok`; `note` where something works, but not as well as it could, or is not needed
-    /// by every use; `no` where a measurement does not work. The exit status is 1 if any row says
-    /// `no`.
+    /// A row says `ok`; `note` if something could work better, or is missing but not always needed;
+    /// or `no` if a measurement does not work. The exit status is 1 if any row says `no`.
     Doctor(DoctorArguments),
     /// Print the completions of a shell.
     #[command(hide = true)]
@@ -160,7 +159,7 @@ impl Command {
 /// Options of `fathom doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
-    /// How to print.
+    /// The output format.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: OutputFormat,
 }
@@ -171,18 +170,18 @@ pub(crate) struct Source {
     /// Capture files: pcap or pcapng, also compressed by gzip or zstd; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<String>,
-    /// Measure on this interface: a name, a pattern as in 'veth*', or `any`; give it several times
-    /// for several.
+    /// Measure on this interface: a name, a pattern such as 'veth*', or `any`; can be repeated.
     ///
-    /// Interfaces that go are waited for, and patterns take those that come. `any` takes all that
-    /// carry Ethernet or IP, the loopback interface too, but none whose packets others show anyway:
-    /// of a bridge its ports, of a bond the whole, and no VLAN, MACVLAN or IFB.
+    /// An interface that disappears is measured again when it is back, and a pattern also takes
+    /// interfaces that come later. `any` takes all that carry Ethernet or IP, including the
+    /// loopback interface. It leaves out those whose packets others show anyway: a bridge (its
+    /// ports are taken), ports of a bond, VLANs, MACVLANs and IFBs.
     #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
     pub(crate) interface: Vec<String>,
-    /// Take packets that arrive at XDP, before receive offload merges them; live only.
+    /// Measure arriving packets at XDP, before receive offload merges them; live only.
     #[arg(long)]
     pub(crate) xdp: bool,
-    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C; live only.
+    /// Stop after this time, such as 15s or 2m; by default at Ctrl-C; live only.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
 }
@@ -235,8 +234,8 @@ impl Source {
 /// Which ends traffic has that is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Ends {
-    /// Only traffic with an end in one of these networks, as in 10.0.0.0/8; at most 16; by default
-    /// all.
+    /// Only traffic with an end in one of these networks, such as 10.0.0.0/8; at most 16; by
+    /// default all.
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
     pub(crate) net: Vec<Network>,
     /// No traffic with an end in any of these networks; at most 16; by default none.
@@ -273,11 +272,11 @@ pub(crate) struct Prefixes {
 /// Where records go, and who observed what they tell.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct OutputTarget {
-    /// Append to this file in place of standard output; it is opened anew at SIGHUP. With --format
-    /// csv, records of other kinds go to files of their own beside it.
+    /// Append to this file instead of standard output; SIGHUP reopens it. With --format csv,
+    /// records of other kinds go to their own files beside it.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// The name of this host in records; by default the host's own.
+    /// The name of this host in records; by default its host name.
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) host: Option<String>,
 }

@@ -12,26 +12,26 @@ use crate::output::OutputFormat;
 /// Options of `fathom balance`.
 #[derive(Debug, Args)]
 pub(crate) struct BalanceArguments {
-    /// What to do with a balancer that runs; by default one is run.
+    /// What to do with a running balancer; by default, run one.
     #[command(subcommand)]
     pub(crate) action: Option<BalanceAction>,
-    /// End the process after this time, as in 15s or 2m; by default at Ctrl-C. Forwarding goes on.
+    /// End the process after this time, such as 15s or 2m; by default at Ctrl-C. Forwarding goes
+    /// on.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
-    /// Serve figures for Prometheus at this address, as in 127.0.0.1:9464.
+    /// Serve Prometheus metrics at this address, such as 127.0.0.1:9464.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Print how each server stands so often, and what was measured of it; what changes is printed
-    /// at once.
+    /// Time between reports of each server's state and latency; changes are printed at once.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = interval)]
     pub(crate) interval: Duration,
-    /// Check the configuration file, and end.
+    /// Check the configuration file, then exit.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Print a configuration file that holds the defaults, and end.
+    /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// How to print; by default text, or not at all with --export.
+    /// The output format; by default text, or no output with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
@@ -40,37 +40,37 @@ pub(crate) struct BalanceArguments {
     pub(crate) export: ExportArguments,
 }
 
-/// What to do with a balancer that runs. Its socket, and its pins, are those of the file named with
+/// What to do with a running balancer. Its socket and its pins are those of the file given with
 /// --config, or the defaults.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BalanceAction {
-    /// Say how services and servers stand: weights, latencies, health, connections, counts.
+    /// Print the state of services and servers: weights, latencies, health, connections, counts.
     Status {
-        /// How to print.
+        /// The output format.
         #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
         format: DumpFormat,
     },
-    /// Give a server no new connections; those that it has, it keeps.
+    /// Give a server no new connections; it keeps those that it has.
     Drain {
-        /// The server, by its name.
+        /// The name of the server.
         server: String,
         /// Give it new connections again.
         #[arg(long)]
         undo: bool,
-        /// How to print what was done: a sentence, or how the server stands.
+        /// The output format: a sentence, or the state of the server as JSON.
         #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
         format: DumpFormat,
     },
     /// Give a server another weight than the configured one.
     Weight {
-        /// The server, by its name.
+        /// The name of the server.
         server: String,
-        /// The weight, from 0.001 to 1000, or `default` for that which is configured.
+        /// The weight, from 0.001 to 1000, or `default` for the configured one.
         weight: String,
-        /// How to print what was done: a sentence, or how the server stands.
+        /// The output format: a sentence, or the state of the server as JSON.
         #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
         format: DumpFormat,
     },
-    /// End forwarding, and take away programs, tables and what they hold; connections break.
+    /// Stop forwarding, and remove programs and tables with their contents; connections break.
     Stop,
 }

@@ -14,22 +14,22 @@ use crate::arguments::{
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
 pub(crate) struct HopsArguments {
-    /// Probe flows that leave by this interface: a name, a pattern as in 'ppp*', or `any`; give it
-    /// several times for several.
+    /// Probe flows that leave by this interface: a name, a pattern such as 'ppp*', or `any`; can be
+    /// repeated.
     ///
-    /// Interfaces that go are waited for, and patterns take those that come. `any` takes all that
-    /// carry Ethernet or IP but the loopback interface, and none whose packets others show anyway:
-    /// of a bridge its ports, of a bond the whole, and no VLAN, MACVLAN or IFB.
+    /// An interface that disappears is probed again when it is back, and a pattern also takes
+    /// interfaces that come later. `any` takes all that carry Ethernet or IP, except the loopback
+    /// interface. It leaves out those whose packets others show anyway: a bridge (its ports are
+    /// taken), ports of a bond, VLANs, MACVLANs and IFBs.
     #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
     pub(crate) interface: Vec<String>,
-    /// Run this command, probe its flows, and stop when it ends; what it prints goes to standard
-    /// error.
+    /// Run this command, probe its flows, and stop when it ends. Its output goes to standard error.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
-    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C.
+    /// Stop after this time, such as 15s or 2m; by default at Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
-    /// Print a configuration file that holds the defaults, and end.
+    /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
     /// Say on standard error how the interfaces are probed.
@@ -49,7 +49,7 @@ pub(crate) struct HopsArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct HopsSelection {
-    /// Only flows whose far end is in one of these networks, as in 203.0.113.0/24; at most 16; by
+    /// Only flows whose far end is in one of these networks, such as 203.0.113.0/24; at most 16; by
     /// default all.
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
     pub(crate) net: Vec<Network>,
@@ -62,11 +62,12 @@ pub(crate) struct HopsSelection {
     /// Only these protocols: tcp, udp, icmp or icmpv6; by default all.
     #[arg(long, value_name = "PROTOCOL", value_delimiter = ',', value_parser = protocol)]
     pub(crate) protocol: Vec<Protocol>,
-    /// Only flows of processes of this name (the first 15 bytes of it, as `ps -o comm` shows); with
-    /// a command, only of those that it runs.
+    /// Only flows of processes with this name (its first 15 bytes, as `ps -o comm` shows it); with
+    /// a command, only of processes that it runs.
     #[arg(long, value_name = "NAME")]
     pub(crate) process: Option<String>,
-    /// Only flows of sockets in this control group or below: a folder of the version 2 hierarchy.
+    /// Only flows of sockets in this control group or below it: a folder of the version 2
+    /// hierarchy.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cgroup: Option<PathBuf>,
 }
@@ -75,46 +76,46 @@ pub(crate) struct HopsSelection {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Probing")]
 pub(crate) struct ProbingArguments {
-    /// Probes a second to each router, by all flows that pass it together, from 0.1 to 100; by
-    /// default less than one for a hundred packets.
+    /// Probes a second to each router, by all flows through it together, from 0.1 to 100; by
+    /// default fewer than one for a hundred packets.
     ///
-    /// By default one flow to each destination asks for all, and those that live for 5 s for
-    /// themselves: each hop once a second at first, and up to 10 times while answers keep coming,
-    /// but in all less often than one packet in a hundred, or than twice a second where that is
-    /// more.
+    /// By default one flow to each destination is probed for all, and flows that live for 5 s are
+    /// probed themselves. Each hop gets one probe a second at first, and up to 10 while answers
+    /// keep coming. All probes together are fewer than one for a hundred packets, or two a second
+    /// where that is more.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) rate: Option<f64>,
-    /// What --rate is the rate of.
+    /// What --rate counts.
     #[arg(long, value_enum, default_value = "per-hop", value_name = "MODE")]
     pub(crate) rate_mode: RateMode,
-    /// Routers that are looked for on a path, at most.
+    /// The most routers to look for on a path.
     #[arg(long, value_name = "COUNT", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..=32))]
     pub(crate) max_hops: u8,
-    /// A probe without an answer for so long is lost; at most 9s.
+    /// A probe without an answer for this time is lost; at most 9s.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
     pub(crate) timeout: Duration,
-    /// Go on probing a flow whose application is silent for so long; 0 for not at all.
+    /// How long to go on probing a flow whose application is silent; 0 stops at once.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::arguments::duration)]
     pub(crate) idle: Duration,
-    /// Probes a second in all, at most.
+    /// The most probes a second in all.
     #[arg(long, value_name = "RATE", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=3000))]
     pub(crate) budget: u32,
-    /// Probes a second to one destination, at most.
+    /// The most probes a second to one destination.
     #[arg(long, value_name = "RATE", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3000))]
     pub(crate) budget_per_destination: u32,
-    /// Send probes as long as the application's packets, where routers are known to stop them;
-    /// elsewhere headers alone, as otherwise.
+    /// Send probes as long as the application's packets where a router is known to stop them;
+    /// elsewhere send headers alone.
     #[arg(long)]
     pub(crate) full_size: bool,
-    /// Have `fathom_edit`, a function in this BPF object, edit each probe that a router is known to
+    /// Let the function `fathom_edit` in this BPF object edit each probe that a router is known to
     /// stop.
     #[arg(long, value_name = "FILE")]
     pub(crate) probe_program: Option<PathBuf>,
-    /// Have `fathom_extract`, a function in this BPF object, take eight bytes out of each answer:
-    /// the field `extracted`.
+    /// Let the function `fathom_extract` in this BPF object take eight bytes out of each answer,
+    /// for the field `extracted`.
     #[arg(long, value_name = "FILE")]
     pub(crate) reply_program: Option<PathBuf>,
-    /// Pass answers to probes on to this host, instead of keeping them from it.
+    /// Let this host see the answers to probes, which it otherwise does not.
     #[arg(long)]
     pub(crate) keep_icmp: bool,
 }
@@ -122,9 +123,9 @@ pub(crate) struct ProbingArguments {
 /// What the rate is the rate of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RateMode {
-    /// Each router is asked so often, by all flows that pass it.
+    /// The probes to each router, by all flows through it.
     PerHop,
-    /// All hops of a flow share it.
+    /// The probes to all hops of a flow together.
     Global,
 }
 
@@ -132,21 +133,21 @@ pub(crate) enum RateMode {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct HopsOutput {
-    /// Between summaries of the hops; at least 10ms.
+    /// Time between summaries of the hops; at least 10ms.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Duration,
     /// Also print every probe.
     #[arg(long)]
     pub(crate) each_probe: bool,
-    /// Tell the names of routers, as the DNS knows them.
+    /// Print the DNS names of routers.
     #[arg(long)]
     pub(crate) names: bool,
-    /// Tell the numbers of the routers' autonomous systems, from this file in the format of
-    /// `MaxMind`, as `GeoLite2-ASN.mmdb`.
+    /// Print the autonomous system numbers of routers, from a file in the format of `MaxMind`, such
+    /// as `GeoLite2-ASN.mmdb`.
     #[arg(long, value_name = "FILE")]
     pub(crate) asn: Option<PathBuf>,
-    /// How to print; by default text, and on a terminal a table that refreshes, unless a command
-    /// has it.
+    /// The output format; by default text, and on a terminal a table that refreshes, unless a
+    /// command uses the terminal.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<HopsFormat>,
     #[command(flatten)]
@@ -162,7 +163,7 @@ pub(crate) enum HopsFormat {
     Json,
     /// Every probe in the columns of ELF.
     Csv,
-    /// At the end the graph of all paths, for Graphviz: how many flows take an edge, and by how
+    /// At the end, the graph of all paths for Graphviz: how many flows take an edge, and by how
     /// much the median round trip grows there.
     Dot,
 }

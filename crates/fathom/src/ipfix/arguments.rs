@@ -14,20 +14,20 @@ use crate::arguments::duration;
 pub(crate) enum IpfixCommand {
     /// Print the records that exporters send here, of any kind, until Ctrl-C.
     ///
-    /// Elements have the names of IANA's registry, or those that the exporter tells (RFC 5610); the
-    /// others are called by their numbers, as in e32473id7. Records that got lost are counted by
-    /// the numbers of the messages.
+    /// Elements have the names of IANA's registry, or those that the exporter sends (RFC 5610).
+    /// Others are named by their numbers, such as e32473id7. Lost records are counted by the
+    /// sequence numbers of the messages.
     Dump(DumpArguments),
 }
 
 /// Options of `fathom ipfix dump`.
 #[derive(Debug, Args)]
 pub(crate) struct DumpArguments {
-    /// Where to listen, as in udp:127.0.0.1:4739, tcp:0.0.0.0:4739 or
-    /// `tls:[::]:4740?cert=FILE&key=FILE`; give it several times for several.
+    /// Where to listen, such as udp:127.0.0.1:4739, tcp:0.0.0.0:4739 or
+    /// `tls:[::]:4740?cert=FILE&key=FILE`; can be repeated.
     ///
-    /// Of TLS, `cert` is the PEM file of the certificate and those that it is signed by, and `key`
-    /// that of its key.
+    /// For TLS, `cert` is a PEM file with the certificate and its signers, and `key` one with the
+    /// private key.
     #[arg(
         long,
         value_name = "TRANSPORT:ADDRESS:PORT",
@@ -35,18 +35,18 @@ pub(crate) struct DumpArguments {
         default_value = "udp:127.0.0.1:4739"
     )]
     pub(crate) listen: Vec<ListenAddress>,
-    /// How to print.
+    /// The output format.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) format: DumpFormat,
-    /// A template that came over UDP and was not told again for so long is forgotten (RFC 7011,
-    /// section 8.4); 0 for never. Exporters repeat them three times in that time, fathom every ten
-    /// minutes.
+    /// Forget a template that came over UDP and was not repeated for this time (RFC 7011, section
+    /// 8.4); 0 for never. Exporters repeat templates three times in that time; fathom repeats its
+    /// own every ten minutes.
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration)]
     pub(crate) template_lifetime: Duration,
-    /// Print also what exporters tell about themselves and their elements.
+    /// Also print what exporters send about themselves and their elements.
     #[arg(long)]
     pub(crate) options: bool,
-    /// Print a configuration file that holds the defaults, and end.
+    /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
 }

@@ -14,36 +14,35 @@ use crate::output::OutputFormat;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub(crate) struct ProfileArguments {
-    /// Say which probes this kernel has, which numbers profiles have by them, and why not the
-    /// others; then end.
+    /// Say which probes this kernel has, which figures profiles get from them, and why the others
+    /// are missing; then exit.
     #[arg(long)]
     pub(crate) probes: bool,
-    /// The probes to use; by default those that can do more on this kernel.
+    /// The probes to use; by default the set that can do more on this kernel.
     #[arg(long, value_enum, value_name = "SET")]
     pub(crate) probe_set: Option<ProbeSetName>,
-    /// Stop after this time, as in 15s or 2m; by default at Ctrl-C.
+    /// Stop after this time, such as 15s or 2m; by default at Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
-    /// A connection that had no profile for so long gets one; 0 for never.
+    /// Report a connection that had no profile for this time; 0 for never.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub(crate) active_timeout: Duration,
-    /// Look for existing connections in all network namespaces, not only in its own; needs
+    /// Look for existing connections in all network namespaces, not only in fathom's own; needs
     /// `CAP_SYS_ADMIN`.
     #[arg(long)]
     pub(crate) all_namespaces: bool,
-    /// Also the host's DNS exchanges, and how long its applications wait for names. Looks at every
-    /// packet of the host's sockets, which connections' profiles do not: a percent of a processor
-    /// at full load.
+    /// Also report the host's DNS exchanges, and how long its applications wait for names. This
+    /// looks at every packet of the host's sockets, which costs a percent of a processor at full
+    /// load.
     #[arg(long)]
     pub(crate) dns: bool,
-    /// Leave out which names are asked for and waited for, with --dns.
+    /// With --dns, leave out the names that are looked up.
     #[arg(long)]
     pub(crate) no_names: bool,
-    /// A DNS query that was not answered for so long since it was last sent will not be, with
-    /// --dns.
+    /// With --dns, give up a DNS query that has no answer for this time since it was last sent.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
     pub(crate) dns_timeout: Duration,
-    /// Print a configuration file that holds the defaults, and end.
+    /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
     /// Say on standard error which probes are used.
@@ -72,12 +71,12 @@ pub(crate) enum ProbeSetName {
 pub(crate) struct ProfileSelection {
     #[command(flatten)]
     pub(crate) ends: Ends,
-    /// Only sockets in this control group or below: a folder of the version 2 hierarchy; by default
-    /// all.
+    /// Only sockets in this control group or below it: a folder of the version 2 hierarchy; by
+    /// default all.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Only connections of processes of one of these names, as `ps -o comm` shows them; longer
-    /// names are those of the program, or of the first argument; by default all.
+    /// Only connections of processes with one of these names, as `ps -o comm` shows them. A longer
+    /// name is that of the program, or of the first argument. By default all.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) process: Vec<String>,
 }
@@ -86,13 +85,13 @@ pub(crate) struct ProfileSelection {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ProfileOutput {
-    /// How to print; by default text, or not at all with --export.
+    /// The output format; by default text, or no output with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
     pub(crate) target: OutputTarget,
-    /// Keep only so many bits of addresses, as in v4=24,v6=64; by default all. Names stay, with
-    /// --dns, unless they are addresses or are asked for the name of one: see --no-names.
+    /// Keep only this many bits of addresses, such as v4=24,v6=64; by default all. With --dns,
+    /// names stay, unless they are addresses or look up the name of an address: see --no-names.
     #[arg(long, value_name = "BITS", value_parser = anonymity)]
     pub(crate) anonymize: Option<Anonymity>,
 }

@@ -17,7 +17,7 @@ use crate::output::OutputFormat;
 pub(crate) struct ResponseArguments {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Print a configuration file that holds the defaults, and end.
+    /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
     /// Say on standard error how the interfaces are measured and what is read.
@@ -33,8 +33,8 @@ pub(crate) struct ResponseArguments {
     pub(crate) output: ResponseOutput,
     #[command(flatten)]
     pub(crate) export: ExportArguments,
-    /// Flows with state at the same time; those that were not used again go first; by default 65536
-    /// live, 1048576 in files.
+    /// The most flows with state at the same time; those that were not used again are evicted
+    /// first; by default 65536 live, 1048576 in files.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864), help_heading = "Bounds")]
     pub(crate) flows: Option<u32>,
 }
@@ -45,26 +45,27 @@ pub(crate) struct ResponseArguments {
 pub(crate) struct Estimation {
     /// How gaps become a latency: timestamps, acknowledged, split, modes or fixed.
     ///
-    /// `timestamps` is `acknowledged` without the time that clients think, as the timestamps that
-    /// they echo tell it, or with bounds of it where they tell nothing. `acknowledged` takes what
-    /// TCP acknowledges for the sign that a response came, and is `split` for all else; `split`
-    /// takes a histogram apart; `modes` and `fixed` are the algorithms 2 and 1 of the paper.
+    /// `timestamps` is `acknowledged` without the clients' think time, which the timestamps that
+    /// they echo tell; where they tell nothing, it gives bounds. `acknowledged` takes TCP's
+    /// acknowledgements as the sign that a response came, and uses `split` for all else. `split`
+    /// separates the modes of a histogram. `modes` and `fixed` are the algorithms 2 and 1 of the
+    /// paper.
     #[arg(long, value_name = "ESTIMATOR", default_value = "timestamps")]
     pub(crate) estimator: Estimator,
-    /// How long an epoch is, 100ms to 10s: each flow has an estimate an epoch.
+    /// The length of an epoch, 100ms to 10s. Each flow has one estimate an epoch.
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = epoch)]
     pub(crate) epoch: Duration,
-    /// Of `--estimator fixed`: a longer gap begins a batch.
+    /// With `--estimator fixed`: a longer gap begins a batch.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = positive_duration)]
     pub(crate) threshold: Duration,
-    /// A longer gap is taken for a retransmission timeout, or silence: it is counted, and left out.
+    /// A longer gap is a retransmission timeout or silence; it is counted and left out.
     #[arg(long, value_name = "TIME", default_value = "180ms", value_parser = positive_duration)]
     pub(crate) timeout: Duration,
-    /// Also tell at once of TCP flows whose last request has been unanswered for so long, and again
-    /// whenever that has doubled; live only.
+    /// Also report TCP flows at once whose last request has been unanswered for this time, and
+    /// again whenever that time has doubled; live only.
     #[arg(long, value_name = "TIME", value_parser = wait)]
     pub(crate) waiting: Option<Duration>,
-    /// Print beside each latency what the server's packets tell, if the capture has them; files
+    /// Print beside each latency what the server's packets say, if the capture has them; files
     /// only.
     #[arg(long)]
     pub(crate) compare: bool,
@@ -74,11 +75,11 @@ pub(crate) struct Estimation {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Selection, done before any state is touched")]
 pub(crate) struct Servers {
-    /// Only requests to servers in these networks, as in 10.0.0.0/8; at most 16; by default all.
+    /// Only requests to servers in these networks, such as 10.0.0.0/8; at most 16; by default all.
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
     pub(crate) net: Vec<Network>,
-    /// Only requests to these ports; at most 16; by default all: a SYN tells which end is the
-    /// server, else the lower port.
+    /// Only requests to these ports; at most 16; by default all. A SYN tells which end is the
+    /// server, else the end with the lower port is.
     #[arg(long, value_name = "PORT", value_delimiter = ',')]
     pub(crate) port: Vec<u16>,
     /// No traffic with an end in any of these networks; at most 16; by default none.
@@ -87,11 +88,11 @@ pub(crate) struct Servers {
     /// Only these protocols: tcp, udp, esp or a number; at most 8; by default all.
     #[arg(long, value_name = "PROTOCOL", value_delimiter = ',')]
     pub(crate) protocol: Vec<Protocol>,
-    /// Only a part of the flows, chosen by a hash of their ends, as in 1/8; by default all.
+    /// Only a part of the flows, chosen by a hash of their ends, such as 1/8; by default all.
     #[arg(long, value_name = "1/COUNT", default_value = "1/1", value_parser = part)]
     pub(crate) flows_sampled: u32,
-    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the
-    /// outermost, not the innermost.
+    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): measure the
+    /// outermost flow, not the innermost.
     #[arg(long)]
     pub(crate) no_tunnels: bool,
 }
@@ -100,11 +101,10 @@ pub(crate) struct Servers {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Aggregation")]
 pub(crate) struct Groups {
-    /// What to put together; by flow, each epoch of each flow is printed.
+    /// What to aggregate by; with `flow`, each epoch of each flow is printed.
     #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
     pub(crate) by: ResponsesBy,
-    /// With --by: at the end of every such interval, counts and percentiles of each group; at least
-    /// 10ms.
+    /// With --by, the time between the counts and percentiles of each group; at least 10ms.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     pub(crate) interval: Duration,
     #[command(flatten)]
@@ -114,13 +114,13 @@ pub(crate) struct Groups {
 /// What is put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ResponsesBy {
-    /// Nothing: each epoch of each flow.
+    /// No aggregation: each epoch of each flow.
     Flow,
-    /// All to the address of a server.
+    /// The address of the server.
     Server,
-    /// All to a port of a server.
+    /// The address and port of the server.
     Service,
-    /// All from a network of clients.
+    /// The network of the clients.
     Network,
 }
 
@@ -128,7 +128,7 @@ pub(crate) enum ResponsesBy {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ResponseOutput {
-    /// How to print; by default text, and live on a terminal a table that refreshes.
+    /// The output format; by default text, and live on a terminal a table that refreshes.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]

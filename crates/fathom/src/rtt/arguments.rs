@@ -15,11 +15,11 @@ use crate::arguments::{
 pub(crate) struct RttArguments {
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Threads that work on a capture file, 1 or 2: with 2 one reads ahead while the other
-    /// measures; the samples stay the same.
+    /// Threads for a capture file, 1 or 2. With 2, one reads ahead while the other measures; the
+    /// samples are the same.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) threads: u8,
-    /// Print a configuration file that holds the defaults, and end.
+    /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
     /// Say on standard error how the interfaces are measured and what is read.
@@ -43,26 +43,26 @@ pub(crate) struct RttArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct Sampling {
-    /// The methods to use, of timestamp, sequence, handshake, echo, spin and dns; by default all.
+    /// The methods to use: timestamp, sequence, handshake, echo, spin, dns; by default all.
     ///
-    /// A TCP connection whose packets carry timestamps is measured by them if `timestamp` is among
-    /// the methods, else by `sequence`.
+    /// A TCP connection with timestamps is measured by them if `timestamp` is among the methods,
+    /// and otherwise by `sequence`.
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     pub(crate) method: Vec<Method>,
-    /// Time between the packets of one direction of a flow that are measured; 0 measures every one;
-    /// by default 100ms live, 0 in files.
+    /// Time between measured packets of one direction of a flow; 0 measures every packet; by
+    /// default 100ms live, 0 in files.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) sample_interval: Option<Duration>,
-    /// Samples per smoothed round trip and direction, at most; 0 is no limit; by default 4 live, 0
+    /// The most samples per smoothed round trip and direction; 0 is no limit; by default 4 live, 0
     /// in files and with `--sample-interval 0`.
     #[arg(long, value_name = "COUNT")]
     pub(crate) per_rtt: Option<u32>,
-    /// Measure towards this machine's own addresses too, and so the delay of its own stack; live
-    /// only.
+    /// Also measure towards this machine's own addresses, which includes the delay of its own
+    /// stack; live only.
     #[arg(long)]
     pub(crate) near_side: bool,
-    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): the flow is then the
-    /// outermost, not the innermost.
+    /// Do not look into tunnels (GRE, ERSPAN, VXLAN, Geneve, GTP-U, IP in IP): measure the
+    /// outermost flow, not the innermost.
     #[arg(long)]
     pub(crate) no_tunnels: bool,
 }
@@ -82,11 +82,11 @@ pub(crate) struct SelectionArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Aggregation")]
 pub(crate) struct AggregationArguments {
-    /// Print no samples, but at the end of every such interval its counts and percentiles; at least
+    /// Print counts and percentiles at the end of every such interval instead of samples; at least
     /// 10ms; by default off.
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
-    /// What to put together with --interval.
+    /// What to aggregate by with --interval.
     #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
     pub(crate) by: By,
     #[command(flatten)]
@@ -96,13 +96,13 @@ pub(crate) struct AggregationArguments {
 /// What is put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// The samples of a flow, each direction on its own.
+    /// The flow, each direction by itself.
     Flow,
-    /// Those towards a network.
+    /// The destination's network.
     Network,
-    /// Those of a VLAN.
+    /// The VLAN.
     Vlan,
-    /// Those of an interface or capture file.
+    /// The interface or capture file.
     Interface,
 }
 
@@ -121,11 +121,11 @@ impl From<By> for GroupBy {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArguments {
-    /// Also print when flows open and close, why, and what they carried.
+    /// Also print when flows open and close, why, and their totals.
     #[arg(long)]
     pub(crate) events: bool,
-    /// How to print; by default text, live on a terminal a table that refreshes, and nothing with
-    /// --export.
+    /// The output format; by default text, live on a terminal a table that refreshes, and no output
+    /// with --export.
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<RttFormat>,
     #[command(flatten)]
@@ -136,12 +136,12 @@ pub(crate) struct OutputArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Bounds")]
 pub(crate) struct Bounds {
-    /// Flows with state at the same time; those that were not used again go first; by default 65536
-    /// live, 16384 live with --sample-interval 0, 1048576 in files.
+    /// The most flows with state at the same time; those that were not used again are evicted
+    /// first; by default 65536 live, 16384 live with --sample-interval 0, 1048576 in files.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(64..=67_108_864))]
     pub(crate) flows: Option<u32>,
-    /// Memory for the state of flows, as in 64M: lowers --flows to what fits; at least 64K; by
-    /// default no bound but --flows.
+    /// Memory for the state of flows, such as 64M, which lowers --flows to what fits; at least 64K;
+    /// by default only --flows limits it.
     #[arg(long, value_name = "SIZE", value_parser = memory_size)]
     pub(crate) max_memory: Option<u64>,
 }
@@ -179,7 +179,7 @@ pub(crate) enum RttFormat {
     Json,
     /// Comma-separated values: a table of one kind of record.
     Csv,
-    /// What pping prints for machines, so that ppviz shows it; samples only.
+    /// The machine-readable output of pping, for ppviz; samples only.
     Ppviz,
 }
 
