@@ -4,8 +4,8 @@
 # shellcheck source=checks
 . /usr/lib/checks
 
-both_measure() {
-	[ "$(grep -cE '^  (ok|note) +interfaces  ' /doctor)" -eq 2 ]
+all_measure() {
+	[ "$(grep -cE '^  (ok|note) +interfaces  ' /doctor)" -eq 3 ]
 }
 
 both_sets_taken() {
@@ -14,13 +14,13 @@ both_sets_taken() {
 
 fathom doctor >/doctor
 cat /doctor
-check "rtt and response attach to traffic control" both_measure
+check "rtt, response and traffic attach to traffic control" all_measure
 check "a program attaches to XDP" grep -q '^  ok  *interfaces with --xdp ' /doctor
 # A pattern has the programs for interfaces with and without Ethernet loaded.
-for command in rtt response hops; do
+for command in rtt response traffic hops; do
 	check "the kernel takes every program of $command" fathom $command -i 'none*' --duration 1s
 done
-for command in rtt response; do
+for command in rtt response traffic; do
 	check "the kernel takes every program of $command with XDP" fathom $command -i 'none*' --xdp --duration 1s
 done
 for options in "" "--xdp" "--sample-interval 0"; do

@@ -21,6 +21,7 @@ use crate::output::OutputFormat;
 use crate::profile::ProfileArguments;
 use crate::response::ResponseArguments;
 use crate::rtt::RttArguments;
+use crate::traffic::TrafficArguments;
 pub(crate) use export::{ExportArguments, TemplateName};
 
 /// Measures where the latency of real traffic comes from.
@@ -64,6 +65,16 @@ pub(crate) enum Command {
         override_usage = "fathom response [OPTIONS] -i INTERFACE...\n       fathom response [OPTIONS] FILE..."
     )]
     Response(Box<ResponseArguments>),
+    /// Measure throughput and loss of flows, both directions, on live interfaces or in capture
+    /// files.
+    ///
+    /// At the end of every interval each flow that had packets is told of: its bytes and packets,
+    /// and of TCP what was sent again, what was lost before it came here, and what behind. Other
+    /// protocols hide their losses: nothing is said of them.
+    #[command(
+        override_usage = "fathom traffic [OPTIONS] -i INTERFACE...\n       fathom traffic [OPTIONS] FILE..."
+    )]
+    Traffic(Box<TrafficArguments>),
     /// Measure every router on the path of live flows, from inside them.
     ///
     /// While an application sends, headers of its packets are sent again with a low TTL. The
@@ -147,6 +158,7 @@ impl Command {
         match self {
             Self::Rtt(options) => Some(&mut **options),
             Self::Response(options) => Some(&mut **options),
+            Self::Traffic(options) => Some(&mut **options),
             #[cfg(feature = "live")]
             Self::Hops(options) => Some(&mut **options),
             #[cfg(feature = "live")]

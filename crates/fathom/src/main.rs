@@ -30,6 +30,7 @@ mod signals;
 mod summary;
 #[cfg(feature = "live")]
 mod table;
+mod traffic;
 mod zone;
 
 use std::process::ExitCode;
@@ -61,6 +62,7 @@ const FILES_ONLY: &str = "this fathom reads capture files only: build it with th
 const MEASUREMENTS: &[Description] = &[
     rtt::MEASUREMENT,
     response::MEASUREMENT,
+    traffic::MEASUREMENT,
     #[cfg(feature = "live")]
     hops::MEASUREMENT,
     #[cfg(feature = "live")]
@@ -96,7 +98,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Reference => generate::reference()?,
         Command::Man { directory } => generate::manual(configuration::command(), directory)?,
         // Those that measure, above.
-        Command::Rtt(_) | Command::Response(_) => {}
+        Command::Rtt(_) | Command::Response(_) | Command::Traffic(_) => {}
         #[cfg(feature = "live")]
         Command::Hops(_) | Command::Profile(_) => {}
     }

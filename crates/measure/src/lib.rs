@@ -34,6 +34,7 @@ pub mod response;
 pub mod rtt;
 mod selection;
 mod table;
+pub mod traffic;
 
 pub use counts::Counts;
 pub use error::Error;

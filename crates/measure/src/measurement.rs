@@ -21,8 +21,8 @@ pub trait Measurement {
     /// How its programs are attached, a line each, for people.
     fn describe(&self) -> Vec<String>;
 
-    /// Becomes readable when there is something to hand on.
-    fn events(&self) -> BorrowedFd<'_>;
+    /// Becomes readable when there is something to hand on; `None`: only the clock tells.
+    fn events(&self) -> Option<BorrowedFd<'_>>;
 
     /// How long it may go without [`Measurement::poll`].
     fn longest_wait(&self) -> Duration;
@@ -102,7 +102,8 @@ pub fn wait_for(measurements: &[Box<dyn Measurement>], timeout: Duration) -> Res
     let timeout = longest.map_or(timeout, |longest| timeout.min(longest));
     let mut events: Vec<_> = measurements
         .iter()
-        .map(|one| PollFd::new(one.events(), PollFlags::POLLIN))
+        .filter_map(|one| one.events())
+        .map(|events| PollFd::new(events, PollFlags::POLLIN))
         .collect();
     // Rounded up: what is due in less than a millisecond is not looked for a thousand times.
     let timeout = timeout.saturating_add(Duration::from_micros(999));

@@ -94,7 +94,7 @@ impl Measurement for Hops {
         self.prober.describe()
     }
 
-    fn events(&self) -> BorrowedFd<'_> {
+    fn events(&self) -> Option<BorrowedFd<'_>> {
         self.prober.events()
     }
 

@@ -113,7 +113,7 @@ impl Measurement for Profiles {
         self.profiler.describe()
     }
 
-    fn events(&self) -> BorrowedFd<'_> {
+    fn events(&self) -> Option<BorrowedFd<'_>> {
         self.profiler.events()
     }
 

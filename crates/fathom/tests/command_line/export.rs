@@ -111,7 +111,7 @@ fn aggregates_and_what_is_printed_are_exported_too() {
 #[test]
 fn a_collector_that_refuses_is_an_error_of_every_command() {
     let capture = Capture::new(1);
-    for command in ["rtt", "response"] {
+    for command in ["rtt", "response", "traffic"] {
         // Nobody listens at port 1.
         let outcome = fathom(&[
             command,

@@ -183,7 +183,7 @@ fn ip(running: &Running, arguments: &str) {
 #[test]
 fn an_interface_that_goes_is_waited_for() {
     const PAIR: &str = "link add fa0 type veth peer name fa1";
-    for command in ["rtt", "response", "hops"] {
+    for command in ["rtt", "response", "traffic", "hops"] {
         let running = alone(&format!("ip {PAIR}"), &format!("{command} -v -i fa0"));
         let Some(mut running) = is_started(running, "fa0") else {
             return;
@@ -225,7 +225,7 @@ fn patterns_take_interfaces_that_come() {
 
 #[test]
 fn the_same_interface_twice_is_taken_once() {
-    for command_name in ["rtt", "response", "hops"] {
+    for command_name in ["rtt", "response", "traffic", "hops"] {
         let options = [
             command_name,
             "-v",

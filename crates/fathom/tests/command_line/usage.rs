@@ -120,6 +120,13 @@ fn help_of_response_is_complete() {
 }
 
 #[test]
+fn help_of_traffic_is_complete() {
+    let outcome = fathom(&["traffic", "--help"]);
+    assert_eq!(outcome.status, 0);
+    insta::assert_snapshot!(outcome.stdout);
+}
+
+#[test]
 fn help_of_balance_is_complete() {
     let outcome = fathom(&["balance", "--help"]);
     assert_eq!(outcome.status, 0);

@@ -1,6 +1,6 @@
 //! The programs loaded and attached, and their events handed to the engine.
 
-use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ impl Prober {
     fn drain(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         self.engine.offset_ns = wall_clock_offset();
         let (engine, names) = (&mut self.engine, &self.places.names);
-        self.programs.ring.read(|mut bytes| {
+        self.programs.read_events(|mut bytes| {
             while let Some((event, behind)) = Event::read(bytes, names) {
                 engine.take(&event, &mut |report| take(report.record()));
                 bytes = behind;
@@ -229,8 +229,8 @@ impl Measurement for Prober {
         self.places.describe().collect()
     }
 
-    fn events(&self) -> BorrowedFd<'_> {
-        self.programs.ring.as_fd()
+    fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.programs.events()
     }
 
     fn longest_wait(&self) -> Duration {

@@ -1,4 +1,6 @@
-//! A BPF object with a ring of events: loaded, and what it counts.
+//! A BPF object: loaded, its events read, and what it counts.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use libbpf_rs::{AsRawLibbpf, MapHandle, Object, OpenObject, ProgramMut};
 use libbpf_sys as sys;
@@ -14,24 +16,41 @@ use crate::native::flow_key;
 /// Loaded programs. What is attached of them is to be dropped before them.
 pub(crate) struct Programs {
     // Dropped in this order: nothing is read any more, then the maps go.
-    pub(crate) ring: Ring,
+    /// `None`: what it measures is in its tables alone.
+    ring: Option<Ring>,
     object: Object,
 }
 
 impl Programs {
-    /// Opens `object`, has it prepared, loads it, and opens the ring called `ring`.
+    /// Opens `object`, has it prepared, loads it, and opens the ring called `ring`, if it has one.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel
     /// refuses.
-    pub(crate) fn load(
+    pub(crate) fn load<'a>(
         object: &[u8],
-        ring: &str,
+        ring: impl Into<Option<&'a str>>,
         prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let object = load::load(object, prepare)?;
-        let ring = Ring::open(&find_map(&object, ring)?)?;
+        let ring = ring
+            .into()
+            .map(|ring| Ring::open(&find_map(&object, ring)?));
+        let ring = ring.transpose()?;
         Ok(Self { ring, object })
+    }
+
+    /// Becomes readable when there are events.
+    pub(crate) fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.ring.as_ref().map(Ring::as_fd)
+    }
+
+    /// Hands on the events that have come, some at a time, one behind the other.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the ring cannot be read.
+    pub(crate) fn read_events(&self, take: impl FnMut(&[u8])) -> Result<(), Error> {
+        self.ring.as_ref().map_or(Ok(()), |ring| ring.read(take))
     }
 
     /// A program, to be attached.
@@ -96,7 +115,8 @@ impl Programs {
                 visit(&key, slot, state);
             }
         };
-        table.for_each(visit, || self.ring.collect())
+        let collect = || self.ring.as_ref().map_or(Ok(()), Ring::collect);
+        table.for_each(visit, collect)
     }
 
     /// How often the kernel left a program out because an interrupt came while it ran on the same

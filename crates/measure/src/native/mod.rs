@@ -3,12 +3,15 @@
 #[rustfmt::skip]
 pub(crate) mod bindings;
 
+#[cfg(feature = "live")]
 pub(crate) use bindings::{
-    FLOW_BUCKET_SLOTS, FLOW_WORD_IS_READY, FLOW_WORD_IS_REFERENCED, PACKET_COPY,
-    PACKET_LINK_COOKED, PACKET_LINK_COOKED_V2, PACKET_LINK_ETHERNET, PACKET_LINK_IP,
+    FLOW_BUCKET_SLOTS, FLOW_WORD_IS_READY, FLOW_WORD_IS_REFERENCED, flow_bucket, flow_table,
+};
+pub(crate) use bindings::{
+    PACKET_COPY, PACKET_LINK_COOKED, PACKET_LINK_COOKED_V2, PACKET_LINK_ETHERNET, PACKET_LINK_IP,
     PACKET_LINK_NULL, PACKET_LINK_PPP, PACKET_LINK_PPP_DIRECTED, PACKET_LINK_PPPOE,
     PACKET_LINK_UNKNOWN, PACKET_MEASURABLE, PACKET_VERDICT_COUNT, fathom_reading, flow_address,
-    flow_bucket, flow_key, flow_table, packet, selection, selection_network,
+    flow_key, packet, selection, selection_network,
 };
 
 use std::ffi::{CStr, c_char};

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -259,7 +259,7 @@ impl Profiler {
             reorder,
             ..
         } = self;
-        self.programs.ring.read(|moments| {
+        self.programs.read_events(|moments| {
             connections.read(moments, wall_clock_offset(), &mut |told| reorder.put(told));
         })
     }
@@ -301,8 +301,8 @@ impl Measurement for Profiler {
         vec![format!("probes: {}", self.probes.set)]
     }
 
-    fn events(&self) -> BorrowedFd<'_> {
-        self.programs.ring.as_fd()
+    fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.programs.events()
     }
 
     fn longest_wait(&self) -> Duration {

@@ -1,7 +1,7 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its epochs read.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
@@ -98,7 +98,7 @@ impl ResponseMonitor {
             aggregator,
             ..
         } = self;
-        programs.ring.read(|mut rest| {
+        programs.read_events(|mut rest| {
             while let Some((epoch, behind)) = read_prefix::<response_epoch>(rest) {
                 rest = behind;
                 if swept.remove(&epoch.key) == Some(epoch.begin) {
@@ -184,8 +184,8 @@ impl Measurement for ResponseMonitor {
         self.places.describe().collect()
     }
 
-    fn events(&self) -> BorrowedFd<'_> {
-        self.programs.ring.as_fd()
+    fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.programs.events()
     }
 
     fn longest_wait(&self) -> Duration {

@@ -1,6 +1,6 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its samples read.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
@@ -70,7 +70,7 @@ impl RttMonitor {
             (Some(aggregator), Report::Sample(sample, _)) => aggregator.on_sample(sample),
             _ => take(&report),
         };
-        object.programs.ring.read(|mut rest| {
+        object.programs.read_events(|mut rest| {
             while let Some((event, behind)) = read_prefix::<rtt_event>(rest) {
                 if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
                     report(decode(&event, None, names, offset));
@@ -136,8 +136,8 @@ impl Measurement for RttMonitor {
         self.places.describe().collect()
     }
 
-    fn events(&self) -> BorrowedFd<'_> {
-        self.object.programs.ring.as_fd()
+    fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.object.programs.events()
     }
 
     fn longest_wait(&self) -> Duration {

@@ -127,7 +127,7 @@ impl Lookups {
         }
         let names = &mut self.names;
         let offset_ns = wall_clock_offset();
-        self.programs.ring.read(|mut events| {
+        self.programs.read_events(|mut events| {
             while let Some((event, behind)) = read_prefix::<lookup_event>(events) {
                 report(profile(&event, offset_ns, names).into());
                 events = behind;

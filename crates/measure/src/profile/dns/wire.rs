@@ -130,7 +130,6 @@ impl Wire {
     fn read(&mut self, report: Report<'_>) -> Result<(), Error> {
         let exchanges = &mut self.exchanges;
         self.programs
-            .ring
-            .read(|events| exchanges.read(events, wall_clock_offset(), report))
+            .read_events(|events| exchanges.read(events, wall_clock_offset(), report))
     }
 }

@@ -1,0 +1,25 @@
+//! Are throughput and loss measured on interfaces, and at XDP?
+
+use fathom_measure::Measurement as _;
+use fathom_measure::traffic::{Live, Settings};
+
+use super::MEASUREMENT;
+use crate::doctor::live::{FLOWS, attached, on_loopback};
+use crate::doctor::{Checks, Verdict};
+
+pub(super) fn examine(checks: &mut Checks) {
+    const XDP: &str = "interfaces with --xdp";
+
+    let start = |has_xdp| {
+        let settings = Settings {
+            flows: FLOWS,
+            ..Settings::live()
+        };
+        Live::start(&on_loopback(settings, has_xdp))
+    };
+    attached(checks, MEASUREMENT.name, start(false));
+    match start(true) {
+        Ok(live) => checks.ok(MEASUREMENT.name, XDP, live.describe().concat()),
+        Err(error) => checks.refused(MEASUREMENT.name, XDP, Verdict::Note, &error),
+    }
+}

@@ -1,0 +1,164 @@
+//! What a flow has carried since it was looked at last, and the record that comes of it.
+
+use fathom_record::{Nanoseconds, Time};
+
+use super::TrafficRecord;
+use crate::flow::{flow_of, tags};
+use crate::native::flow_key;
+use crate::replay::Interfaces;
+use crate::traffic::native::{traffic_counts, traffic_flow};
+
+/// Of TCP alone is known what was lost.
+const TCP: u32 = 6;
+
+/// What a flow carried in an interval.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Increase {
+    pub(super) key: flow_key,
+    /// By the direction of the packets.
+    pub(super) counts: [traffic_counts; 2],
+    /// Direction of who began.
+    pub(super) opener: u8,
+}
+
+/// What both ends have sent by now.
+pub(super) fn counts_of(flow: &traffic_flow) -> [traffic_counts; 2] {
+    [flow.half[0].counts, flow.half[1].counts]
+}
+
+/// From `before` to `now`. Fewer packets than before: the flow was forgotten and began anew in
+/// between.
+pub(super) fn since(
+    now: &[traffic_counts; 2],
+    mut before: [traffic_counts; 2],
+) -> [traffic_counts; 2] {
+    if (0..2).any(|half| before[half].packets > now[half].packets) {
+        before = Default::default();
+    }
+    let of_half = |half: usize| {
+        let (now, before): (&traffic_counts, _) = (&now[half], &before[half]);
+        traffic_counts {
+            packets: now.packets - before.packets,
+            bytes: now.bytes.wrapping_sub(before.bytes),
+            segments: now.segments.wrapping_sub(before.segments),
+            repeated_bytes: now.repeated_bytes.wrapping_sub(before.repeated_bytes),
+            lost_bytes: now.lost_bytes.wrapping_sub(before.lost_bytes),
+            repeated: now.repeated.wrapping_sub(before.repeated),
+            needless: now.needless.wrapping_sub(before.needless),
+            lost: now.lost.wrapping_sub(before.lost),
+            overtaken: now.overtaken.wrapping_sub(before.overtaken),
+        }
+    };
+    [of_half(0), of_half(1)]
+}
+
+/// Adds what came of a flow to what had come of it before.
+#[cfg(feature = "live")]
+pub(super) fn add(to: &mut [traffic_counts; 2], more: &[traffic_counts; 2]) {
+    for (to, more) in to.iter_mut().zip(more) {
+        to.packets += more.packets;
+        to.bytes += more.bytes;
+        to.segments += more.segments;
+        to.repeated_bytes += more.repeated_bytes;
+        to.lost_bytes += more.lost_bytes;
+        to.repeated += more.repeated;
+        to.needless += more.needless;
+        to.lost += more.lost;
+        to.overtaken += more.overtaken;
+    }
+}
+
+/// What can be told of one direction.
+#[derive(Default)]
+struct Told {
+    packets_retransmitted: Option<u64>,
+    bytes_retransmitted: Option<u64>,
+    packets_out_of_order: Option<u64>,
+    packets_lost_before: Option<u64>,
+    packets_lost_after: Option<u64>,
+    loss_ratio: Option<f64>,
+}
+
+fn told_of(counts: &traffic_counts, is_tcp: bool) -> Told {
+    if !is_tcp {
+        return Told::default();
+    }
+    let before = u64::from(counts.lost);
+    let repeated = u64::from(counts.repeated);
+    let after = repeated.saturating_sub(counts.needless.into());
+    // Of what was lost before it came here, only the second copy has passed.
+    let sent = counts.segments + before;
+    Told {
+        packets_retransmitted: Some(before + repeated),
+        bytes_retransmitted: Some(counts.lost_bytes + counts.repeated_bytes),
+        packets_out_of_order: Some(counts.overtaken.into()),
+        packets_lost_before: Some(before),
+        packets_lost_after: Some(after),
+        loss_ratio: (sent > 0).then(|| (before + after) as f64 / sent as f64),
+    }
+}
+
+impl Increase {
+    /// Did anything pass?
+    pub(super) fn is_something(&self) -> bool {
+        self.bytes() > 0
+    }
+
+    /// Of both directions.
+    pub(super) fn bytes(&self) -> u64 {
+        self.counts[0].bytes + self.counts[1].bytes
+    }
+
+    /// For an interval of this `length` that ended at `time`.
+    pub(super) fn record(
+        &self,
+        time: Time,
+        length: Nanoseconds,
+        interfaces: &(impl Interfaces + ?Sized),
+    ) -> TrafficRecord {
+        let opener = usize::from(self.opener & 1);
+        let (own, reverse) = (&self.counts[opener], &self.counts[1 - opener]);
+        let is_tcp = self.key.protocol() == TCP;
+        let (forth, back) = (told_of(own, is_tcp), told_of(reverse, is_tcp));
+        let (vlan, inner_vlan) = tags(self.key.vlan());
+        TrafficRecord {
+            time,
+            duration_ns: length,
+            flow: flow_of(&self.key, self.opener & 1),
+            packets: own.packets,
+            bytes: own.bytes,
+            packets_retransmitted: forth.packets_retransmitted,
+            bytes_retransmitted: forth.bytes_retransmitted,
+            packets_out_of_order: forth.packets_out_of_order,
+            packets_lost_before: forth.packets_lost_before,
+            packets_lost_after: forth.packets_lost_after,
+            loss_ratio: forth.loss_ratio,
+            reverse_packets: reverse.packets,
+            reverse_bytes: reverse.bytes,
+            reverse_packets_retransmitted: back.packets_retransmitted,
+            reverse_bytes_retransmitted: back.bytes_retransmitted,
+            reverse_packets_out_of_order: back.packets_out_of_order,
+            reverse_packets_lost_before: back.packets_lost_before,
+            reverse_packets_lost_after: back.packets_lost_after,
+            reverse_loss_ratio: back.loss_ratio,
+            vlan,
+            inner_vlan,
+            tunnel: (self.key.tunnel != 0).then_some(self.key.tunnel),
+            interface: interfaces.name(self.key.interface),
+        }
+    }
+}
+
+/// The records of an interval that is over, busiest flow first.
+pub(super) fn records(
+    mut increases: Vec<Increase>,
+    time: Time,
+    length: Nanoseconds,
+    interfaces: &(impl Interfaces + ?Sized),
+) -> Vec<TrafficRecord> {
+    increases.sort_by_key(|increase| std::cmp::Reverse(increase.bytes()));
+    let records = increases.iter();
+    records
+        .map(|increase| increase.record(time, length, interfaces))
+        .collect()
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What happens to a packet. The caller (the BPF program, or the reader of capture files) holds the
+ * table of flows, and the clock; in this order it
+ *   1. claims what nothing else measures;
+ *   2. looks the flow up, and begins one if there is none;
+ *   3. reads the clock if traffic_needs_clock, and calls traffic_on_packet.
+ */
+#ifndef FATHOM_TRAFFIC_PROCESS_H
+#define FATHOM_TRAFFIC_PROCESS_H
+
+#include "segments.h"
+
+/*
+ * All of IP is traffic: what has no ports that are known is a flow of its addresses and protocol.
+ */
+static __always_inline enum packet_verdict traffic_claim(struct packet_cursor *at, enum packet_verdict verdict,
+							 struct packet *packet)
+{
+	if (verdict != PACKET_OTHER_PROTOCOL)
+		return verdict;
+	if (at->protocol != IP_PROTOCOL_UDP) {
+		at->source_port = 0;
+		at->destination_port = 0;
+		packet->payload = 0;
+	}
+	packet->kind = PACKET_KIND_NONE;
+	packet_set_key(packet, at);
+	return PACKET_MEASURABLE;
+}
+
+/* A flow that was zeroed, before its first packet. */
+static __always_inline void traffic_open(struct traffic_flow *flow, const struct packet *packet)
+{
+	flow->opener = packet->direction & 1;
+	flow->reordering = TRAFFIC_REORDERING;
+	if (packet->kind == PACKET_KIND_TCP && (packet->tcp_flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK))
+		flow->opener = !packet->direction;
+}
+
+/*
+ * A train of segmentation offload has the headers once; on the wire each of its packets has them.
+ */
+static __always_inline void traffic_count(struct traffic_half *own, const struct packet *packet)
+{
+	own->counts.packets += packet->segments;
+	own->counts.bytes += packet->length;
+	if (packet->segments > 1 && packet->payload && packet->payload < packet->length)
+		own->counts.bytes += (packet->segments - 1) * (packet->length - packet->payload);
+}
+
+/* `counters` are TRAFFIC_COUNTER_COUNT. Where traffic_needs_clock says no, `now` may be 0. */
+static __always_inline void traffic_on_packet(struct traffic_flow *flow, const struct packet *packet, __u64 now,
+					      __u64 *counters)
+{
+	struct traffic_half *own = &flow->half[packet->direction & 1];
+
+	if (packet->kind == PACKET_KIND_TCP && traffic_is_left_out(own, packet, counters))
+		return;
+	traffic_count(own, packet);
+	if (packet->kind == PACKET_KIND_TCP)
+		traffic_on_tcp(flow, packet, now, counters);
+}
+
+#endif
