@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimestampns};
-use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, recvmsg, setsockopt};
+use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, RecvMsg, recvmsg, setsockopt};
 
 use crate::link::{Layer, PRIORITY, PacketHeader, precede_ordinary_threads};
 use crate::worker::{STOP_LATENCY, Stop};
@@ -176,12 +176,8 @@ fn read(
     let is_outgoing = message
         .address
         .is_some_and(|address| address.pkttype() == libc::PACKET_OUTGOING);
-    let stamp = message.cmsgs()?.find_map(|control| match control {
-        ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
-        _ => None,
-    });
-    let stamp = stamp.ok_or_else(|| io::Error::other("a packet came without a time"))?;
-    let time_ns = stamp.tv_sec().cast_unsigned() * 1_000_000_000 + stamp.tv_nsec().cast_unsigned();
+    let time_ns = received_ns(&message)?;
+    let time_ns = time_ns.ok_or_else(|| io::Error::other("a packet came without a time"))?;
     let length = message.bytes;
     let packet = &buffer[..length];
     passed.extend(PacketHeader::parse(Layer::Ip, packet).map(|header| {
@@ -193,6 +189,17 @@ fn read(
         (passed, packet[..packet.len().min(kept_bytes)].to_vec())
     }));
     Ok(true)
+}
+
+/// When the kernel had the packet, or the last segment, that was read, in ns of `CLOCK_REALTIME`;
+/// of a socket that asks for it.
+pub(crate) fn received_ns<A>(message: &RecvMsg<'_, '_, A>) -> io::Result<Option<u64>> {
+    Ok(message.cmsgs()?.find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(stamp) => {
+            Some(stamp.tv_sec().cast_unsigned() * 1_000_000_000 + stamp.tv_nsec().cast_unsigned())
+        }
+        _ => None,
+    }))
 }
 
 #[expect(unsafe_code, reason = "PACKET_STATISTICS has no safe wrapper")]

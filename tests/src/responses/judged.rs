@@ -30,6 +30,11 @@ impl Judged {
         Some((estimate - self.truth_ns) / self.truth_ns)
     }
 
+    /// Is it off by more than a quarter?
+    pub fn is_far(&self) -> bool {
+        self.error().is_some_and(|error| error.abs() > 0.25)
+    }
+
     /// The same, as far as time that was stolen just then does not explain it.
     pub fn unexplained_error(&self) -> Option<f64> {
         let estimate = self.epoch.latency_ns? as f64;

@@ -6,7 +6,7 @@ use fathom_record::Nanoseconds;
 use super::engine::{HANDSHAKES, record, waiting};
 use super::{ResponseEpoch, Settings};
 use crate::Error;
-use crate::bytes::{bytes_of, read_prefix};
+use crate::bytes::bytes_of;
 use crate::kernel::InterfaceNames;
 use crate::native::flow_key;
 use crate::response::native::{
@@ -57,16 +57,6 @@ impl EpochReader {
         }
     }
 
-    /// A `struct response_flow`, and its bins behind it, at the begin of these bytes; of a flow of
-    /// this protocol.
-    pub fn flow(&self, bytes: &[u8], protocol: u8) -> Option<StoredFlow> {
-        let (flow, rest) = read_prefix::<response_flow>(bytes)?;
-        let (bins, _) = read_prefix::<response_bins>(rest)?;
-        let mut key = flow_key::default();
-        key.set_protocol(protocol.into());
-        Some(StoredFlow { flow, bins, key })
-    }
-
     /// The epoch of a flow that is over at `now` though no packet has told.
     pub fn end(&self, flow: &StoredFlow, now: u64, time_offset: u64) -> Option<FlowEpoch> {
         let mut requests = Requests::of_bytes(flow.flow, bytes_of(&flow.bins))?;
@@ -101,40 +91,43 @@ impl StoredFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::read_prefix;
+    use crate::response::native::{
+        RESPONSE_IS_USED, response_state, response_tcp, response_triggers,
+    };
 
-    fn tabled() -> EpochReader {
-        EpochReader::new(&Settings::live(), 7).unwrap()
-    }
-
-    /// As a program keeps it: a flow of TCP that sent its last request at 900 ms, 300 ms after its
-    /// epoch began, with ten responses of 30 ms.
-    fn bytes(pure_age: u32) -> Vec<u8> {
+    /// A flow that sent its last request at 900 ms, 300 ms after its epoch began, with ten
+    /// responses of 30 ms.
+    fn flow(pure_age: u32, protocol: u32) -> StoredFlow {
         let ticks = |ms: u32| ms * 1_000_000 / 16;
         let flow = response_flow {
             last: 900_000_000,
             age: ticks(300),
             retained: ticks(300),
-            state: crate::response::native::response_state {
-                tcp: crate::response::native::response_tcp {
+            state: response_state {
+                tcp: response_tcp {
                     causal: 10,
                     pure_age,
                     ..Default::default()
                 },
             },
-            flags: crate::response::native::RESPONSE_IS_USED as u16,
+            flags: RESPONSE_IS_USED as u16,
             ..response_flow::default()
         };
-        let triggers = crate::response::native::response_triggers {
+        let triggers = response_triggers {
             count: 10,
             ..Default::default()
         };
-        [bytes_of(&flow), bytes_of(&triggers)].concat()
+        let (bins, _) = read_prefix(bytes_of(&triggers)).unwrap();
+        let mut key = flow_key::default();
+        key.set_protocol(protocol);
+        StoredFlow { flow, bins, key }
     }
 
     #[test]
     fn an_epoch_ends_without_a_packet() {
-        let tabled = tabled();
-        let flow = tabled.flow(&bytes(0), 6).unwrap();
+        let tabled = EpochReader::new(&Settings::live(), 7).unwrap();
+        let flow = flow(0, 6);
         assert!(
             tabled.end(&flow, 1_000_000_000, 0).is_none(),
             "it lasts 500 ms"
@@ -144,16 +137,11 @@ mod tests {
         assert_eq!(ended.epoch.causal_gaps, 10);
         let latency = ended.epoch.latency_ns.unwrap().0;
         assert!((29_900_000..30_100_000).contains(&latency), "{latency}");
-        assert!(tabled.flow(&bytes(0)[..60], 6).is_none());
     }
 
     #[test]
     fn who_has_no_answer_waits() {
-        let tabled = tabled();
-        let waiting = |pure_age, protocol| {
-            let flow = tabled.flow(&bytes(pure_age), protocol).unwrap();
-            flow.waiting(950_000_000)
-        };
+        let waiting = |pure_age, protocol| flow(pure_age, protocol).waiting(950_000_000);
         assert_eq!(waiting(0, 6), Some(Nanoseconds(50_000_000)));
         assert_eq!(waiting(5, 6), None, "the answer was acknowledged");
         assert_eq!(waiting(0, 17), None, "only TCP tells");

@@ -166,6 +166,11 @@ impl Evidence {
         self.think.map_or(0.0, |think| think.mean_ns)
     }
 
+    /// How long the client had told before a request that it had its answer, on average.
+    pub(super) fn silent_ns(&self) -> f64 {
+        (self.retained_ns - self.longest_ns) / f64::from(self.causal.max(1))
+    }
+
     /// Requests of the epoch that came after a gap that counts.
     pub(super) fn requests(&self) -> u32 {
         match &self.gaps {

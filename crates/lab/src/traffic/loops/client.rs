@@ -1,18 +1,28 @@
 //! One closed loop.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSliceMut, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::sys::socket::sockopt::ReceiveTimestampns;
+use nix::sys::socket::{MsgFlags, recvmsg, setsockopt};
+use nix::sys::time::TimeSpec;
 
 use super::message::{REQUEST_BYTES, RESPONSE_BYTES, Request};
 use super::service::Draw;
 use super::{Loop, Shape, Turn, Workload};
+use crate::tap::received_ns;
 use crate::traffic::tcp::connect;
 use crate::{Error, Namespace, Result};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a client needs to be scheduled, at most. One that reads what came later than that had no
+/// processor.
+const SCHEDULED_NS: u64 = 1_000_000;
 
 pub(super) fn run(
     namespace: &Namespace,
@@ -23,6 +33,7 @@ pub(super) fn run(
     super::sharpen_timers();
     let stream = connect(namespace, server, PATIENCE)?;
     let failed = |source| Error::runtime(format!("loop with {server}"), source);
+    setsockopt(&stream, ReceiveTimestampns, &true).map_err(|error| failed(error.into()))?;
     let client = stream.local_addr().map_err(failed)?;
     let mut running = Running {
         stream,
@@ -36,6 +47,7 @@ pub(super) fn run(
         next_number: 0,
         bytes: Vec::new(),
         buffer: vec![0; 1 << 17],
+        received_ns: 0,
         turns: Vec::new(),
     };
     running.run().map_err(failed)?;
@@ -56,6 +68,8 @@ struct Running<'a> {
     next_number: u32,
     bytes: Vec<u8>,
     buffer: Vec<u8>,
+    /// When the kernel had the last of the bytes.
+    received_ns: u64,
     turns: Vec<Turn>,
 }
 
@@ -106,7 +120,7 @@ impl Running<'_> {
     fn end_turn(&mut self, began_ns: u64) {
         self.turns.push(Turn {
             began_ns,
-            ended_ns: now_ns(),
+            ended_ns: self.ended_ns(),
         });
         if let Some(think) = &mut self.think {
             std::thread::sleep(think.next(self.start.elapsed()));
@@ -115,6 +129,16 @@ impl Running<'_> {
             && self.turns.len().is_multiple_of(every as usize)
         {
             std::thread::sleep(pause);
+        }
+    }
+
+    /// When the wait for what was read last was over.
+    fn ended_ns(&self) -> u64 {
+        let read_ns = now_ns();
+        if read_ns.saturating_sub(self.received_ns) < SCHEDULED_NS {
+            read_ns
+        } else {
+            self.received_ns
         }
     }
 
@@ -127,8 +151,9 @@ impl Running<'_> {
             service: self.draw.next(self.start.elapsed()),
         };
         self.next_number += 1;
+        let bytes = request.to_bytes();
         self.sent.insert(request.number, now_ns());
-        self.stream.write_all(&request.to_bytes())
+        self.stream.write_all(&bytes)
     }
 
     /// Waits for the next whole answer; when its request was sent.
@@ -144,11 +169,26 @@ impl Running<'_> {
                     return sent.ok_or_else(|| io::Error::other("an answer to nothing"));
                 }
             }
-            match self.stream.read(&mut self.buffer)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                length => self.bytes.extend_from_slice(&self.buffer[..length]),
-            }
+            let length = self.read()?;
+            self.bytes.extend_from_slice(&self.buffer[..length]);
         }
+    }
+
+    /// Waits for bytes; how many came.
+    fn read(&mut self) -> io::Result<usize> {
+        let mut control = nix::cmsg_space!(TimeSpec);
+        let mut slices = [IoSliceMut::new(&mut self.buffer)];
+        let message = recvmsg::<()>(
+            self.stream.as_raw_fd(),
+            &mut slices,
+            Some(&mut control),
+            MsgFlags::empty(),
+        )?;
+        if message.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.received_ns = received_ns(&message)?.unwrap_or_else(now_ns);
+        Ok(message.bytes)
     }
 }
 

@@ -104,7 +104,9 @@ pub struct Loop {
 pub struct Turn {
     /// When the first request was about to be written, in ns since 1970.
     pub began_ns: u64,
-    /// When the last byte of the last answer had been read, in ns since 1970.
+    /// When the client read the last byte of the last answer, in ns since 1970. If it got to that
+    /// late, for lack of a processor, when its kernel had that byte: afterwards it did not wait for
+    /// the server, as one that thinks does not.
     pub ended_ns: u64,
 }
 

@@ -25,6 +25,9 @@ const BELOW_BATCHES: f64 = 0.85;
 /// Of waits that are not longer, in nanoseconds, the handshake is no sure bound: what a host needs
 /// for it is not what it needs for requests.
 const LONG_NS: f64 = 1e6;
+/// Of a wait, what a client may have thought in a few of its gaps without a packet that tells that
+/// it had its answer: if these answers were late on their way, the estimate is off by a quarter.
+const HIDDEN: f64 = 0.3;
 /// Of the gaps, how many may be left out since the client was idle after its answer, for an
 /// estimate to be sure, and to be of medium confidence.
 const SOME_IDLE: f64 = 0.05;
@@ -106,7 +109,9 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
     let estimate = estimate.between(&bounds, likely_ns, near(evidence));
     let estimate = if is_either || !think.is_known(evidence.causal) {
         estimate.at_most(Confidence::Low, Reason::Thinking)
-    } else if !think.is_based(wait_ns) {
+    } else if !think.is_based(wait_ns)
+        || window * (think.rare_ns() - evidence.silent_ns()) > HIDDEN * likely_ns
+    {
         estimate.at_most(Confidence::Medium, Reason::Thinking)
     } else {
         estimate

@@ -99,16 +99,29 @@ impl ThinkTime {
     /// Without what may be lateness of the path, if that is a small part of what is waited in gaps
     /// that take so long on average.
     pub(in crate::response) fn unless_late(self, gap_ns: f64) -> Self {
-        let is_late =
-            self.thought < OFTEN * self.gaps && self.late_ns < LATE * (gap_ns - self.mean_ns);
+        let is_late = self.is_rare() && self.late_ns < LATE * (gap_ns - self.mean_ns);
         if self.mean_ns == 0.0 || !is_late {
             return self;
         }
         Self {
             mean_ns: self.mean_ns - self.late_ns,
+            late_ns: 0.0,
             margin_ns: self.margin_ns + self.late_ns,
             ..self
         }
+    }
+
+    /// What lags come to that no usual lateness explains, on average, if few gaps have one.
+    pub(super) fn rare_ns(&self) -> f64 {
+        if self.is_rare() {
+            self.mean_ns - self.late_ns
+        } else {
+            0.0
+        }
+    }
+
+    fn is_rare(&self) -> bool {
+        self.thought < OFTEN * self.gaps
     }
 
     /// Is it known of most of the epoch's causal gaps?

@@ -204,6 +204,34 @@ fn a_clock_that_drifts_or_wraps_costs_no_accuracy() {
     }
 }
 
+/// As on a machine that is short of processors: an answer that is on its way then is late, which
+/// looks like thinking.
+#[test]
+fn what_stands_still_makes_hardly_any_sure_estimate_wrong() {
+    let ms = Duration::from_millis;
+    let mut all = Vec::new();
+    for length in [30, 100, 180].map(ms) {
+        for round_trip in [ms(1), ms(10), ms(40)] {
+            for think in [None, Some(Times::Exponential(ms(5)))] {
+                all.push(Workload {
+                    service: Times::Exponential(ms(2)),
+                    round_trip,
+                    stalls: Some(length),
+                    duration: Duration::from_secs(120),
+                    ..Workload::new(think, Stamps::Ticks(ms(1)))
+                });
+            }
+        }
+    }
+    let name = |own: &Workload| format!("stalls of {:?}, {}", own.stalls, own.name());
+    let scored = measure(all.into_iter().map(|own| (name(&own), own)).collect());
+    print_each("what stands still", &scored);
+    let score = total(&scored);
+    score.print("all");
+    let (sure, wrong) = (score.sure(), score.sure_and_wrong());
+    assert!(wrong * 100 <= sure, "{wrong} of {sure} are wrong");
+}
+
 /// Where a frame of a segment has the timestamp that it echoes.
 const ECHO: std::ops::Range<usize> = 62..66;
 

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::stack::{Acknowledgement, SEGMENT_BYTES, Stack, Stamp};
@@ -104,6 +105,8 @@ struct Simulation<'a> {
     now: u64,
     steps: BinaryHeap<Reverse<(u64, u64, Step)>>,
     order: u64,
+    /// When all stand still.
+    stalls: Vec<Range<u64>>,
     /// From the client to the capture, from there to the server, and back to the client.
     near: Way,
     far: Way,
@@ -128,6 +131,7 @@ pub(super) fn run(workload: &Workload) -> Run {
         now: START_NS,
         steps: BinaryHeap::new(),
         order: 0,
+        stalls: stalls(workload),
         near: Way::new(one_way / 10),
         far: Way::new(one_way - one_way / 10),
         back: Way::new(one_way),
@@ -151,6 +155,21 @@ pub(super) fn run(workload: &Workload) -> Run {
     Run { trace, turns }
 }
 
+fn stalls(workload: &Workload) -> Vec<Range<u64>> {
+    let Some(length) = workload.stalls else {
+        return Vec::new();
+    };
+    let end = START_NS + workload.duration.as_nanos() as u64;
+    let mut random = Random::new(!workload.seed);
+    let mut now = START_NS;
+    let next = || {
+        let begin = now + random.exponential(29 * length);
+        now = begin + random.exponential(length);
+        (begin < end).then_some(begin..now)
+    };
+    std::iter::from_fn(next).collect()
+}
+
 impl Simulation<'_> {
     fn run(&mut self) {
         let ns = |duration: Duration| START_NS + duration.as_nanos() as u64;
@@ -168,6 +187,10 @@ impl Simulation<'_> {
     }
 
     fn at(&mut self, time: u64, step: Step) {
+        let mut stalls = self.stalls.iter();
+        let time = stalls
+            .find(|stall| stall.contains(&time))
+            .map_or(time, |stall| stall.end);
         self.order += 1;
         self.steps.push(Reverse((time, self.order, step)));
     }

@@ -54,6 +54,9 @@ pub(crate) struct Workload {
     pub(crate) delayed: Option<Duration>,
     /// From this time on, the way back takes so many ns more.
     pub(crate) path_change: Option<(Duration, i64)>,
+    /// Client, path and server stand still now and then, for so long on average: together for one
+    /// part in thirty of the time.
+    pub(crate) stalls: Option<Duration>,
     pub(crate) duration: Duration,
     pub(crate) seed: u64,
 }
@@ -74,6 +77,7 @@ impl Workload {
             drift_ppm: 0.0,
             delayed: Some(40 * MS),
             path_change: None,
+            stalls: None,
             duration: Duration::from_secs(10),
             seed: 1,
         }
