@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use fathom_lab::traffic::tools;
 use fathom_lab::{
-    Direction, Fate, LinkConfig, PacketFate, TcpFlags, Topology, Transport, Way, obstacle,
-    wait_until,
+    Direction, Fate, LinkConfig, PacketFate, TcpFlags, Topology, Transport, Way, wait_until,
 };
 use fathom_tests::Fathom;
 use serde_json::Value;

@@ -6,7 +6,7 @@ use clap::Args;
 use fathom_measure::traffic::{Settings, TrafficRecord};
 use fathom_record::Protocol;
 
-use crate::arguments::{Ends, ExportArguments, IsTyped, Measures, Place, Source, interval};
+use crate::arguments::{Ends, ExportArguments, IsTyped, Measures, OutputTarget, Source, interval};
 use crate::output::{LineOptions, OutputFormat};
 
 /// Options of `fathom traffic`.
@@ -60,7 +60,7 @@ pub(crate) struct TrafficOutput {
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<OutputFormat>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) target: OutputTarget,
 }
 
 impl TrafficArguments {
@@ -76,7 +76,7 @@ impl TrafficArguments {
     /// Where records go.
     pub(super) fn line_options(&self) -> LineOptions<'_> {
         LineOptions {
-            place: &self.output.place,
+            target: &self.output.target,
             export: &self.export,
             format: self.output.format,
             formatter: None,

@@ -29,7 +29,7 @@ pub(crate) const MEASUREMENT: Description = Description {
 /// When the measurement cannot begin, when an interface or a file fails, or when the output cannot
 /// be written.
 pub(crate) fn run(arguments: &TrafficArguments) -> anyhow::Result<()> {
-    let signals = Signals::listen(arguments.output.place.output.is_some())?;
+    let signals = Signals::listen(arguments.output.target.output.is_some())?;
     if arguments.source.files.is_empty() {
         live(arguments, &signals)
     } else {

@@ -3,7 +3,7 @@
 use fathom_measure::traffic::TrafficRecord;
 use fathom_record::{FlowKey, Record};
 
-use crate::table::{Column, Order, Recent, Rows};
+use crate::table::{Column, Recent, Rows, SortKey};
 
 /// What a row stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,16 +77,16 @@ impl Rows for FlowRows {
         Column::number("lost", 7, 5),
         Column::text("interface", 9, 7),
     ];
-    const ORDERS: &'static [Order<Row>] = &[
-        Order {
+    const SORT_KEYS: &'static [SortKey<Row>] = &[
+        SortKey {
             name: "busiest",
             key: Some(Row::bytes),
         },
-        Order {
+        SortKey {
             name: "most lost",
             key: Some(|row| row.lost),
         },
-        Order {
+        SortKey {
             name: "most recent",
             key: None,
         },
@@ -182,7 +182,7 @@ mod tests {
     use fathom_record::{Nanoseconds, Protocol, Time};
 
     use super::*;
-    use crate::table::{Ranked, Shown as _, drawn};
+    use crate::table::{Ranked, TableView as _, drawn};
 
     /// What a flow of TCP carried in the second that ended then; of UDP nothing is said of loss.
     fn record(second: u64, port: u16, bytes: u64, lost: Option<u64>) -> TrafficRecord {
