@@ -55,19 +55,25 @@ static __always_inline int packet_has_tunnels(void)
 	return traffic_config.has_tunnels;
 }
 
+/* A global function, so that the verifier walks the algorithm once, whatever led to it. */
+__noinline int traffic_take(struct traffic_flow *flow, struct traffic_cpu *cpu)
+{
+	if (flow && cpu)
+		traffic_on_packet(flow, &cpu->packet, traffic_needs_clock(flow, &cpu->packet) ? bpf_ktime_get_ns() : 0,
+				  cpu->counters);
+	return 0;
+}
+
 /* A packet whose flow has no state. Apart, since most packets need nothing of it. */
 static __noinline int traffic_begin(struct traffic_cpu *cpu, __u32 slot, int arrives)
 {
 	struct traffic_flow *fresh = &cpu->fresh;
-	const struct packet *packet = &cpu->packet;
-	__u64 now;
 
 	__builtin_memset(fresh, 0, sizeof(*fresh));
-	traffic_open(fresh, packet);
-	now = traffic_needs_clock(fresh, packet) ? bpf_ktime_get_ns() : 0;
-	traffic_on_packet(fresh, packet, now, cpu->counters);
+	traffic_open(fresh, &cpu->packet);
+	traffic_take(fresh, cpu);
 	if (arrives)
-		fresh->half[packet->direction & 1].flags |= TRAFFIC_HALF_ARRIVES;
+		fresh->half[cpu->packet.direction & 1].flags |= TRAFFIC_HALF_ARRIVES;
 	if (bpf_map_update_elem(&traffic_flows, &slot, fresh, BPF_ANY))
 		return 0;
 	flow_table_publish(slot);
@@ -81,7 +87,6 @@ static __always_inline void traffic_path(struct traffic_cpu *cpu, int arrives, i
 	__u32 slot = flow_table_find(&packet->key, &cpu->flow_hash);
 	struct traffic_flow *flow = slot == FLOW_NO_SLOT ? 0 : bpf_map_lookup_elem(&traffic_flows, &slot);
 	struct traffic_half *own;
-	__u64 now = 0;
 
 	if (!flow) {
 		slot = flow_table_claim(&packet->key, cpu->flow_hash);
@@ -103,9 +108,7 @@ static __always_inline void traffic_path(struct traffic_cpu *cpu, int arrives, i
 	}
 	if (arrives && !(own->flags & TRAFFIC_HALF_ARRIVES))
 		own->flags |= TRAFFIC_HALF_ARRIVES;
-	if (traffic_needs_clock(flow, packet))
-		now = bpf_ktime_get_ns();
-	traffic_on_packet(flow, packet, now, cpu->counters);
+	traffic_take(flow, cpu);
 }
 
 static __always_inline void traffic_measure(struct traffic_cpu *cpu, __u32 verdict, int arrives, int is_turned)
