@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The table of flows in the kernel. A measurement keeps what it knows of a flow in an array of its own, by the number of
- * the flow's slot. The kernel's LRU hash would take three times as long for a new flow, and cannot be asked once for all
+ * the flow's slot. The kernel's LRU hash takes twice as long for a new flow, and cannot be asked once for all
  * measurements.
  */
 #ifndef FATHOM_FLOW_TABLE_BPF_H

@@ -23,7 +23,7 @@ struct flow_bucket {
 };
 FATHOM_ASSERT_SIZE(struct flow_bucket, 128);
 
-/* A word of 0 is a free slot. */
+/* A word without tag is a free slot: 0, or what a packet marked whose flow went at the same moment. */
 #define FLOW_WORD_IS_REFERENCED 1ULL /* a packet found it since the bucket was last full */
 #define FLOW_WORD_IS_READY 2ULL /* key and state are written */
 #define FLOW_WORD_FLAGS 3ULL /* the rest is the tag, never 0 */
@@ -128,7 +128,7 @@ static __always_inline __u32 flow_bucket_find(const struct flow_bucket *bucket, 
  */
 static __always_inline __u32 flow_bucket_find_room(const struct flow_bucket *bucket, __u64 tag)
 {
-	__u32 slot = flow_bucket_slot(bucket, tag, ~0ULL, 0);
+	__u32 slot = flow_bucket_slot(bucket, tag, ~FLOW_WORD_IS_REFERENCED, 0);
 
 	if (slot < FLOW_BUCKET_SLOTS)
 		return slot;
