@@ -106,7 +106,6 @@ impl Row {
     }
 }
 
-/// All rows.
 pub(super) struct ServiceRows {
     rows: Recent<Key, Row>,
     /// Since the start.

@@ -54,7 +54,6 @@ pub(crate) struct Purposes {
 /// Where reports go.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(Report);
 
-/// The engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
     settings: Settings,
@@ -136,7 +135,6 @@ impl Engine {
         silence > Nanoseconds::from(DECIDE).0 && silence < Nanoseconds::from(self.settings.idle).0
     }
 
-    /// Takes an event.
     pub(crate) fn take(&mut self, event: &Event, report: Sink<'_>) {
         match event {
             Event::Opened(opened) => self.open(opened),

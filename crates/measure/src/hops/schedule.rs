@@ -16,7 +16,6 @@ use crate::hops::native::HOPS_TTL_MAX;
 pub(super) const AHEAD: u8 = 4;
 /// A TTL that was silent so often in a row is asked rarely.
 pub(super) const SILENT: usize = 5;
-/// How rarely.
 const RARELY: Duration = Duration::from_secs(30);
 /// Probes a second to a TTL that has not answered yet: there may be no router, and what is beyond
 /// the last one is nobody's business.
