@@ -174,8 +174,8 @@ impl Engine {
         self.decide(now)
     }
 
-    /// The end of the measurement: what is still on the way is told of as lost, if it had its time,
-    /// and every hop is.
+    /// The end of the measurement: probes still in flight are reported as lost, if they had their
+    /// time, and every hop is.
     pub(crate) fn finish(&mut self, now: u64, report: Sink<'_>) {
         self.lose(
             now.saturating_sub(Nanoseconds::from(self.settings.timeout).0),

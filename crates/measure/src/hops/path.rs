@@ -218,7 +218,7 @@ impl Path {
             .map_or(0, |index| index as u8 + 1)
     }
 
-    /// How many routers there are before whoever mostly refuses probes: the destination, or a
+    /// How many routers there are before the host that refuses most probes: the destination, or a
     /// router that lets nothing pass.
     pub(super) fn routers_there(&self) -> Option<u8> {
         let refused = self

@@ -71,7 +71,7 @@ impl Plan {
     }
 }
 
-/// What is known of a flow's way that the flow has not learnt itself.
+/// What is known of a flow's path from other flows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outlook {
     /// For whom it is asked.
