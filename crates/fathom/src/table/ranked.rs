@@ -84,7 +84,7 @@ pub(crate) struct Ranked<R> {
 }
 
 impl<R: Rows> Ranked<R> {
-    /// Of what is measured on these interfaces.
+    /// A table for these interfaces.
     pub(crate) fn new(rows: R, interfaces: &[String]) -> Self {
         Self {
             rows,

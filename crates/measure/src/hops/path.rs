@@ -51,7 +51,7 @@ pub(super) struct Hop {
     pub(super) last_lost: u64,
     pub(super) last_ns: Option<u64>,
     pub(super) minimum_ns: Option<u64>,
-    /// Of the interval that runs.
+    /// The counts of the current interval.
     pub(super) interval: Interval,
     /// Who answered last.
     pub(super) current: Option<u8>,

@@ -117,8 +117,8 @@ fn destination_key(key: &FlowKey) -> DestinationKey {
 pub(super) struct Destination {
     leader: Option<u32>,
     used: u64,
-    /// Of TTL 1, 2, …: when it was last asked, whether a router answered, and how often in a row
-    /// nobody has since.
+    /// For TTL 1, 2, …: when it was last probed, whether a router answered, and how many probes in
+    /// a row had no answer since.
     hops: [Asked; HOPS_TTL_MAX as usize],
 }
 
