@@ -63,7 +63,7 @@ impl OutputFormat {
     }
 }
 
-/// How much may wait to be written. While that much does, whoever has more to write waits too,
+/// How much may wait to be written. While that much waits, a caller with more to write waits too,
 /// unless it [may not](Output::may_wait).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backlog {

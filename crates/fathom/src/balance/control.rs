@@ -14,7 +14,7 @@ use nix::sys::stat::{Mode, umask};
 
 use crate::ipfix::DumpFormat;
 
-/// Whoever asks slower than this is not waited for.
+/// A client that sends its request slower than this is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The longest question.
 const LONGEST: u64 = 512;
@@ -142,7 +142,7 @@ impl Control {
     /// Answers those who have come.
     pub(super) fn answer(&self, mut answer: impl FnMut(ControlRequest) -> Result<Vec<u8>, String>) {
         while let Ok((stream, _)) = self.listener.accept() {
-            // Whoever asks and goes away has no answer; that is its own affair.
+            // A client that goes away needs no answer.
             let _ = answer_one(&stream, &mut answer);
         }
     }

@@ -61,7 +61,6 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// To this output.
     pub(crate) fn new(output: Output, formatter: Option<Box<dyn Formatter>>) -> Self {
         Self {
             output,

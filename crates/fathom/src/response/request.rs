@@ -12,7 +12,6 @@ impl ResponseArguments {
         self.settings(&Settings::files())
     }
 
-    /// For interfaces.
     #[cfg(feature = "live")]
     pub(super) fn settings_for_interfaces(&self) -> Settings {
         self.settings(&Settings::live())

@@ -33,7 +33,6 @@ impl RttArguments {
         settings
     }
 
-    /// For interfaces.
     #[cfg(feature = "live")]
     pub(super) fn settings_for_interfaces(&self) -> Settings {
         let mut settings = self.settings(&Settings::live());

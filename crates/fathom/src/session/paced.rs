@@ -52,7 +52,7 @@ impl PacedRecords {
         self.records.left() == 0
     }
 
-    /// Puts out all that are left, and waits for whoever reads them.
+    /// Puts out all that are left, and waits for the reader.
     pub(super) fn put_all(&mut self, view: &mut View) {
         let left = self.records.left();
         self.records.leave(left, &mut |record| view.take(record));
