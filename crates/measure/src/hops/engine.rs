@@ -40,6 +40,19 @@ pub struct Settings {
     pub has_probes: bool,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            rate: Rate::default(),
+            highest_ttl: 30,
+            timeout: Duration::from_secs(2),
+            interval: Duration::from_secs(1),
+            idle: Duration::from_secs(10),
+            has_probes: false,
+        }
+    }
+}
+
 /// What probes were for, of those whose fate is known.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Purposes {
