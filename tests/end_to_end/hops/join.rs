@@ -1,4 +1,4 @@
-//! Records of all measurements of one flow join by its Community ID, in the words of the README.
+//! Records of all measurements of one flow join by its Community ID, in the words of docs/joining.md.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -76,18 +76,17 @@ impl Drop for Exchanges {
     }
 }
 
-/// The README's command, as it stands there.
-fn command_of_the_readme() -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let readme = fs::read_to_string(readme).unwrap();
-    let (_, section) = readme.split_once("\n## One key\n").unwrap();
-    let (_, code) = section.split_once("\n```sh\n").unwrap();
+/// The command of the page about joining, as it stands there.
+fn command_of_the_page() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/joining.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, code) = page.split_once("\n```sh\n").unwrap();
     let (code, _) = code.split_once("\n```").unwrap();
     code.to_owned()
 }
 
 #[test]
-fn the_command_of_the_readme_joins_all_measurements_of_a_flow() {
+fn the_command_of_the_page_joins_all_measurements_of_a_flow() {
     let _turn = beside_others();
     let chain = chain(2, |_| 2 * MILLISECOND).build().unwrap();
     let exchanges = Exchanges::start(&chain);
@@ -125,7 +124,7 @@ fn the_command_of_the_readme_joins_all_measurements_of_a_flow() {
     fs::write(directory.path().join("balance.json"), balance).unwrap();
 
     let output = Command::new("bash")
-        .args(["-c", &command_of_the_readme()])
+        .args(["-c", &command_of_the_page()])
         .current_dir(directory.path())
         .output()
         .unwrap();
