@@ -5,7 +5,7 @@
 use fathom_measure::hops::{Extensions, Marks, Quoted};
 use libfuzzer_sys::fuzz_target;
 
-/// Where a structure starts whose place is not stated, and its checksum.
+/// Where a structure starts whose offset is not stated, and its checksum.
 const STRUCTURE: usize = 8 + 128;
 
 fuzz_target!(|input: &[u8]| {
@@ -17,8 +17,8 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut message = message.to_vec();
     if choices & 2 != 0 && message.len() >= STRUCTURE + 4 {
-        let place = if choices & 1 != 0 { 4 } else { 5 };
-        message[place] = 0;
+        let offset = if choices & 1 != 0 { 4 } else { 5 };
+        message[offset] = 0;
         message[STRUCTURE] = 0x20;
         message[STRUCTURE + 2..STRUCTURE + 4].fill(0);
         let checksum = !sum(&message[STRUCTURE..]);

@@ -44,7 +44,7 @@ pub enum Error {
         "{what} do not fit into the tables, which were made when forwarding began: run `fathom balance stop` and start anew, which ends the connections"
     )]
     NoRoom {
-        /// Of what there are too many.
+        /// The things of which there are too many.
         what: &'static str,
     },
     /// The measurement refused something.

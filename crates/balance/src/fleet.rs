@@ -42,7 +42,7 @@ struct ServiceState {
     /// The last.
     decision: Decision,
     quiet: u32,
-    /// Of the ring that was last decided, for each member; empty: none was.
+    /// The shares of the last ring, for each member; empty: there was none.
     shares: Vec<f64>,
 }
 

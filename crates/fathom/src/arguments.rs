@@ -6,9 +6,11 @@ mod export;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use fathom_measure::Selection;
+use fathom_record::format::Format;
 use fathom_record::{Network, Protocol};
 
 #[cfg(feature = "live")]
@@ -16,13 +18,13 @@ use crate::balance::BalanceArguments;
 #[cfg(feature = "live")]
 use crate::hops::HopsArguments;
 use crate::ipfix::IpfixCommand;
-use crate::output::OutputFormat;
+use crate::output::FORMATS;
 #[cfg(feature = "live")]
 use crate::profile::ProfileArguments;
 use crate::response::ResponseArguments;
 use crate::rtt::RttArguments;
 use crate::traffic::TrafficArguments;
-pub(crate) use export::{ExportArguments, TemplateName};
+pub(crate) use export::ExportArguments;
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -172,8 +174,8 @@ impl Command {
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     /// The output format.
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-    pub(crate) format: OutputFormat,
+    #[arg(long, default_value = "text", value_name = "FORMAT", value_parser = one_of(&FORMATS))]
+    pub(crate) format: Format,
 }
 
 /// Where packets come from, and for how long.
@@ -307,6 +309,26 @@ impl OutputTarget {
             _ => Ok(()),
         }
     }
+}
+
+/// A value of an option, its name, and what it is.
+pub(crate) type Choice<T> = (T, &'static str, &'static str);
+
+/// Reads the name of one of these, which help lists.
+pub(crate) fn one_of<T: Copy + Send + Sync>(
+    choices: &'static [Choice<T>],
+) -> impl TypedValueParser<Value = T> {
+    let listed = |&(_, name, about): &Choice<T>| PossibleValue::new(name).help(about);
+    PossibleValuesParser::new(choices.iter().map(listed)).try_map(move |typed| {
+        let mut all = choices.iter();
+        let found = all.find(|(_, name, _)| *name == typed);
+        found.map(|(value, ..)| *value).ok_or("it has no value")
+    })
+}
+
+/// As it is typed, for help.
+pub(crate) fn typed(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
 }
 
 /// Reads `100ms`, `5s`, `1m 30s`, or `0`.

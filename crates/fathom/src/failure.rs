@@ -43,7 +43,7 @@ pub(crate) fn say_line(text: fmt::Arguments<'_>) {
 /// Tells the chain of causes and what to do, and gives the exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
-        // Whoever read has read enough.
+        // The reader has read enough.
         return ExitCode::SUCCESS;
     }
     say!("fathom: {error}");

@@ -58,7 +58,6 @@ struct Description {
 #[cfg(not(feature = "live"))]
 const FILES_ONLY: &str = "this fathom reads capture files only: build it with the feature `live` to measure on interfaces";
 
-/// All measurements.
 const MEASUREMENTS: &[Description] = &[
     rtt::MEASUREMENT,
     response::MEASUREMENT,

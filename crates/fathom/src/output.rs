@@ -14,13 +14,12 @@ use std::time::Duration;
 use std::{io, thread};
 
 use anyhow::Context;
-use clap::ValueEnum;
 use fathom_record::format::{Format, Sink};
 use fathom_record::{Record, Schema, Time};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::arguments::{ExportArguments, OutputTarget};
+use crate::arguments::{Choice, ExportArguments, OutputTarget};
 use crate::failure::say;
 use crate::signals::Signals;
 use crate::zone;
@@ -37,33 +36,21 @@ const FULL_BYTES: usize = 256 << 10;
 const EXPORTED_AT_A_TIME: u64 = 1_024;
 
 /// How records are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputFormat {
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
-    /// Comma-separated values: a table of one kind of record.
-    Csv,
-}
+pub(crate) const FORMATS: [Choice<Format>; 3] = [
+    TEXT,
+    JSON,
+    (
+        Format::Csv,
+        Format::Csv.name(),
+        "Comma-separated values: a table of one kind of record",
+    ),
+];
+/// The same where there are no tables.
+pub(crate) const LINE_FORMATS: [Choice<Format>; 2] = [TEXT, JSON];
+const TEXT: Choice<Format> = (Format::Text, Format::Text.name(), "Lines for people");
+const JSON: Choice<Format> = (Format::Json, Format::Json.name(), "A JSON object a line");
 
-impl OutputFormat {
-    fn sink(self, host: &str) -> Box<dyn Sink> {
-        let format = match self {
-            Self::Text => Format::Text,
-            Self::Json => Format::Json,
-            Self::Csv => Format::Csv,
-        };
-        format.sink_of(host, zone::offset_at)
-    }
-
-    /// Are counts among the records? Elsewhere they are told at the end, on standard error.
-    pub(crate) fn has_counts(self) -> bool {
-        self == Self::Json
-    }
-}
-
-/// How much may wait to be written. While that much does, whoever has more to write waits too,
+/// How much may wait to be written. While that much waits, a caller with more to write waits too,
 /// unless it [may not](Output::may_wait).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backlog {
@@ -87,7 +74,7 @@ pub(crate) struct Output {
     writer: Writer,
     /// `None`: standard output.
     path: Option<PathBuf>,
-    format: OutputFormat,
+    format: Format,
     sink: Box<dyn Sink>,
     host: String,
     buffer: Vec<u8>,
@@ -112,23 +99,23 @@ impl Output {
     /// When the file cannot be opened, this host has no name, or the system has no thread left.
     pub(crate) fn open(
         target: &OutputTarget,
-        format: OutputFormat,
+        format: Format,
         main: &'static Schema,
         backlog: Backlog,
         signals: &Signals,
     ) -> anyhow::Result<Self> {
         let host = match format {
-            OutputFormat::Json | OutputFormat::Csv => target.host()?,
-            OutputFormat::Text => String::new(),
+            Format::Json | Format::Csv => target.host()?,
+            Format::Text => String::new(),
         };
         let path = target.output.as_deref();
-        let others = (format == OutputFormat::Csv).then(|| Tables::new(main));
+        let others = (format == Format::Csv).then(|| Tables::new(main));
         Self::start(path, format, host, others, backlog, signals)
     }
 
     fn start(
         path: Option<&Path>,
-        format: OutputFormat,
+        format: Format,
         host: String,
         others: Option<Tables>,
         backlog: Backlog,
@@ -149,7 +136,7 @@ impl Output {
             writer,
             path: path.map(Path::to_owned),
             format,
-            sink: format.sink(&host),
+            sink: format.sink_of(&host, zone::offset_at),
             host,
             buffer: Vec::new(),
             exports: Exports::default(),
@@ -193,19 +180,12 @@ impl Output {
     /// # Errors
     /// As [`Output::text`].
     pub(crate) fn lines(backlog: Backlog, signals: &Signals) -> anyhow::Result<Self> {
-        Self::start(
-            None,
-            OutputFormat::Text,
-            String::new(),
-            None,
-            backlog,
-            signals,
-        )
+        Self::start(None, Format::Text, String::new(), None, backlog, signals)
     }
 
     /// Do programs read it, which then want every count as a record?
     pub(crate) fn wants_counts(&self) -> bool {
-        self.format.has_counts() || self.is_silent
+        self.format == Format::Json || self.is_silent
     }
 
     /// Takes a record, to be written later.
@@ -321,7 +301,7 @@ impl Output {
                 Ok(file) => {
                     self.writer.change(file);
                     // A new file has headers of its own.
-                    self.sink = self.format.sink(&self.host);
+                    self.sink = self.format.sink_of(&self.host, zone::offset_at);
                 }
                 Err(error) => say!("fathom: {error:#}; the old file is still written to"),
             }
@@ -409,7 +389,7 @@ mod tests {
         Count::new(Time(0), "rtt", "samples", count)
     }
 
-    fn open(path: &Path, format: OutputFormat) -> Output {
+    fn open(path: &Path, format: Format) -> Output {
         let target = OutputTarget {
             output: Some(path.to_owned()),
             host: Some("gateway".to_owned()),
@@ -423,7 +403,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("counts.csv");
         for number in [1, 2] {
-            let mut output = open(&path, OutputFormat::Csv);
+            let mut output = open(&path, Format::Csv);
             output.put(&count(number));
             output.finish().unwrap();
         }
@@ -441,7 +421,7 @@ mod tests {
     fn a_table_has_one_kind_of_record_and_others_have_their_own() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.csv");
-        let mut output = open(&path, OutputFormat::Csv);
+        let mut output = open(&path, Format::Csv);
         let other = DnsWait {
             time: Time(0),
             wait_ns: Nanoseconds(7),
@@ -462,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_by_the_name_of_the_file() {
-        let mut output = open(Path::new("/dev/full"), OutputFormat::Text);
+        let mut output = open(Path::new("/dev/full"), Format::Text);
         output.put_text("some line\n");
         let error = output.finish().unwrap_err();
         assert_eq!(

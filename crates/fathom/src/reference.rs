@@ -62,7 +62,6 @@ pub(crate) fn markdown() -> String {
     text
 }
 
-/// The manual page.
 pub(crate) fn manual_page() -> String {
     let mut text = ".TH fathom-records 7\n.SH NAME\nfathom-records \\- what the records of fathom hold\n.SH DESCRIPTION\n".to_owned();
     for paragraph in COMMON {

@@ -171,7 +171,7 @@ impl Connection {
     /// Hands a message to the kernel.
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self {
-            // Fails when an earlier datagram found nobody: whoever listens next knows no templates,
+            // Fails when an earlier datagram found no listener: the next one knows no templates,
             // so the session begins anew.
             Self::Udp {
                 socket,

@@ -128,7 +128,7 @@ pub enum Units {
     Milliseconds = 6,
     Microseconds = 7,
     Nanoseconds = 8,
-    /// Of four octets.
+    /// Words of four octets.
     Words = 9,
     Messages = 10,
     Hops = 11,

@@ -263,7 +263,7 @@ fn send_all(shared: &Shared, mut connection: Connection) -> Result<Connection, S
                 _ => return Ok(connection),
             }
         }
-        // Without the lock: whoever measures must not wait for the network.
+        // Without the lock: measuring must not wait for the network.
         let sent = connection.send(&message);
         sent.map_err(|error| format!("send to the collector: {error}"))?;
         let mut state = shared.lock();
@@ -302,9 +302,11 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// ```no_run
 /// use std::time::Duration;
 /// use fathom_ipfix::{Export, ExporterSettings, SenderSettings};
-/// # fn example(record: &dyn fathom_record::Record, now: fathom_record::Time) -> Result<(), fathom_ipfix::Error> {
+/// # fn example(record: &dyn fathom_record::Record, now: fathom_record::Time) -> Result<(),
+/// fathom_ipfix::Error> {
 /// let destination = "ipfix+udp://127.0.0.1:4739".parse()?;
-/// let mut export = Export::open(&destination, ExporterSettings::default(), &SenderSettings::default())?;
+/// let mut export = Export::open(&destination, ExporterSettings::default(),
+/// &SenderSettings::default())?;
 /// export.record(record, now);
 /// let counters = export.close(Duration::from_secs(2));
 /// assert_eq!(counters.dropped_records, 0);

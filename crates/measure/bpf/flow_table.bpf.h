@@ -112,6 +112,7 @@ __noinline __u32 flow_table_claim(const struct flow_key *key, __u64 hash)
 	struct flow_bucket *other = bpf_map_lookup_elem(&flow_buckets, &second);
 	__u64 tag = flow_table_tag(hash), before;
 	__u32 used, room, at, slot;
+	struct flow_key *own;
 
 	if (!key || !bucket || !other)
 		return FLOW_NO_SLOT;
@@ -134,10 +135,13 @@ __noinline __u32 flow_table_claim(const struct flow_key *key, __u64 hash)
 	if (__sync_val_compare_and_swap(&bucket->words[at], before, tag) != before)
 		return FLOW_NO_SLOT;
 	slot = index * FLOW_BUCKET_SLOTS + at;
-	if (flow_bucket_has_twin(bucket, at, tag) || bpf_map_update_elem(&flow_keys, &slot, key, BPF_ANY)) {
+	own = bpf_map_lookup_elem(&flow_keys, &slot);
+	if (!own || flow_bucket_has_twin(bucket, at, tag)) {
 		flow_table_free(slot);
 		return FLOW_NO_SLOT;
 	}
+	/* Not by bpf_map_update_elem, which does not take what a global function was given before 6.6 or so. */
+	*own = *key;
 	return slot;
 }
 

@@ -8,7 +8,7 @@ pub enum Error {
     /// A list of the selection is longer than the kernel's program has room for.
     #[error("{given} {what} are selected, but at most {room} can be")]
     TooMany {
-        /// Of what.
+        /// The things of which there are too many.
         what: &'static str,
         /// How many were given.
         given: usize,

@@ -1,4 +1,5 @@
-//! Records of all measurements of one flow join by its Community ID, in the words of docs/joining.md.
+//! Records of all measurements of one flow join by its Community ID, in the words of
+//! docs/joining.md.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -12,7 +12,7 @@ use crate::datapath::{Datapath, Obstacle, demand_routes};
 use crate::health::{Finding, Target, probes};
 use crate::record::BalanceHealth;
 
-/// Of one of the probes.
+/// When one of the probes is due.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CheckDue {
     pub(super) at: Duration,

@@ -56,8 +56,8 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Begins to forward, or goes on with what another process has left. Each server is told of
-    /// when something has changed, and every `interval`.
+    /// Begins to forward, or continues where another process ended. Each server is reported when
+    /// something has changed, and every `interval`.
     ///
     /// # Errors
     /// [`Error`] when the system does not allow it; what was forwarded before still is.

@@ -46,9 +46,9 @@ pub struct Waiting {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Collected {
     responses: f64,
-    /// Of responses times latency.
+    /// The sum of responses times latency.
     sum: f64,
-    /// Of the squares of responses, and of these times latency and its square.
+    /// The sums of the squares of responses, and of these times latency and its square.
     squares: [f64; 3],
     epochs: u32,
 }

@@ -54,18 +54,18 @@ pub struct Bounds {
     /// How fast weights drift back to what is configured, when nothing speaks against it: the time
     /// constant.
     pub recovery: Duration,
-    /// Of `latency`: the exponent with which a ratio of latencies becomes a ratio of weights.
+    /// For `latency`: the exponent by which a ratio of latencies becomes a ratio of weights.
     pub strength: f64,
-    /// Of `watermark`: above so many times the least latency, a server loses weight.
+    /// For `watermark`: above this multiple of the least latency, a server loses weight.
     pub high: f64,
-    /// Of `watermark`: below so many times the least latency, a server may gain weight.
+    /// For `watermark`: below this multiple of the least latency, a server may gain weight.
     pub low: f64,
-    /// Of `watermark`: intervals without a server above the high watermark, from which on weights
+    /// For `watermark`: intervals without a server above the high watermark, from which on weights
     /// are equalised.
     pub quiet: u32,
-    /// Of `watermark`: the part of a server's weight that it loses at most in an interval.
+    /// For `watermark`: the most that a server loses of its weight in an interval.
     pub gain: f64,
-    /// Of `watermark`: the part of the whole weight that a server gains at most in an interval.
+    /// For `watermark`: the most that a server gains of the whole weight in an interval.
     pub cap: f64,
 }
 

@@ -190,7 +190,6 @@ fn interface_name(index: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// With its cause.
 fn with_causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -23,7 +23,7 @@ use crate::native::{
 /// A request that has been unanswered for longer says nothing of how fast the server is: the client
 /// has gone, or waits for something to happen.
 const GIVEN_UP_NS: u64 = 5_000_000_000;
-/// Of the time, the part that scans of the whole table may take, at most.
+/// Scans of the whole table may take at most this fraction of the time: one part in `SHARE`.
 const SHARE: u32 = 50;
 
 /// What a scan of the whole table found.

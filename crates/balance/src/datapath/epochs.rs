@@ -21,7 +21,7 @@ pub(super) struct Epochs {
     epoch_reader: EpochReader,
     ended: EndedEpoch,
     collected: HashMap<Key, Collected>,
-    /// Of all epochs since this process began, each as often as it has responses.
+    /// All epochs since this process began, each counted as often as it has responses.
     latencies: HashMap<Key, Histogram>,
 }
 

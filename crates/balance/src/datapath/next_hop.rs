@@ -33,7 +33,7 @@ pub(super) struct NextHop {
     pub(super) destination: [u8; 6],
     /// Where they come from.
     pub(super) own: [u8; 6],
-    /// Of packets that go there.
+    /// The source address of packets that go there.
     pub(super) source: IpAddr,
     /// Bytes of IP that the path takes.
     pub(super) mtu: u16,

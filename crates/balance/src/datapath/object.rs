@@ -26,7 +26,7 @@ const RESPONSE_CONFIG: &str = ".rodata.response_config";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) buckets: u32,
-    /// Of these, the first, whose connections are measured.
+    /// The first of these buckets, whose connections are measured.
     pub(super) measured: u32,
     pub(super) services: u32,
     pub(super) servers: u32,

@@ -7,7 +7,6 @@ use super::pins::Pins;
 use crate::Error;
 use crate::fleet::Override;
 
-/// Its name.
 const NAME: &str = "balance_orders";
 
 /// By the number of the server.

@@ -11,7 +11,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::Error;
 
-/// Of the BPF file system.
+/// The number of the BPF file system (`BPF_FS_MAGIC`).
 const MAGIC: i64 = 0xcafe_4a11;
 
 /// The directory.
@@ -44,12 +44,12 @@ impl Pins {
         &self.0
     }
 
-    /// Of a map; the file system takes no dots in names.
+    /// The path of a map; the file system takes no dots in names.
     pub(super) fn map(&self, name: &str) -> PathBuf {
         self.0.join(name.trim_start_matches('.').replace('.', "_"))
     }
 
-    /// Of what is attached to an interface of this number.
+    /// The path of the link of the interface with this number.
     pub(super) fn link(&self, interface: u32) -> PathBuf {
         self.0.join(format!("link_{interface}"))
     }

@@ -23,7 +23,7 @@ pub(super) struct Entry {
 /// Where a service is in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
-    /// Of its counters.
+    /// The index of its counters.
     pub(super) index: u16,
     /// In elements of the table of rings.
     pub(super) ring_begin: u32,

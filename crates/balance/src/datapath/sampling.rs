@@ -11,7 +11,7 @@ use crate::sampling::{Counted, Limits, Sampler};
 /// What tells the program of how many buckets of its table the connections are measured.
 pub(super) struct Sampling {
     buckets: MappedArray<u64>,
-    /// Of the table.
+    /// All buckets of the table.
     all: u64,
     /// As many as are configured.
     most: u64,

@@ -106,7 +106,8 @@ impl Servers {
         let gone: Vec<_> = self.known.keys().copied().filter(is_gone).collect();
         for number in &gone {
             self.known.remove(number);
-            // Whoever has the number next is another server; if it cannot be written, nothing can.
+            // The next server with this number is another one; if it cannot be written, nothing
+            // can.
             let _ = self.overrides.set(*number, Override::default());
         }
         gone

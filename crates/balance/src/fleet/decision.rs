@@ -76,7 +76,7 @@ impl Decision {
         self.members.iter().map(|member| member.share).collect()
     }
 
-    /// What is told of a member: as decided, with what was measured since it was told of last.
+    /// The record of a member: the decision, and what was measured since its last record.
     pub fn record(&self, member: &Member, latency: Option<Latency>, time: Time) -> BalanceWeight {
         let measured = Measurement {
             latency,
@@ -93,7 +93,7 @@ impl Decision {
         )
     }
 
-    /// What is told of all members, as of the last interval of the controller.
+    /// The records of all members, as of the last interval of the controller.
     pub fn records(&self, time: Time) -> impl Iterator<Item = BalanceWeight> {
         let members = self.members.iter();
         members.map(move |member| self.record(member, member.measured.latency, time))

@@ -25,7 +25,7 @@ const LONGEST_ANSWER: usize = 16 << 10;
 pub struct Target {
     /// Where.
     pub address: SocketAddr,
-    /// Of its packets, if they take the route of clients' packets.
+    /// The mark of its packets, if they take the route of clients' packets.
     pub mark: Option<u32>,
     /// What is asked.
     pub check: Check,

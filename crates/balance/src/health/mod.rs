@@ -13,7 +13,7 @@ pub use check::{Failure, Target, check};
 pub use pool::{Checker, Finding};
 pub use probe::{Probe, probes};
 
-/// Of its whole weight, what a server has at once that comes back.
+/// The part of its weight that a returning server has at once.
 const FIRST_PART: f64 = 0.1;
 
 /// How a server stands, the worst first.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use fathom_ipfix::Destination;
+use clap::Args;
+use fathom_ipfix::{Destination, ExporterSettings, Refresh, TemplateSet};
 
-use super::{duration, positive_duration};
+use super::{Choice, duration, one_of, positive_duration, typed};
 
 /// Which collectors records are sent to.
 #[derive(Debug, Args)]
@@ -21,11 +21,11 @@ pub(crate) struct ExportArguments {
     pub(crate) export: Vec<Destination>,
     /// The templates: made from the fields of the records, or those of Flowcorder 0.8 (47561 to
     /// 47567), which are for profiles only.
-    #[arg(long, value_enum, default_value = "fathom", value_name = "SET")]
-    pub(crate) templates: TemplateName,
+    #[arg(long, default_value = "fathom", value_name = "SET", value_parser = one_of(&TEMPLATES))]
+    pub(crate) templates: TemplateSet,
     /// The private enterprise number of fathom's own elements. 32473 is for examples (RFC 5612):
     /// use that of your organisation.
-    #[arg(long, value_name = "NUMBER", default_value_t = 32_473)]
+    #[arg(long, value_name = "NUMBER", default_value_t = ExporterSettings::default().enterprise)]
     pub(crate) enterprise_number: u32,
     /// The observation domain; by default 1, and 56423 with Flowcorder's templates.
     #[arg(long, value_name = "NUMBER")]
@@ -38,21 +38,21 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(crate) text_bytes: u16,
     /// How long a record may wait for others to fill its message.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(ExporterSettings::default().flush), value_parser = duration)]
     pub(crate) flush: Duration,
     /// Time between the repetitions of templates over UDP.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(Refresh::default().interval), value_parser = positive_duration)]
     pub(crate) template_refresh: Duration,
 }
 
-/// Templates by their name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TemplateName {
-    /// Made from the fields of the records.
-    Fathom,
-    /// Those of Flowcorder.
-    Flowcorder,
-}
+const TEMPLATES: [Choice<TemplateSet>; 2] = [
+    (
+        TemplateSet::Derived,
+        "fathom",
+        "Made from the fields of the records",
+    ),
+    (TemplateSet::Flowcorder, "flowcorder", "Those of Flowcorder"),
+];
 
 impl ExportArguments {
     /// Is there a collector?

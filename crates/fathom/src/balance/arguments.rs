@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use fathom_record::format::Format;
 
-use crate::arguments::{ExportArguments, OutputTarget, interval, positive_duration};
-use crate::ipfix::DumpFormat;
-use crate::output::OutputFormat;
+use crate::arguments::{ExportArguments, OutputTarget, interval, one_of, positive_duration};
+use crate::output::{FORMATS, LINE_FORMATS};
 
 /// Options of `fathom balance`.
 #[derive(Debug, Args)]
@@ -32,8 +32,8 @@ pub(crate) struct BalanceArguments {
     #[arg(long)]
     pub(crate) print_config: bool,
     /// The output format; by default text, or no output with --export.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<OutputFormat>,
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(&FORMATS))]
+    pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) target: OutputTarget,
     #[command(flatten)]
@@ -47,8 +47,8 @@ pub(crate) enum BalanceAction {
     /// Print the state of services and servers: weights, latencies, health, connections, counts.
     Status {
         /// The output format.
-        #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-        format: DumpFormat,
+        #[arg(long, default_value = "text", value_name = "FORMAT", value_parser = one_of(&LINE_FORMATS))]
+        format: Format,
     },
     /// Give a server no new connections; it keeps those that it has.
     Drain {
@@ -58,8 +58,8 @@ pub(crate) enum BalanceAction {
         #[arg(long)]
         undo: bool,
         /// The output format: a sentence, or the state of the server as JSON.
-        #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-        format: DumpFormat,
+        #[arg(long, default_value = "text", value_name = "FORMAT", value_parser = one_of(&LINE_FORMATS))]
+        format: Format,
     },
     /// Give a server another weight than the configured one.
     Weight {
@@ -68,8 +68,8 @@ pub(crate) enum BalanceAction {
         /// The weight, from 0.001 to 1000, or `default` for the configured one.
         weight: String,
         /// The output format: a sentence, or the state of the server as JSON.
-        #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-        format: DumpFormat,
+        #[arg(long, default_value = "text", value_name = "FORMAT", value_parser = one_of(&LINE_FORMATS))]
+        format: Format,
     },
     /// Stop forwarding, and remove programs and tables with their contents; connections break.
     Stop,

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::ValueEnum;
+use fathom_record::format::Format;
 use nix::sys::stat::{Mode, umask};
 
-use crate::ipfix::DumpFormat;
+use crate::output::LINE_FORMATS;
 
-/// Whoever asks slower than this is not waited for.
+/// A client that sends its request slower than this is not waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The longest question.
 const LONGEST: u64 = 512;
@@ -22,44 +22,38 @@ const LONGEST: u64 = 512;
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ControlRequest {
-    Status(DumpFormat),
+    Status(Format),
     Drain {
         server: String,
         undo: bool,
-        format: DumpFormat,
+        format: Format,
     },
     /// `None`: as configured.
     Weight {
         server: String,
         weight: Option<f32>,
-        format: DumpFormat,
+        format: Format,
     },
     Stop,
 }
 
-/// The name of a format on the socket.
-fn name(format: DumpFormat) -> &'static str {
-    match format {
-        DumpFormat::Text => "text",
-        DumpFormat::Json => "json",
-    }
-}
-
-fn read_format(name: &str) -> Result<DumpFormat, String> {
-    DumpFormat::from_str(name, false).map_err(|_| format!("it knows no format \"{name}\""))
+fn read_format(name: &str) -> Result<Format, String> {
+    let mut known = LINE_FORMATS.iter().map(|(format, ..)| *format);
+    let found = known.find(|format| format.name() == name);
+    found.ok_or_else(|| format!("it knows no format \"{name}\""))
 }
 
 impl ControlRequest {
     fn line(&self) -> String {
         match self {
-            Self::Status(format) => format!("status {}", name(*format)),
+            Self::Status(format) => format!("status {}", format.name()),
             Self::Drain {
                 server,
                 undo,
                 format,
             } => {
                 let verb = if *undo { "undrain" } else { "drain" };
-                format!("{verb} {server} {}", name(*format))
+                format!("{verb} {server} {}", format.name())
             }
             Self::Weight {
                 server,
@@ -67,7 +61,7 @@ impl ControlRequest {
                 format,
             } => {
                 let weight = weight.map_or_else(|| "default".to_owned(), |it| it.to_string());
-                format!("weight {server} {weight} {}", name(*format))
+                format!("weight {server} {weight} {}", format.name())
             }
             Self::Stop => "stop".to_owned(),
         }
@@ -142,7 +136,7 @@ impl Control {
     /// Answers those who have come.
     pub(super) fn answer(&self, mut answer: impl FnMut(ControlRequest) -> Result<Vec<u8>, String>) {
         while let Ok((stream, _)) = self.listener.accept() {
-            // Whoever asks and goes away has no answer; that is its own affair.
+            // A client that goes away needs no answer.
             let _ = answer_one(&stream, &mut answer);
         }
     }
@@ -220,27 +214,27 @@ mod tests {
     fn questions_read_as_they_are_written() {
         let server = || "web-1".to_owned();
         for request in [
-            ControlRequest::Status(DumpFormat::Text),
-            ControlRequest::Status(DumpFormat::Json),
+            ControlRequest::Status(Format::Text),
+            ControlRequest::Status(Format::Json),
             ControlRequest::Drain {
                 server: server(),
                 undo: false,
-                format: DumpFormat::Text,
+                format: Format::Text,
             },
             ControlRequest::Drain {
                 server: server(),
                 undo: true,
-                format: DumpFormat::Json,
+                format: Format::Json,
             },
             ControlRequest::Weight {
                 server: server(),
                 weight: Some(0.25),
-                format: DumpFormat::Json,
+                format: Format::Json,
             },
             ControlRequest::Weight {
                 server: server(),
                 weight: None,
-                format: DumpFormat::Text,
+                format: Format::Text,
             },
             ControlRequest::Stop,
         ] {
@@ -275,13 +269,13 @@ mod tests {
         let asked = thread::spawn({
             let path = path.clone();
             move || {
-                let known = ask(&path, &ControlRequest::Status(DumpFormat::Json));
+                let known = ask(&path, &ControlRequest::Status(Format::Json));
                 let unknown = ask(
                     &path,
                     &ControlRequest::Drain {
                         server: "x".to_owned(),
                         undo: false,
-                        format: DumpFormat::Text,
+                        format: Format::Text,
                     },
                 );
                 (known, unknown)
@@ -292,7 +286,7 @@ mod tests {
             control.answer(|request| {
                 answered += 1;
                 match request {
-                    ControlRequest::Status(DumpFormat::Json) => Ok(b"{}\n".to_vec()),
+                    ControlRequest::Status(Format::Json) => Ok(b"{}\n".to_vec()),
                     _ => Err("there is no server \"x\"".to_owned()),
                 }
             });

@@ -45,7 +45,7 @@ impl Metrics {
                     ) {
                         response.add_header(header);
                     }
-                    // Whoever has gone away needs no answer.
+                    // A client that has gone away needs no answer.
                     let _ = request.respond(response);
                 }
             })?;

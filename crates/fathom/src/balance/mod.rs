@@ -18,7 +18,6 @@ use fathom_record::{Count, Record, Schema, Time};
 
 use crate::configuration;
 use crate::failure::{WrongUsage, say};
-use crate::ipfix::DumpFormat;
 use crate::output::{Backlog, LineOptions, Output};
 use crate::signals::Signals;
 use crate::summary;
@@ -350,18 +349,16 @@ impl Run {
 }
 
 /// What was done: for people a sentence, for programs how the server stands.
-fn confirm(done: CommandResult, format: DumpFormat, host: &str) -> Vec<u8> {
-    match format {
-        DumpFormat::Text => format!("{}\n", done.sentence).into_bytes(),
-        DumpFormat::Json => render(&[Box::new(done.server)], format, host),
+fn confirm(done: CommandResult, format: Format, host: &str) -> Vec<u8> {
+    if format == Format::Text {
+        format!("{}\n", done.sentence).into_bytes()
+    } else {
+        render(&[Box::new(done.server)], format, host)
     }
 }
 
-fn render(records: &[Box<dyn Record>], format: DumpFormat, host: &str) -> Vec<u8> {
-    let mut sink = match format {
-        DumpFormat::Text => Format::Text.sink_of(host, zone::offset_at),
-        DumpFormat::Json => Format::Json.sink_of(host, zone::offset_at),
-    };
+fn render(records: &[Box<dyn Record>], format: Format, host: &str) -> Vec<u8> {
+    let mut sink = format.sink_of(host, zone::offset_at);
     let mut text = Vec::new();
     for record in records {
         sink.write(&**record, &mut text);

@@ -9,11 +9,12 @@ mod report;
 
 use std::process::ExitCode;
 
+use fathom_record::format::Format;
 use fathom_record::{Time, record};
 
 use crate::MEASUREMENTS;
 use crate::arguments::{DoctorArguments, OutputTarget};
-use crate::output::{Backlog, Output, OutputFormat};
+use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 
 record! {
@@ -173,7 +174,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
         Backlog::Short,
         &Signals::default(),
     )?;
-    if format == OutputFormat::Text {
+    if format == Format::Text {
         output.put_text(&report::report(&checks));
         output.put_text(&advice::next(&checks, &first_command()));
     } else {

@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use fathom_measure::hops::{Options, Settings};
+use fathom_record::format::Format;
 use fathom_record::{Network, Protocol};
 
 use crate::arguments::{
-    ExportArguments, IsTyped, Measures, OutputTarget, interval, positive_duration,
+    Choice, ExportArguments, IsTyped, Measures, OutputTarget, interval, one_of, positive_duration,
+    typed,
 };
+use crate::output::LINE_FORMATS;
 
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
@@ -89,19 +93,19 @@ pub(crate) struct ProbingArguments {
     #[arg(long, value_enum, default_value = "per-hop", value_name = "MODE")]
     pub(crate) rate_mode: RateMode,
     /// The most routers to look for on a path.
-    #[arg(long, value_name = "COUNT", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..=32))]
+    #[arg(long, value_name = "COUNT", default_value_t = Settings::default().highest_ttl, value_parser = clap::value_parser!(u8).range(1..=32))]
     pub(crate) max_hops: u8,
     /// A probe without an answer for this time is lost; at most 9s.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
+    #[arg(long, value_name = "TIME", default_value = typed(Settings::default().timeout), value_parser = timeout)]
     pub(crate) timeout: Duration,
     /// How long to go on probing a flow whose application is silent; 0 stops at once.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::arguments::duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(Settings::default().idle), value_parser = crate::arguments::duration)]
     pub(crate) idle: Duration,
     /// The most probes a second in all.
-    #[arg(long, value_name = "RATE", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=3000))]
+    #[arg(long, value_name = "RATE", default_value_t = Options::default().budget, value_parser = clap::value_parser!(u32).range(1..=3000))]
     pub(crate) budget: u32,
     /// The most probes a second to one destination.
-    #[arg(long, value_name = "RATE", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3000))]
+    #[arg(long, value_name = "RATE", default_value_t = Options::default().destination_budget, value_parser = clap::value_parser!(u32).range(1..=3000))]
     pub(crate) budget_per_destination: u32,
     /// Send probes as long as the application's packets where a router is known to stop them;
     /// elsewhere send headers alone.
@@ -134,7 +138,7 @@ pub(crate) enum RateMode {
 #[command(next_help_heading = "Output")]
 pub(crate) struct HopsOutput {
     /// Time between summaries of the hops; at least 10ms.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = typed(Settings::default().interval), value_parser = interval)]
     pub(crate) interval: Duration,
     /// Also print every probe.
     #[arg(long)]
@@ -148,25 +152,37 @@ pub(crate) struct HopsOutput {
     pub(crate) asn: Option<PathBuf>,
     /// The output format; by default text, and on a terminal a table that refreshes, unless a
     /// command uses the terminal.
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(&HOPS_FORMATS))]
     pub(crate) format: Option<HopsFormat>,
     #[command(flatten)]
     pub(crate) target: OutputTarget,
 }
 
 /// How hops are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HopsFormat {
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
+    /// As all measurements print.
+    Common(Format),
     /// Every probe in the columns of ELF.
-    Csv,
-    /// At the end, the graph of all paths for Graphviz: how many flows take an edge, and by how
-    /// much the median round trip grows there.
+    Elf,
+    /// The graph of all paths.
     Dot,
 }
+
+const HOPS_FORMATS: [Choice<HopsFormat>; 4] = {
+    let [text, json] = LINE_FORMATS;
+    [
+        (HopsFormat::Common(text.0), text.1, text.2),
+        (HopsFormat::Common(json.0), json.1, json.2),
+        (HopsFormat::Elf, "csv", "Every probe in the columns of ELF"),
+        (
+            HopsFormat::Dot,
+            "dot",
+            "At the end, the graph of all paths for Graphviz: how many flows take an edge, and by \
+             how much the median round trip grows there",
+        ),
+    ]
+};
 
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse() {

@@ -21,7 +21,7 @@ use fathom_measure::hops::{
 use fathom_measure::{Counts, Error, Measurement, Selection, Take};
 
 use crate::Description;
-use crate::output::{Formatter, LineOptions, OutputFormat};
+use crate::output::{Formatter, LineOptions};
 use crate::session::{self, Plan, View};
 use crate::signals::Signals;
 use crate::table::{Ranked, is_looked_at};
@@ -145,9 +145,8 @@ fn shows_table(arguments: &HopsArguments) -> bool {
 fn line_options(arguments: &HopsArguments) -> LineOptions<'_> {
     let output = &arguments.output;
     let (format, formatter): (_, Option<Box<dyn Formatter>>) = match output.format {
-        Some(HopsFormat::Text) => (Some(OutputFormat::Text), None),
-        Some(HopsFormat::Json) => (Some(OutputFormat::Json), None),
-        Some(HopsFormat::Csv) => {
+        Some(HopsFormat::Common(format)) => (Some(format), None),
+        Some(HopsFormat::Elf) => {
             let has_extracted = arguments.probing.reply_program.is_some();
             (None, Some(Box::new(elf::ElfWriter::new(has_extracted))))
         }
@@ -167,7 +166,7 @@ fn line_options(arguments: &HopsArguments) -> LineOptions<'_> {
 fn needs_probes(arguments: &HopsArguments, shows_table: bool) -> bool {
     let by_format = matches!(
         arguments.output.format,
-        Some(HopsFormat::Csv | HopsFormat::Dot)
+        Some(HopsFormat::Elf | HopsFormat::Dot)
     );
     by_format || arguments.output.each_probe || shows_table
 }

@@ -39,7 +39,7 @@ pub(super) struct Hop {
     pub(super) silence: Option<&'static str>,
     pub(super) last_ns: Option<u64>,
     pub(super) rtts: Histogram,
-    /// Of the last interval.
+    /// The queue of the last interval.
     pub(super) queue_ns: Option<u64>,
     pub(super) marks: Option<Arc<str>>,
 }

@@ -32,7 +32,7 @@ impl Registry {
         })
     }
 
-    /// Hands the record on, with name and number of its router, if they are asked for and known by
+    /// Hands the record on, with name and number of its router, if they are wanted and known by
     /// now.
     pub(super) fn complete(&self, record: &dyn Record, take: &mut Take<'_>) {
         let hop = record.downcast_ref::<HopSummary>();

@@ -7,7 +7,6 @@ use fathom_record::{FlowKey, Record};
 use super::paths::{Hop, Path, Paths};
 use crate::table::{Column, Recent, Rows, SortKey, duration};
 
-/// All rows.
 pub(super) struct PathRows {
     paths: Paths,
     /// The last congestion, change of route or the like, as a line of text.

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use fathom_ipfix::Limits;
+use fathom_record::format::Format;
 
-use crate::arguments::duration;
+use crate::arguments::{duration, one_of, typed};
+use crate::output::LINE_FORMATS;
 
 /// What to do with IPFIX.
 #[derive(Debug, Subcommand)]
@@ -36,12 +39,12 @@ pub(crate) struct DumpArguments {
     )]
     pub(crate) listen: Vec<ListenAddress>,
     /// The output format.
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-    pub(crate) format: DumpFormat,
+    #[arg(long, default_value = "text", value_name = "FORMAT", value_parser = one_of(&LINE_FORMATS))]
+    pub(crate) format: Format,
     /// Forget a template that came over UDP and was not repeated for this time (RFC 7011, section
     /// 8.4); 0 for never. Exporters repeat templates three times in that time; fathom repeats its
     /// own every ten minutes.
-    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(Limits::default().template_lifetime), value_parser = duration)]
     pub(crate) template_lifetime: Duration,
     /// Also print what exporters send about themselves and their elements.
     #[arg(long)]
@@ -49,15 +52,6 @@ pub(crate) struct DumpArguments {
     /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
-}
-
-/// How records are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DumpFormat {
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
 }
 
 /// An address to listen at.

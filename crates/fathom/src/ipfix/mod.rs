@@ -8,12 +8,13 @@ use std::time::Instant;
 
 use fathom_ipfix::{Collector, CollectorCounts, Limits};
 use fathom_record::Time;
+use fathom_record::format::Format;
 
 use crate::failure::say;
 use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use arguments::DumpArguments;
-pub(crate) use arguments::{DumpFormat, IpfixCommand};
+pub(crate) use arguments::IpfixCommand;
 use listen::Listeners;
 
 /// Prints what arrives until the user has seen enough.
@@ -38,9 +39,10 @@ pub(crate) fn dump(arguments: &DumpArguments) -> anyhow::Result<()> {
                 return;
             }
             line.clear();
-            match arguments.format {
-                DumpFormat::Text => print::text(&record, &mut line),
-                DumpFormat::Json => print::json(&record, &mut line),
+            if arguments.format == Format::Json {
+                print::json(&record, &mut line);
+            } else {
+                print::text(&record, &mut line);
             }
             output.put_text(&line);
             if output.is_full() && written.is_ok() {

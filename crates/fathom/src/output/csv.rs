@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fathom_record::{Record, Schema};
 
-use super::{Backlog, Output, OutputFormat};
+use super::{Backlog, Format, Output};
 use crate::failure::say;
 use crate::signals::Signals;
 
@@ -69,7 +69,7 @@ impl Tables {
             let table = match path {
                 Some(path) => {
                     let path = beside(path, schema.kind);
-                    let (format, host) = (OutputFormat::Csv, host.to_owned());
+                    let (format, host) = (Format::Csv, host.to_owned());
                     let mut output =
                         Output::start(Some(&path), format, host, None, Backlog::Long, signals)?;
                     output.may_wait(self.may_wait);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings, TemplateSet};
+use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings};
 use fathom_record::{Record, Schema, Time, Unit, Value, Visitor};
 
-use crate::arguments::{ExportArguments, OutputTarget, TemplateName};
+use crate::arguments::{ExportArguments, OutputTarget};
 use crate::failure::say;
 
 /// How long the end waits for a collector that is slow or away.
@@ -75,10 +75,7 @@ impl Exports {
         if arguments.export.is_empty() {
             return Ok(Self::default());
         }
-        let defaults = ExporterSettings::new(match arguments.templates {
-            TemplateName::Fathom => TemplateSet::Derived,
-            TemplateName::Flowcorder => TemplateSet::Flowcorder,
-        });
+        let defaults = ExporterSettings::new(arguments.templates);
         let settings = ExporterSettings {
             domain: arguments.observation_domain.unwrap_or(defaults.domain),
             domain_name: Some(target.host()?),

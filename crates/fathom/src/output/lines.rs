@@ -3,7 +3,7 @@
 use fathom_measure::Counts;
 use fathom_record::{Record, Schema, Time};
 
-use super::{Backlog, Output, OutputFormat};
+use super::{Backlog, Format, Output};
 use crate::arguments::{ExportArguments, OutputTarget};
 use crate::signals::Signals;
 
@@ -21,7 +21,7 @@ pub(crate) struct LineOptions<'a> {
     pub(crate) target: &'a OutputTarget,
     pub(crate) export: &'a ExportArguments,
     /// By default text.
-    pub(crate) format: Option<OutputFormat>,
+    pub(crate) format: Option<Format>,
     /// Formats records in place of `format`.
     pub(crate) formatter: Option<Box<dyn Formatter>>,
     /// The kind of record that a table has.
@@ -44,7 +44,7 @@ impl LineOptions<'_> {
     /// # Errors
     /// When it cannot be opened, or a collector cannot be reached.
     pub(crate) fn open(self, backlog: Backlog, signals: &Signals) -> anyhow::Result<Lines> {
-        let format = self.format.unwrap_or(OutputFormat::Text);
+        let format = self.format.unwrap_or(Format::Text);
         let output = Output::open(self.target, format, self.main, backlog, signals)?;
         let is_printed = self.is_printed();
         let mut output = output.exporting(self.export, self.target, is_printed)?;
@@ -61,7 +61,6 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// To this output.
     pub(crate) fn new(output: Output, formatter: Option<Box<dyn Formatter>>) -> Self {
         Self {
             output,

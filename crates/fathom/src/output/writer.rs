@@ -1,5 +1,4 @@
-//! A thread that writes, so that whoever measures does not wait for a slow disk or a reader that
-//! pauses.
+//! A thread that writes, so measuring does not wait for a slow disk or a reader that pauses.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -77,8 +76,8 @@ enum Job {
 }
 
 impl Writer {
-    /// Starts the thread. While `waiting_bytes_max` wait to be written, whoever hands over more
-    /// waits too, unless it [may not](Writer::may_wait).
+    /// Starts the thread. While `waiting_bytes_max` wait to be written, a caller that hands over
+    /// more waits too, unless it [may not](Writer::may_wait).
     ///
     /// # Errors
     /// When the system has no thread left.
@@ -140,7 +139,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether whoever hands over more than there is room for waits; else it is lost, and counted.
+    /// Whether a caller with more lines than there is room for waits; else they are lost, and
+    /// counted.
     pub(super) fn may_wait(&mut self, may_wait: bool) {
         self.may_wait = may_wait;
     }

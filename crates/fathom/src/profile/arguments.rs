@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use fathom_measure::profile::{Options, ProbeSet};
+use fathom_record::format::Format;
 
 use crate::arguments::{
-    Ends, ExportArguments, IsTyped, Measures, OutputTarget, duration, positive_duration,
+    Choice, Ends, ExportArguments, IsTyped, Measures, OutputTarget, duration, one_of,
+    positive_duration, typed,
 };
-use crate::output::OutputFormat;
+use crate::output::FORMATS;
 
 /// Options of `fathom profile`.
 #[derive(Debug, Args)]
@@ -19,13 +22,13 @@ pub(crate) struct ProfileArguments {
     #[arg(long)]
     pub(crate) probes: bool,
     /// The probes to use; by default the set that can do more on this kernel.
-    #[arg(long, value_enum, value_name = "SET")]
-    pub(crate) probe_set: Option<ProbeSetName>,
+    #[arg(long, value_name = "SET", value_parser = one_of(&PROBE_SETS))]
+    pub(crate) probe_set: Option<ProbeSet>,
     /// Stop after this time, such as 15s or 2m; by default at Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
     /// Report a connection that had no profile for this time; 0 for never.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(Options::default().active_timeout), value_parser = duration)]
     pub(crate) active_timeout: Duration,
     /// Look for existing connections in all network namespaces, not only in fathom's own; needs
     /// `CAP_SYS_ADMIN`.
@@ -40,7 +43,7 @@ pub(crate) struct ProfileArguments {
     #[arg(long)]
     pub(crate) no_names: bool,
     /// With --dns, give up a DNS query that has no answer for this time since it was last sent.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(Options::default().dns_timeout), value_parser = positive_duration)]
     pub(crate) dns_timeout: Duration,
     /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
@@ -56,14 +59,18 @@ pub(crate) struct ProfileArguments {
     pub(crate) export: ExportArguments,
 }
 
-/// A set of probes by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProbeSetName {
-    /// Tracepoints and control groups.
-    Tracepoint,
-    /// Entry and exit of functions of the stack.
-    Fentry,
-}
+const PROBE_SETS: [Choice<ProbeSet>; 2] = [
+    (
+        ProbeSet::Tracepoint,
+        ProbeSet::Tracepoint.name(),
+        "Tracepoints and control groups",
+    ),
+    (
+        ProbeSet::Fentry,
+        ProbeSet::Fentry.name(),
+        "Entry and exit of functions of the stack",
+    ),
+];
 
 /// Which connections are profiled.
 #[derive(Debug, Args)]
@@ -86,8 +93,8 @@ pub(crate) struct ProfileSelection {
 #[command(next_help_heading = "Output")]
 pub(crate) struct ProfileOutput {
     /// The output format; by default text, or no output with --export.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<OutputFormat>,
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(&FORMATS))]
+    pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) target: OutputTarget,
     /// Keep only this many bits of addresses, such as v4=24,v6=64; by default all. With --dns,
@@ -133,7 +140,7 @@ impl Measures for ProfileArguments {
     }
 
     fn settle(&mut self, _: &IsTyped<'_>) -> Result<(), String> {
-        let is_csv = self.output.format == Some(OutputFormat::Csv);
+        let is_csv = self.output.format == Some(Format::Csv);
         let beside = self.dns.then_some("dns");
         self.output.target.settle_table(is_csv, beside)
     }

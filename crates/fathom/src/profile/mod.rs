@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use fathom_measure::profile::{
-    DnsProfile, LookupProfile, MptcpProfile, Options, ProbeSet, Probes, Profiler, TcpProfile,
+    DnsProfile, LookupProfile, MptcpProfile, Options, Probes, Profiler, TcpProfile,
 };
 use fathom_measure::{Counts, Error, Measurement, Take};
 use fathom_record::{Record, Value};
@@ -19,7 +19,6 @@ use crate::failure::say;
 use crate::output::LineOptions;
 use crate::session::{self, Plan, View};
 use crate::signals::Signals;
-use arguments::ProbeSetName;
 pub(crate) use arguments::ProfileArguments;
 use filter::Filter;
 
@@ -141,10 +140,7 @@ impl Measurement for Profiles {
 
 fn options(arguments: &ProfileArguments) -> Options {
     Options {
-        set: arguments.probe_set.map(|name| match name {
-            ProbeSetName::Tracepoint => ProbeSet::Tracepoint,
-            ProbeSetName::Fentry => ProbeSet::Fentry,
-        }),
+        set: arguments.probe_set,
         selection: arguments.selection.ends.selection(&[]),
         group: arguments.selection.cgroup.clone(),
         active_timeout: arguments.active_timeout,

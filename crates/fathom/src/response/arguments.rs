@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use fathom_measure::response::Estimator;
+use clap::Args;
+use fathom_measure::response::{Estimator, GroupBy, Settings};
+use fathom_record::format::Format;
 use fathom_record::{Network, Protocol};
 
 use crate::arguments::{
-    ExportArguments, IsTyped, Measures, OutputTarget, Prefixes, Source, duration, interval,
-    positive_duration,
+    Choice, ExportArguments, IsTyped, Measures, OutputTarget, Prefixes, Source, duration, interval,
+    one_of, positive_duration, typed,
 };
-use crate::output::OutputFormat;
+use crate::output::FORMATS;
 
 /// Options of `fathom response`.
 #[derive(Debug, Args)]
@@ -50,16 +51,16 @@ pub(crate) struct Estimation {
     /// acknowledgements as the sign that a response came, and uses `split` for all else. `split`
     /// separates the modes of a histogram. `modes` and `fixed` are the algorithms 2 and 1 of the
     /// paper.
-    #[arg(long, value_name = "ESTIMATOR", default_value = "timestamps")]
+    #[arg(long, value_name = "ESTIMATOR", default_value_t = Settings::live().estimator)]
     pub(crate) estimator: Estimator,
     /// The length of an epoch, 100ms to 10s. Each flow has one estimate an epoch.
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = epoch)]
+    #[arg(long, value_name = "TIME", default_value = typed(Settings::live().epoch), value_parser = epoch)]
     pub(crate) epoch: Duration,
     /// With `--estimator fixed`: a longer gap begins a batch.
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(Settings::live().threshold), value_parser = positive_duration)]
     pub(crate) threshold: Duration,
     /// A longer gap is a retransmission timeout or silence; it is counted and left out.
-    #[arg(long, value_name = "TIME", default_value = "180ms", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(Settings::live().timeout), value_parser = positive_duration)]
     pub(crate) timeout: Duration,
     /// Also report TCP flows at once whose last request has been unanswered for this time, and
     /// again whenever that time has doubled; live only.
@@ -102,8 +103,8 @@ pub(crate) struct Servers {
 #[command(next_help_heading = "Aggregation")]
 pub(crate) struct Groups {
     /// What to aggregate by; with `flow`, each epoch of each flow is printed.
-    #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
-    pub(crate) by: ResponsesBy,
+    #[arg(long, default_value = "flow", value_name = "WHAT", value_parser = one_of(&GROUPS))]
+    pub(crate) by: By,
     /// With --by, the time between the counts and percentiles of each group; at least 10ms.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     pub(crate) interval: Duration,
@@ -111,26 +112,36 @@ pub(crate) struct Groups {
     pub(crate) prefixes: Prefixes,
 }
 
-/// What is put together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ResponsesBy {
-    /// No aggregation: each epoch of each flow.
-    Flow,
-    /// The address of the server.
-    Server,
-    /// The address and port of the server.
-    Service,
-    /// The network of the clients.
-    Network,
-}
+/// What is put together, if anything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct By(pub(crate) Option<GroupBy>);
+
+const GROUPS: [Choice<By>; 4] = [
+    (By(None), "flow", "No aggregation: each epoch of each flow"),
+    (
+        By(Some(GroupBy::Server)),
+        "server",
+        "The address of the server",
+    ),
+    (
+        By(Some(GroupBy::Service)),
+        "service",
+        "The address and port of the server",
+    ),
+    (
+        By(Some(GroupBy::Network)),
+        "network",
+        "The network of the clients",
+    ),
+];
 
 /// What is printed, how and where.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ResponseOutput {
     /// The output format; by default text, and live on a terminal a table that refreshes.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<OutputFormat>,
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(&FORMATS))]
+    pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) target: OutputTarget,
 }
@@ -171,7 +182,7 @@ impl Measures for ResponseArguments {
 
     fn settle(&mut self, is_typed: &IsTyped<'_>) -> Result<(), String> {
         let live_only = ["xdp", "duration", "waiting"];
-        let is_csv = self.output.format == Some(OutputFormat::Csv);
+        let is_csv = self.output.format == Some(Format::Csv);
         let beside = self.estimation.waiting.is_some().then_some("waiting");
         self.output.target.settle_table(is_csv, beside)?;
         self.source.settle(&live_only, &["compare"], is_typed)

@@ -1,9 +1,9 @@
 //! From options to what the measurement takes.
 
 use fathom_measure::Selection;
-use fathom_measure::response::{GroupBy, Grouping, ResponseAggregate, ResponseEpoch, Settings};
+use fathom_measure::response::{Grouping, ResponseAggregate, ResponseEpoch, Settings};
 
-use super::arguments::{ResponseArguments, ResponsesBy};
+use super::arguments::ResponseArguments;
 use crate::output::LineOptions;
 
 impl ResponseArguments {
@@ -12,7 +12,6 @@ impl ResponseArguments {
         self.settings(&Settings::files())
     }
 
-    /// For interfaces.
     #[cfg(feature = "live")]
     pub(super) fn settings_for_interfaces(&self) -> Settings {
         self.settings(&Settings::live())
@@ -40,16 +39,11 @@ impl ResponseArguments {
 
     /// How epochs are put together, if they are.
     pub(super) fn grouping(&self) -> Option<Grouping> {
-        let by = match self.groups.by {
-            ResponsesBy::Flow => return None,
-            ResponsesBy::Server => GroupBy::Server,
-            ResponsesBy::Service => GroupBy::Service,
-            ResponsesBy::Network => GroupBy::Network,
-        };
-        Some(Grouping {
+        let prefixes = &self.groups.prefixes;
+        self.groups.by.0.map(|by| Grouping {
             by,
-            prefix_v4: self.groups.prefixes.prefix_v4,
-            prefix_v6: self.groups.prefixes.prefix_v6,
+            prefix_v4: prefixes.prefix_v4,
+            prefix_v6: prefixes.prefix_v6,
         })
     }
 
@@ -60,9 +54,9 @@ impl ResponseArguments {
             export: &self.export,
             format: self.output.format,
             formatter: None,
-            main: match self.groups.by {
-                ResponsesBy::Flow => ResponseEpoch::SCHEMA,
-                _ => ResponseAggregate::SCHEMA,
+            main: match self.groups.by.0 {
+                None => ResponseEpoch::SCHEMA,
+                Some(_) => ResponseAggregate::SCHEMA,
             },
         }
     }

@@ -38,7 +38,7 @@ struct Second {
 pub(super) struct Row {
     key: Key,
     seconds: VecDeque<Second>,
-    /// Of all seconds, as of the last drawing.
+    /// The waits of all seconds, as of the last drawing.
     waits: Histogram,
 }
 
@@ -106,12 +106,11 @@ impl Row {
     }
 }
 
-/// All rows.
 pub(super) struct ServiceRows {
     rows: Recent<Key, Row>,
     /// Since the start.
     responses: u64,
-    /// Of the last epoch, in seconds since 1970.
+    /// The time of the last epoch, in seconds since 1970.
     now: u64,
 }
 

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use fathom_measure::rtt::{GroupBy, Method};
 use fathom_record::Protocol;
+use fathom_record::format::Format;
 
 use crate::arguments::{
-    Ends, ExportArguments, IsTyped, Measures, OutputTarget, Prefixes, Source, duration, interval,
+    Choice, Ends, ExportArguments, IsTyped, Measures, OutputTarget, Prefixes, Source, duration,
+    interval, one_of,
 };
+use crate::output::FORMATS;
 
 /// Options of `fathom rtt`.
 #[derive(Debug, Args)]
@@ -87,35 +90,23 @@ pub(crate) struct AggregationArguments {
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
     /// What to aggregate by with --interval.
-    #[arg(long, value_enum, default_value = "flow", value_name = "WHAT")]
-    pub(crate) by: By,
+    #[arg(long, default_value = "flow", value_name = "WHAT", value_parser = one_of(&GROUPS))]
+    pub(crate) by: GroupBy,
     #[command(flatten)]
     pub(crate) prefixes: Prefixes,
 }
 
 /// What is put together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
-    /// The flow, each direction by itself.
-    Flow,
-    /// The destination's network.
-    Network,
-    /// The VLAN.
-    Vlan,
-    /// The interface or capture file.
-    Interface,
-}
-
-impl From<By> for GroupBy {
-    fn from(by: By) -> Self {
-        match by {
-            By::Flow => Self::Flow,
-            By::Network => Self::Network,
-            By::Vlan => Self::Vlan,
-            By::Interface => Self::Interface,
-        }
-    }
-}
+const GROUPS: [Choice<GroupBy>; 4] = [
+    (GroupBy::Flow, "flow", "The flow, each direction by itself"),
+    (GroupBy::Network, "network", "The destination's network"),
+    (GroupBy::Vlan, "vlan", "The VLAN"),
+    (
+        GroupBy::Interface,
+        "interface",
+        "The interface or capture file",
+    ),
+];
 
 /// What is printed, how and where.
 #[derive(Debug, Args)]
@@ -126,7 +117,7 @@ pub(crate) struct OutputArguments {
     pub(crate) events: bool,
     /// The output format; by default text, live on a terminal a table that refreshes, and no output
     /// with --export.
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(&RTT_FORMATS))]
     pub(crate) format: Option<RttFormat>,
     #[command(flatten)]
     pub(crate) target: OutputTarget,
@@ -171,17 +162,27 @@ fn memory_size(text: &str) -> Result<u64, String> {
 }
 
 /// How samples are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RttFormat {
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
-    /// Comma-separated values: a table of one kind of record.
-    Csv,
-    /// The machine-readable output of pping, for ppviz; samples only.
+    /// As all measurements print.
+    Common(Format),
+    /// The machine-readable output of pping.
     Ppviz,
 }
+
+const RTT_FORMATS: [Choice<RttFormat>; 4] = {
+    let [text, json, csv] = FORMATS;
+    [
+        (RttFormat::Common(text.0), text.1, text.2),
+        (RttFormat::Common(json.0), json.1, json.2),
+        (RttFormat::Common(csv.0), csv.1, csv.2),
+        (
+            RttFormat::Ppviz,
+            "ppviz",
+            "The machine-readable output of pping, for ppviz; samples only",
+        ),
+    ]
+};
 
 impl Measures for RttArguments {
     fn name(&self) -> &'static str {
@@ -203,7 +204,7 @@ impl Measures for RttArguments {
         }
         let beside = self.output.events.then_some("events");
         let target = &self.output.target;
-        target.settle_table(format == Some(RttFormat::Csv), beside)
+        target.settle_table(format == Some(RttFormat::Common(Format::Csv)), beside)
     }
 
     fn run(&self) -> anyhow::Result<()> {

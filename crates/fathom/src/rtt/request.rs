@@ -6,7 +6,7 @@ use fathom_measure::rtt::{Aggregation, MethodSet, RttAggregate, RttSample, Setti
 
 use super::arguments::{Bounds, RttArguments, RttFormat};
 use super::ppviz::Ppviz;
-use crate::output::{Formatter, LineOptions, OutputFormat};
+use crate::output::{Formatter, LineOptions};
 
 /// Bytes of a flow that has no slots: its key, its state, its word, and an eighth of them that the
 /// table keeps free.
@@ -33,7 +33,6 @@ impl RttArguments {
         settings
     }
 
-    /// For interfaces.
     #[cfg(feature = "live")]
     pub(super) fn settings_for_interfaces(&self) -> Settings {
         let mut settings = self.settings(&Settings::live());
@@ -72,9 +71,7 @@ impl RttArguments {
     /// Where records go.
     pub(super) fn line_options(&self) -> LineOptions<'_> {
         let (format, formatter): (_, Option<Box<dyn Formatter>>) = match self.output.format {
-            Some(RttFormat::Text) => (Some(OutputFormat::Text), None),
-            Some(RttFormat::Json) => (Some(OutputFormat::Json), None),
-            Some(RttFormat::Csv) => (Some(OutputFormat::Csv), None),
+            Some(RttFormat::Common(format)) => (Some(format), None),
             Some(RttFormat::Ppviz) => (None, Some(Box::new(Ppviz))),
             None => (None, None),
         };
@@ -95,7 +92,7 @@ impl RttArguments {
         let options = &self.aggregation;
         let of_length = |interval: Duration| Aggregation {
             interval,
-            by: options.by.into(),
+            by: options.by,
             prefix_v4: options.prefixes.prefix_v4,
             prefix_v6: options.prefixes.prefix_v6,
         };

@@ -57,7 +57,6 @@ impl Row {
     }
 }
 
-/// All rows.
 pub(super) struct FlowRows {
     rows: Recent<Key, Row>,
     /// Since the start.

@@ -51,7 +51,7 @@ impl Intervals {
     }
 
     /// Ends the interval if it is over, and has records of the one before leave. An interval is
-    /// longer where whoever reads has not taken the one before: two of very many flows would take
+    /// longer if the reader has not taken the one before: two of very many flows would take
     /// too much memory.
     ///
     /// # Errors

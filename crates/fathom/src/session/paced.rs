@@ -52,7 +52,7 @@ impl PacedRecords {
         self.records.left() == 0
     }
 
-    /// Puts out all that are left, and waits for whoever reads them.
+    /// Puts out all that are left, and waits for the reader.
     pub(super) fn put_all(&mut self, view: &mut View) {
         let left = self.records.left();
         self.records.leave(left, &mut |record| view.take(record));
@@ -61,11 +61,12 @@ impl PacedRecords {
 
 #[cfg(test)]
 mod tests {
+    use fathom_record::format::Format;
     use fathom_record::{Count, Time};
 
     use super::*;
     use crate::arguments::OutputTarget;
-    use crate::output::{Backlog, Lines, Output, OutputFormat};
+    use crate::output::{Backlog, Lines, Output};
     use crate::signals::Signals;
 
     fn paced(count: usize, begin: Instant) -> PacedRecords {
@@ -79,7 +80,7 @@ mod tests {
             output: Some("/dev/null".into()),
             host: Some("gateway".to_owned()),
         };
-        let (format, signals) = (OutputFormat::Json, Signals::default());
+        let (format, signals) = (Format::Json, Signals::default());
         let output = Output::open(&target, format, Count::SCHEMA, Backlog::Long, &signals);
         View::Lines(Box::new(Lines::new(output.unwrap(), None)))
     }

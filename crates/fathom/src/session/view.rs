@@ -66,7 +66,7 @@ impl View {
         matches!(self, Self::Lines(lines) if lines.output.is_behind())
     }
 
-    /// Nothing is measured any more: what is taken from now on may wait for whoever reads it.
+    /// Nothing is measured any more: records taken from now on may wait for the reader.
     pub(super) fn may_wait(&mut self) {
         if let Self::Lines(lines) = self {
             lines.output.may_wait(true);

@@ -25,7 +25,6 @@ enum Side {
 }
 
 impl Column {
-    /// A text.
     pub(crate) const fn text(title: &'static str, width: u16, rank: u8) -> Self {
         Self {
             title,

@@ -31,7 +31,6 @@ pub(crate) trait Rows {
     type Key: Hash + Eq + Copy;
     type Row: 'static;
 
-    /// The command.
     const COMMAND: &'static str;
     /// What is counted, a second.
     const COUNTED: &'static str;
@@ -45,7 +44,6 @@ pub(crate) trait Rows {
     /// Takes a record in, if it is of a kind that is shown.
     fn take(&mut self, record: &dyn Record);
 
-    /// All of them.
     fn rows(&self) -> &Recent<Self::Key, Self::Row>;
 
     /// How much was counted since the start.
@@ -86,7 +84,7 @@ pub(crate) struct Ranked<R> {
 }
 
 impl<R: Rows> Ranked<R> {
-    /// Of what is measured on these interfaces.
+    /// A table for these interfaces.
     pub(crate) fn new(rows: R, interfaces: &[String]) -> Self {
         Self {
             rows,

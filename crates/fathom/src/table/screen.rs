@@ -41,7 +41,6 @@ pub(crate) trait TableView {
 /// The table on the terminal. Dropped, the terminal is as it was; so it is after a panic.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
-    /// The table.
     pub(crate) view: Box<dyn TableView>,
     messages: Vec<String>,
     drawn: Option<Instant>,

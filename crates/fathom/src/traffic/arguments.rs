@@ -5,9 +5,12 @@ use std::time::Duration;
 use clap::Args;
 use fathom_measure::traffic::{Settings, TrafficRecord};
 use fathom_record::Protocol;
+use fathom_record::format::Format;
 
-use crate::arguments::{Ends, ExportArguments, IsTyped, Measures, OutputTarget, Source, interval};
-use crate::output::{LineOptions, OutputFormat};
+use crate::arguments::{
+    Ends, ExportArguments, IsTyped, Measures, OutputTarget, Source, interval, one_of,
+};
+use crate::output::{FORMATS, LineOptions};
 
 /// Options of `fathom traffic`.
 #[derive(Debug, Args)]
@@ -57,8 +60,8 @@ pub(crate) struct TrafficSelection {
 pub(crate) struct TrafficOutput {
     /// How to print; by default text, live on a terminal a table that refreshes, and nothing with
     /// --export.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<OutputFormat>,
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(&FORMATS))]
+    pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) target: OutputTarget,
 }

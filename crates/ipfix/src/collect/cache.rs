@@ -22,7 +22,7 @@ pub(super) struct Domain {
     templates: HashMap<u16, Known>,
     fields: usize,
     pub(super) sequence: Sequence,
-    /// Of the collector's count of messages, when it was last used.
+    /// When it was last used, by the collector's count of messages.
     used: u64,
 }
 

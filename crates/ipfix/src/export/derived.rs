@@ -147,7 +147,7 @@ impl Kind {
         }
     }
 
-    /// Of the templates whose fields the record all has, the one with most.
+    /// The template with the most fields, among those whose fields the record has.
     fn nearest(&self, variant: Variant) -> Option<(Variant, u16)> {
         let usable = self.templates.iter();
         usable

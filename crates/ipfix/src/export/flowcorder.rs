@@ -25,7 +25,6 @@ const LONGEST_TEXT_BYTES: usize = 254;
 /// Where the value of an element comes from: a field of the profile, by name.
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    /// A number.
     Number(&'static str),
     /// The sum of two numbers.
     Sum(&'static str, &'static str),
@@ -37,7 +36,6 @@ enum Source {
     Time(&'static str),
     /// An address, of the family of the template.
     Address(&'static str),
-    /// A text.
     Text(&'static str),
     /// Process name and number, as `name/pid`.
     Process,

@@ -37,7 +37,7 @@ enum Form {
     /// The number that the element has for a text.
     Code,
     Time,
-    /// Of the family the element is for.
+    /// An address of the element's family.
     Address,
     /// IPv4 as `::ffff:a.b.c.d`, since the element is for IPv6.
     MappedAddress,

@@ -108,7 +108,7 @@ pub enum Set<'a> {
 #[derive(Debug, Clone)]
 pub struct Sets<'a> {
     rest: &'a [u8],
-    /// Of `rest` in the message.
+    /// The offset of `rest` in the message.
     offset: usize,
 }
 

@@ -15,7 +15,7 @@ const SHARED: &str = "../src/native";
 const MEASUREMENTS: &str = "../src";
 const BALANCER: &str = "../../balance/src/native";
 
-/// At the head of what is generated, so that whoever includes it need not say it.
+/// At the head of generated files, so modules that include them need not repeat it.
 const LINTS: &str = "#![allow(non_camel_case_types, missing_docs, unreachable_pub, unsafe_code, dead_code, clippy::all, \
      clippy::pedantic, reason = \"generated\")]";
 
@@ -64,7 +64,7 @@ fn generate(folder: &Path) -> Result<String> {
     if folder.ends_with(SHARED) {
         builder = builder.allowlist_type("__[su](8|16|32|64)");
     } else {
-        // Whoever includes the file says where the shared one is.
+        // The module that includes the file says where the shared one is.
         builder = builder
             .raw_line("use super::shared::*;")
             .allowlist_recursively(false)

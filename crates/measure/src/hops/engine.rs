@@ -40,6 +40,19 @@ pub struct Settings {
     pub has_probes: bool,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            rate: Rate::default(),
+            highest_ttl: 30,
+            timeout: Duration::from_secs(2),
+            interval: Duration::from_secs(1),
+            idle: Duration::from_secs(10),
+            has_probes: false,
+        }
+    }
+}
+
 /// What probes were for, of those whose fate is known.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Purposes {
@@ -54,7 +67,6 @@ pub(crate) struct Purposes {
 /// Where reports go.
 pub(super) type Sink<'a> = &'a mut dyn FnMut(Report);
 
-/// The engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
     settings: Settings,
@@ -136,7 +148,6 @@ impl Engine {
         silence > Nanoseconds::from(DECIDE).0 && silence < Nanoseconds::from(self.settings.idle).0
     }
 
-    /// Takes an event.
     pub(crate) fn take(&mut self, event: &Event, report: Sink<'_>) {
         match event {
             Event::Opened(opened) => self.open(opened),
@@ -176,8 +187,8 @@ impl Engine {
         self.decide(now)
     }
 
-    /// The end of the measurement: what is still on the way is told of as lost, if it had its time,
-    /// and every hop is.
+    /// The end of the measurement: probes still in flight are reported as lost, if they had their
+    /// time, and every hop is.
     pub(crate) fn finish(&mut self, now: u64, report: Sink<'_>) {
         self.lose(
             now.saturating_sub(Nanoseconds::from(self.settings.timeout).0),

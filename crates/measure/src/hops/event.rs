@@ -82,7 +82,7 @@ pub(crate) struct Clue {
     pub(crate) flow: u32,
     /// Packets that left so far; trains of segments count as one.
     pub(crate) packets: u64,
-    /// Of them, TCP without new data.
+    /// Those of them that are TCP without new data.
     pub(crate) retransmitted: u64,
     /// TTL of the reply.
     pub(crate) reply_ttl: u8,

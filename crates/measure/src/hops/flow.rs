@@ -1,4 +1,4 @@
-//! What is known of a flow that is probed, and what is told of it.
+//! The state of a flow that is probed, and its records.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -114,7 +114,7 @@ impl Flow {
         true
     }
 
-    /// Takes the answer to a probe. Returns what is told of the probe.
+    /// Takes the answer to a probe. Returns the probe's record.
     pub(super) fn answer(&mut self, sent: Sent, answered: &Answered, offset_ns: u64) -> HopProbe {
         let (ttl, responder) = (answered.ttl, answered.responder);
         let outcome = outcome(&answered.message, responder);
@@ -157,7 +157,7 @@ impl Flow {
         }
     }
 
-    /// Takes note that a probe was not answered. Returns what is told of it.
+    /// Notes that a probe was not answered. Returns its record.
     pub(super) fn lose(&mut self, sent: Sent, offset_ns: u64) -> HopProbe {
         self.path.hop_mut(sent.ttl).lose(sent.time);
         self.probe(sent, Outcome::Lost, offset_ns)

@@ -5,7 +5,6 @@ use crate::Error;
 use crate::hops::native::{HOPS_FLOWS, hops_flow};
 use crate::kernel::{Programs, Table};
 
-/// The table.
 pub(super) struct Flows(Table<hops_flow>);
 
 impl Flows {

@@ -77,6 +77,23 @@ pub struct Options {
     pub settings: Settings,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            selection: Selection::default(),
+            group: None,
+            owner: Owner::default(),
+            budget: 2_000,
+            destination_budget: 1_000,
+            keeps_answers: false,
+            is_full_size: false,
+            programs: UserPrograms::default(),
+            settings: Settings::default(),
+        }
+    }
+}
+
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
 pub struct Prober {

@@ -37,7 +37,7 @@ pub(super) struct FlowPath {
 }
 
 impl FlowPath {
-    /// Of a flow to `destination`, and of its answers since `from`.
+    /// The path of a flow to `destination`, with its answers since `from`.
     pub(super) fn new(
         destination: IpAddr,
         routers: Vec<Option<IpAddr>>,

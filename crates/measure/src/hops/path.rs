@@ -51,7 +51,7 @@ pub(super) struct Hop {
     pub(super) last_lost: u64,
     pub(super) last_ns: Option<u64>,
     pub(super) minimum_ns: Option<u64>,
-    /// Of the interval that runs.
+    /// The counts of the current interval.
     pub(super) interval: Interval,
     /// Who answered last.
     pub(super) current: Option<u8>,
@@ -218,7 +218,7 @@ impl Path {
             .map_or(0, |index| index as u8 + 1)
     }
 
-    /// How many routers there are before whoever mostly refuses probes: the destination, or a
+    /// How many routers there are before the host that refuses most probes: the destination, or a
     /// router that lets nothing pass.
     pub(super) fn routers_there(&self) -> Option<u8> {
         let refused = self

@@ -16,7 +16,6 @@ use crate::hops::native::HOPS_TTL_MAX;
 pub(super) const AHEAD: u8 = 4;
 /// A TTL that was silent so often in a row is asked rarely.
 pub(super) const SILENT: usize = 5;
-/// How rarely.
 const RARELY: Duration = Duration::from_secs(30);
 /// Probes a second to a TTL that has not answered yet: there may be no router, and what is beyond
 /// the last one is nobody's business.
@@ -72,7 +71,7 @@ impl Plan {
     }
 }
 
-/// What is known of a flow's way that the flow has not learnt itself.
+/// What is known of a flow's path from other flows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outlook {
     /// For whom it is asked.

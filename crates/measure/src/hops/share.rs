@@ -1,5 +1,5 @@
-//! What flows to one destination share: what is known of the way there is asked once, and by one of
-//! them. And how much may be asked in all, where nobody said how much.
+//! What flows to one destination share: one of them is probed for all. Also the budget of all
+//! probes, if no rate was set.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -76,20 +76,20 @@ impl ProbeBudget {
     }
 }
 
-/// Whether a flow is asked, and for whom.
+/// Whether a flow is probed, and for which flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ProbingRole {
-    /// Not yet: another flow asks for it, or nobody does.
+    /// Not probed yet: another flow may be probed for it.
     #[default]
     Waiting,
-    /// For itself: a rate was asked for, or it lives long.
+    /// Probed for itself: a rate was set, or it lives long.
     Own,
-    /// For all flows to its destination.
+    /// Probed for all flows to its destination.
     Leader,
 }
 
-/// Has flows be asked so rarely that all together are asked `per_second`, if that is less than
-/// planned: by steps of a half, so that plans stay what they are while little changes.
+/// Slows plans down so that all flows together have `per_second` probes, if that is less than
+/// planned. It does so in steps of a half, so plans stay the same while little changes.
 #[expect(clippy::cast_sign_loss, reason = "neither factor is negative")]
 pub(super) fn slow_down(plans: &mut [(u32, Plan)], per_second: f64) {
     let planned: f64 = plans.iter().map(|(_, plan)| plan.per_second()).sum();
@@ -117,8 +117,8 @@ fn destination_key(key: &FlowKey) -> DestinationKey {
 pub(super) struct Destination {
     leader: Option<u32>,
     used: u64,
-    /// Of TTL 1, 2, …: when it was last asked, whether a router answered, and how often in a row
-    /// nobody has since.
+    /// For TTL 1, 2, …: when it was last probed, whether a router answered, and how many probes in
+    /// a row had no answer since.
     hops: [Asked; HOPS_TTL_MAX as usize],
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn hash(key: &flow_key, seed: u64) -> u64 {
     unsafe { bindings::fathom_flow_hash(key, seed) }
 }
 
-/// Functions that give the names in the `bindings` of whoever calls this.
+/// Functions that give the names in the `bindings` of the calling module.
 macro_rules! names {
     ($($(#[$doc:meta])* $function:ident: $table:ident[$count:ident];)+) => {$(
         $(#[$doc])*

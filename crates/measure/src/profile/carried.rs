@@ -58,7 +58,7 @@ pub(super) fn carried(
     ]
 }
 
-/// Of a packet with payload.
+/// Bytes of headers of a packet with payload.
 fn header_bytes(snapshot: &profile_snapshot) -> u64 {
     let is_ipv6 = snapshot.of.flow().source.is_ipv6();
     IP_HEADER_BYTES[usize::from(is_ipv6)] + u64::from(snapshot.header_bytes)

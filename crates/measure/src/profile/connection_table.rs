@@ -13,7 +13,7 @@ const CONNECTIONS_MAX: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct ConnectionTable<S: Snapshot> {
     pub(super) known: FxHashMap<u64, Connection<S>>,
-    /// How long a profile may become before the connection is told of; zero: as long as it likes.
+    /// How long a profile may become before it is reported; zero: without limit.
     active_timeout_ns: u64,
     /// Connections that were dropped to make room.
     pub(super) forgotten: u64,

@@ -19,7 +19,7 @@ use crate::profile::native::{
 };
 
 /// A `connect()` behind which no SYN came after so long has found no route; an established
-/// connection that nobody accepted for so long is told of all the same.
+/// connection that nobody accepted for this time is reported anyway.
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// What the kernel has written to a slot is whole after so long.
 const SETTLED_NS: u64 = 5_000_000;
@@ -50,7 +50,7 @@ pub(crate) struct Connections {
     metas: Metas,
     /// Those that have no slot in the kernel.
     attempts: FxHashMap<u64, profile_attempt>,
-    /// Attempts in slots are told of up to this time.
+    /// Attempts in slots are reported up to this time.
     attempts_told_ns: u64,
     /// Attempts, and established connections that wait for their application, in the order that
     /// they came.

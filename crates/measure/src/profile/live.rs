@@ -66,6 +66,21 @@ pub struct Options {
     pub dns_timeout: Duration,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            set: None,
+            selection: Selection::default(),
+            group: None,
+            active_timeout: Duration::from_secs(300),
+            has_all_namespaces: false,
+            has_dns: false,
+            has_names: true,
+            dns_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
 pub struct Profiler {

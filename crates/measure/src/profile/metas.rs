@@ -182,7 +182,7 @@ mod tests {
         meta
     }
 
-    /// What is told of these moments: states and reasons.
+    /// The profiles of these moments: states and reasons.
     fn told(metas: &mut Metas, moments: &[profile_meta]) -> Vec<String> {
         let mut texts = Vec::new();
         let mut report = |told: ProfileRecord| texts.push(text(&told));

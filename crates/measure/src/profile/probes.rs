@@ -22,7 +22,7 @@ impl ProbeSet {
     pub const ALL: [Self; 2] = [Self::Tracepoint, Self::Fentry];
 
     /// The name that options and messages use.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Tracepoint => "tracepoint",
             Self::Fentry => "fentry",

@@ -1,12 +1,13 @@
-//! Records in the order of their time, though some are made later than others: who accepted a
-//! server's connection may take a second to know.
+//! Puts records into the order of their times. Some are made late: which process accepted a
+//! server's connection may take a second to learn.
 
 use fathom_record::{Record, Time};
 
 use super::dns::{DnsProfile, LookupProfile};
 use super::{MptcpProfile, TcpProfile};
 
-/// Records that may wait; beyond that the oldest leave, whatever may still come before them.
+/// Records that may wait; beyond that the oldest are handed on, even if earlier ones may still
+/// come.
 const HELD_MAX: usize = 32_768;
 /// The wall clock goes faster and slower when it is corrected: two times that are taken from it may
 /// be nearer to each other than they were, by less than this.
@@ -92,8 +93,7 @@ impl ReorderBuffer {
         self.held.is_empty()
     }
 
-    /// Lets those leave that are older than `until_ns`, in the kernel's time: nothing more will
-    /// come before that.
+    /// Hands on records older than `until_ns`, in the kernel's time: nothing earlier will come.
     pub(super) fn leave(
         &mut self,
         until_ns: u64,
@@ -111,13 +111,13 @@ impl ReorderBuffer {
         self.hand_on(ready.max(self.held.len().saturating_sub(HELD_MAX)), report);
     }
 
-    /// Lets all leave.
+    /// Hands on all records.
     pub(super) fn leave_all(&mut self, report: &mut dyn FnMut(&dyn Record)) {
         self.sort();
         self.hand_on(self.held.len(), report);
     }
 
-    /// Nearly sorted it is, and those of one time stay in the order that they came.
+    /// The buffer is nearly sorted, and the sort is stable: records of one time keep their order.
     fn sort(&mut self) {
         self.held.sort_by_key(|(time, _)| *time);
     }

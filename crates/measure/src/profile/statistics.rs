@@ -8,8 +8,8 @@ pub(super) struct Spread {
     pub(super) variance: Option<f64>,
 }
 
-/// Of `count` values, from their sum and the sum of their squares; the variance is that of the
-/// values, not an estimate for more of them.
+/// The spread of `count` values, from their sum and the sum of their squares; the variance is that
+/// of the values, not an estimate for more of them.
 pub(super) fn spread(count: u32, sum: u64, squares: u64) -> Spread {
     if count == 0 {
         return Spread::default();

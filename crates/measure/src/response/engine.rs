@@ -47,7 +47,7 @@ pub struct Engine {
     /// If responses are compared.
     seen_handshakes: Option<Handshakes>,
     counts: ResponseCounts,
-    /// Of the last packet, in nanoseconds since 1970.
+    /// The time of the last packet, in nanoseconds since 1970.
     now: u64,
 }
 

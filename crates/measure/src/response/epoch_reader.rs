@@ -27,7 +27,7 @@ pub struct StoredFlow {
     pub flow: response_flow,
     /// The gaps of its epoch.
     pub bins: response_bins,
-    /// Of which only the protocol counts.
+    /// The key, of which only the protocol counts.
     pub key: flow_key,
 }
 

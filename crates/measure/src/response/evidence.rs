@@ -17,7 +17,7 @@ pub(super) struct Evidence {
     pub(super) think: Option<ThinkTime>,
     /// Gaps that ended with a request that a response triggered; of TCP only.
     pub(super) causal: u32,
-    /// Of these, shorter than a round trip.
+    /// Those of these that are shorter than a round trip.
     pub(super) early: u32,
     /// What was sent before the first answer, when that was seen: what it usually is, and what it
     /// was the last time.
@@ -87,7 +87,7 @@ pub(super) enum Gaps {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mode {
     pub(super) count: u32,
-    /// Of these, after a packet that was not full.
+    /// Those of these that follow a packet that was not full.
     pub(super) candidates: u32,
     pub(super) sum_ns: f64,
 }

@@ -176,7 +176,7 @@ pub(super) struct Handshakes(Vec<Handshake>);
 #[derive(Debug, Clone, Copy, Default)]
 struct Handshake {
     hash: u64,
-    /// Of the SYN-ACK.
+    /// The direction of the SYN-ACK.
     direction: u8,
     /// When it passed, in nanoseconds; 0: it did not, or more than once, or was acknowledged.
     time: u64,
@@ -215,7 +215,7 @@ impl Handshakes {
         }
     }
 
-    /// Of the flow that begins.
+    /// Takes the round trip to the client of a flow that begins.
     pub(super) fn take(&mut self, hash: u64) -> Option<u64> {
         let slot = self.slot(hash).filter(|slot| slot.hash == hash)?;
         std::mem::take(slot).client_rtt

@@ -86,7 +86,7 @@ pub struct Settings {
     pub timeout: Duration,
     /// The same where silence of the client is not seen: of all but TCP.
     pub datagram_timeout: Duration,
-    /// Of [`Estimator::Fixed`]: a longer gap begins a batch.
+    /// For [`Estimator::Fixed`]: a longer gap begins a batch.
     pub threshold: Duration,
     /// Only flows to these networks; empty: to all.
     pub servers: Vec<Network>,

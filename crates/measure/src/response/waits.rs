@@ -12,25 +12,25 @@ use crate::native::flow_key;
 use crate::replay::Interfaces;
 use crate::response::native::response_flow;
 
-/// What has been told.
+/// Waits that were reported.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     told: HashMap<flow_key, ReportedWait>,
 }
 
-/// Of a flow.
+/// The last report of a flow.
 #[derive(Debug, Clone, Copy)]
 struct ReportedWait {
     /// When the request passed that is unanswered.
     since: u64,
-    /// From which wait on it is told of again.
+    /// The wait at which it is reported again.
     next_ns: u64,
 }
 
-/// A look through all flows.
+/// A scan of all flows.
 pub(super) struct WaitScan<'a> {
     waits: &'a mut Waits,
-    /// What had been told before: only flows that still wait are remembered.
+    /// Earlier reports: only flows that still wait are remembered.
     before: HashMap<flow_key, ReportedWait>,
     limit_ns: u64,
     now: u64,
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// What is told of a flow at these times, in ms, that asked at `last` ms and was answered if
+    /// The records at these times, in ms, of a flow that asked at `last` ms and was answered if
     /// `pure_age` is not 0.
     fn told(waits: &mut Waits, protocol: u32, last: u64, pure_age: u32, times: &[u64]) -> Vec<u64> {
         let mut key = flow_key::default();

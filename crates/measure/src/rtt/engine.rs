@@ -25,7 +25,7 @@ pub struct Engine {
     selection: Option<selection>,
     counts: RttCounts,
     output: rtt_output,
-    /// Of the last packet, in nanoseconds since 1970.
+    /// The time of the last packet, in nanoseconds since 1970.
     now: u64,
 }
 

@@ -154,7 +154,6 @@ pub(crate) struct Transition {
 }
 
 impl Transition {
-    /// A closing.
     pub(crate) fn close(reason: u32, time: u64) -> Self {
         Self {
             event_type: native::RTT_EVENT_CLOSE,

@@ -11,7 +11,7 @@ pub(super) struct Clock {
     /// `2026-11-20T12:00:00.`
     shown: [u8; 20],
     offset_at: OffsetAt,
-    /// Of the second, in seconds.
+    /// The offset of this second from UTC, in seconds.
     offset: i32,
     /// `+02:00`
     shown_offset: [u8; 6],
@@ -33,7 +33,7 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: u64 = 86_400;
 
 impl Clock {
-    /// Of a time zone; without one, of UTC.
+    /// The clock of a time zone; without one, of UTC.
     pub(super) fn of_zone(offset_at: OffsetAt) -> Self {
         // The first second has an offset, too.
         let mut clock = Self {

@@ -22,7 +22,6 @@ const LONGEST_LIST: usize = 512;
 pub(super) enum Buckets {
     /// Those that are not empty, in order.
     List(Vec<Listed>),
-    /// All of them.
     Array(Box<[u64; BUCKET_COUNT]>),
 }
 

@@ -47,7 +47,7 @@ pub(super) fn run(
         next_number: 0,
         bytes: Vec::new(),
         buffer: vec![0; 1 << 17],
-        received_ns: 0,
+        ended_ns: 0,
         turns: Vec::new(),
     };
     running.run().map_err(failed)?;
@@ -68,8 +68,8 @@ struct Running<'a> {
     next_number: u32,
     bytes: Vec<u8>,
     buffer: Vec<u8>,
-    /// When the kernel had the last of the bytes.
-    received_ns: u64,
+    /// When the wait for the last of the bytes was over.
+    ended_ns: u64,
     turns: Vec<Turn>,
 }
 
@@ -120,7 +120,7 @@ impl Running<'_> {
     fn end_turn(&mut self, began_ns: u64) {
         self.turns.push(Turn {
             began_ns,
-            ended_ns: self.ended_ns(),
+            ended_ns: self.ended_ns,
         });
         if let Some(think) = &mut self.think {
             std::thread::sleep(think.next(self.start.elapsed()));
@@ -129,16 +129,6 @@ impl Running<'_> {
             && self.turns.len().is_multiple_of(every as usize)
         {
             std::thread::sleep(pause);
-        }
-    }
-
-    /// When the wait for what was read last was over.
-    fn ended_ns(&self) -> u64 {
-        let read_ns = now_ns();
-        if read_ns.saturating_sub(self.received_ns) < SCHEDULED_NS {
-            read_ns
-        } else {
-            self.received_ns
         }
     }
 
@@ -187,7 +177,12 @@ impl Running<'_> {
         if message.bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.received_ns = received_ns(&message)?.unwrap_or_else(now_ns);
+        let read_ns = now_ns();
+        let received_ns = received_ns(&message)?.unwrap_or(read_ns);
+        let is_late = received_ns + SCHEDULED_NS <= read_ns;
+        let ended_ns = if is_late { received_ns } else { read_ns };
+        // What comes while the clock is read comes after what was read.
+        self.ended_ns = self.ended_ns.max(ended_ns);
         Ok(message.bytes)
     }
 }

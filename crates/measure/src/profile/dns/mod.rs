@@ -41,7 +41,7 @@ pub(super) struct Scope<'a> {
     pub(super) root: Option<&'a Path>,
     /// A query that was not answered for so long is not waited for any more.
     pub(super) timeout: Duration,
-    /// Tell what was asked for and looked up.
+    /// Report the names that were looked up.
     pub(super) has_names: bool,
 }
 
@@ -125,7 +125,7 @@ fn or_miss<T>(found: Result<T, String>, indicator: Indicator, probes: &mut Probe
     found.map_err(|why| probes.miss(indicator, why)).ok()
 }
 
-/// What was asked for and cannot be had.
+/// What was requested and is not possible.
 fn refused(indicator: Indicator, why: String) -> Error {
     Error::Unsupported {
         needs: format!("--dns measures {}", indicator.about()),

@@ -107,7 +107,6 @@ impl Waiting {
         .collect()
     }
 
-    /// Takes all.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Exchange> {
         std::mem::take(&mut self.exchanges).into_values()
     }

@@ -25,9 +25,9 @@ const BELOW_BATCHES: f64 = 0.85;
 /// Of waits that are not longer, in nanoseconds, the handshake is no sure bound: what a host needs
 /// for it is not what it needs for requests.
 const LONG_NS: f64 = 1e6;
-/// Of a wait, what a client may have thought in a few of its gaps without a packet that tells that
-/// it had its answer: if these answers were late on their way, the estimate is off by a quarter.
-const HIDDEN: f64 = 0.3;
+/// Of a wait, what a few long lags may come to: if they are lateness, the estimate is too low by a
+/// quarter.
+const RARE: f64 = 0.3;
 /// Of the gaps, how many may be left out since the client was idle after its answer, for an
 /// estimate to be sure, and to be of medium confidence.
 const SOME_IDLE: f64 = 0.05;
@@ -57,7 +57,9 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, Estimator) {
         .unless_idle(evidence);
     let is_sure = bounded.confidence > Confidence::Low;
     match by_timestamps(evidence, &bounds, is_sure) {
-        Some(known) if known.confidence >= bounded.confidence => (known, Estimator::Timestamps),
+        Some(known) if known.confidence >= bounded.confidence => {
+            (known.unless_late(evidence), Estimator::Timestamps)
+        }
         _ => (bounded, plain),
     }
 }
@@ -109,9 +111,7 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
     let estimate = estimate.between(&bounds, likely_ns, near(evidence));
     let estimate = if is_either || !think.is_known(evidence.causal) {
         estimate.at_most(Confidence::Low, Reason::Thinking)
-    } else if !think.is_based(wait_ns)
-        || window * (think.rare_ns() - evidence.silent_ns()) > HIDDEN * likely_ns
-    {
+    } else if !think.is_based(wait_ns) {
         estimate.at_most(Confidence::Medium, Reason::Thinking)
     } else {
         estimate
@@ -179,6 +179,19 @@ impl Estimate {
         if part > MANY_IDLE {
             self.at_most(Confidence::Low, Reason::Thinking)
         } else if part > SOME_IDLE {
+            self.at_most(Confidence::Medium, Reason::Thinking)
+        } else {
+            self
+        }
+    }
+
+    /// Answers that were late on their way look like thinking; a client that has its answer, and
+    /// thinks, acknowledges it meanwhile.
+    fn unless_late(self, evidence: &Evidence) -> Self {
+        let rare_ns = evidence.think.map_or(0.0, |think| think.rare_ns());
+        let window = self.concurrency.filter(|_| self.slides).unwrap_or(1.0);
+        let late_ns = window * (rare_ns - evidence.silent_ns());
+        if self.latency_ns.is_some_and(|ns| late_ns > RARE * ns) {
             self.at_most(Confidence::Medium, Reason::Thinking)
         } else {
             self

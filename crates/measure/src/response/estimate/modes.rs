@@ -5,7 +5,7 @@
 use super::{Confidence, Estimate, Reason};
 use crate::response::evidence::Mode;
 
-/// Of the gaps that may lie between batches, the part that a mode must have.
+/// The part that a mode must have of the gaps that may lie between batches.
 const LEAST_SHARE: f64 = 0.05;
 /// And so many.
 const LEAST_COUNT: u32 = 2;

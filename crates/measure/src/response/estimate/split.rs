@@ -6,14 +6,14 @@ use super::{Confidence, Estimate, Reason};
 use crate::response::evidence::Evidence;
 use crate::response::native::RESPONSE_BINS;
 
-/// Of the variance, what must lie between the classes for them to be two.
+/// The part of the variance that must lie between two classes.
 const SEPARATION: f64 = 0.7;
-/// Of all gaps, the part that each class must have.
+/// The part of all gaps that each class must have.
 const LEAST_SHARE: f64 = 0.02;
 /// A request that a response triggered comes a round trip after the one before, at least; sooner
 /// ones than this are a burst anyway.
 const BURST_NS: f64 = 150_000.0;
-/// Of a round trip: what still is a burst.
+/// Gaps below this part of a round trip belong to a burst.
 const ROUND_TRIP: f64 = 0.7;
 
 pub(super) fn estimate(evidence: &Evidence, counts: &[u16; RESPONSE_BINS as usize]) -> Estimate {
@@ -35,7 +35,7 @@ pub(super) struct Split {
     pauses: u32,
     /// The part of all gaps in the smaller class.
     least_share: f64,
-    /// Of the variance, what lies between the classes: 0 to 1.
+    /// The part of the variance that lies between the classes: 0 to 1.
     separation: f64,
     /// The geometric mean of the lower class.
     burst_ns: f64,

@@ -21,9 +21,9 @@ const OFTEN: f64 = 0.25;
 /// As many times as precise as it is known, at least, is a time that clients thought; less may be
 /// none.
 const SIGNIFICANT: f64 = 2.0;
-/// Of the gaps, how many may tell nothing of what was thought.
+/// The part of the gaps that may say nothing about think time.
 const UNTOLD: f64 = 0.3;
-/// Of the causal gaps, of how many it must be known.
+/// The part of the causal gaps whose think time must be known.
 const KNOWN: f64 = 0.7;
 /// Of a wait, how far the least lag of an epoch may be above that of the connection, if ticks are
 /// shorter.

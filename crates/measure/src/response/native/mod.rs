@@ -32,7 +32,7 @@ pub(crate) fn read(
 }
 
 impl response_flow {
-    /// Of the packets that carry requests.
+    /// The direction of packets with requests.
     pub(crate) fn direction(&self) -> u8 {
         u8::from(u32::from(self.flags) & bindings::RESPONSE_TO_LOW != 0)
     }
