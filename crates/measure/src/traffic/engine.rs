@@ -39,7 +39,7 @@ fn take(entry: &mut Entry<Flow>) -> Increase {
     let told = std::mem::replace(&mut entry.state.told, counts);
     Increase {
         key: entry.key,
-        counts: since(&counts, told),
+        counts: since(&counts, &told),
         opener: entry.state.halves.opener,
     }
 }

@@ -26,30 +26,30 @@ pub(super) fn counts_of(flow: &traffic_flow) -> [traffic_counts; 2] {
     [flow.half[0].counts, flow.half[1].counts]
 }
 
-/// From `before` to `now`. Fewer packets than before: the flow was forgotten and began anew in
+/// From `before` to `now`. Less of anything than before: the flow was forgotten and began anew in
 /// between.
 pub(super) fn since(
     now: &[traffic_counts; 2],
-    mut before: [traffic_counts; 2],
+    before: &[traffic_counts; 2],
 ) -> [traffic_counts; 2] {
-    if (0..2).any(|half| before[half].packets > now[half].packets) {
-        before = Default::default();
-    }
     let of_half = |half: usize| {
-        let (now, before): (&traffic_counts, _) = (&now[half], &before[half]);
-        traffic_counts {
-            packets: now.packets - before.packets,
-            bytes: now.bytes.wrapping_sub(before.bytes),
-            segments: now.segments.wrapping_sub(before.segments),
-            repeated_bytes: now.repeated_bytes.wrapping_sub(before.repeated_bytes),
-            lost_bytes: now.lost_bytes.wrapping_sub(before.lost_bytes),
-            repeated: now.repeated.wrapping_sub(before.repeated),
-            needless: now.needless.wrapping_sub(before.needless),
-            lost: now.lost.wrapping_sub(before.lost),
-            overtaken: now.overtaken.wrapping_sub(before.overtaken),
-        }
+        let (now, before): (&traffic_counts, &traffic_counts) = (&now[half], &before[half]);
+        Some(traffic_counts {
+            packets: now.packets.checked_sub(before.packets)?,
+            bytes: now.bytes.checked_sub(before.bytes)?,
+            segments: now.segments.checked_sub(before.segments)?,
+            repeated_bytes: now.repeated_bytes.checked_sub(before.repeated_bytes)?,
+            lost_bytes: now.lost_bytes.checked_sub(before.lost_bytes)?,
+            repeated: now.repeated.checked_sub(before.repeated)?,
+            needless: now.needless.checked_sub(before.needless)?,
+            lost: now.lost.checked_sub(before.lost)?,
+            overtaken: now.overtaken.checked_sub(before.overtaken)?,
+        })
     };
-    [of_half(0), of_half(1)]
+    match (of_half(0), of_half(1)) {
+        (Some(low), Some(high)) => [low, high],
+        _ => *now,
+    }
 }
 
 /// Adds what came of a flow to what had come of it before.
@@ -161,4 +161,26 @@ pub(super) fn records(
     records
         .map(|increase| increase.record(time, length, interfaces))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(packets: u64, bytes: u64) -> [traffic_counts; 2] {
+        let own = traffic_counts {
+            packets,
+            bytes,
+            ..traffic_counts::default()
+        };
+        [own, traffic_counts::default()]
+    }
+
+    #[test]
+    fn a_flow_that_began_anew_has_carried_what_it_says() {
+        let before = counts(10, 15_000);
+        assert_eq!(since(&counts(12, 15_100), &before), counts(2, 100));
+        assert_eq!(since(&counts(3, 120), &before), counts(3, 120));
+        assert_eq!(since(&counts(12, 480), &before), counts(12, 480));
+    }
 }

@@ -103,7 +103,7 @@ impl Live {
                 });
                 let counts = counts_of(&flow);
                 if counts != own.counts {
-                    add(&mut own.increase, &since(&counts, own.counts));
+                    add(&mut own.increase, &since(&counts, &own.counts));
                     own.counts = counts;
                     own.opener = flow.opener;
                     own.last = now;
@@ -183,7 +183,7 @@ impl Measurement for Live {
         counts.counters[native::TRAFFIC_COUNT_RECORDS as usize] = self.records;
         counts.counters[native::TRAFFIC_COUNT_FLOWS_DELETED as usize] = self.deleted;
         let opened = counts.counters[native::TRAFFIC_COUNT_FLOWS_OPENED as usize];
-        counts.evicted = opened.saturating_sub(self.deleted + self.flows.count());
+        counts.evicted = self.flows.evicted(opened, self.deleted);
         counts.refused = self.places.refused();
         Ok(named(&counts))
     }
