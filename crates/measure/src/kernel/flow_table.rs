@@ -81,9 +81,11 @@ impl FlowTable {
         })
     }
 
-    /// How many flows there are.
-    pub fn count(&self) -> u64 {
-        self.slots().count() as u64
+    /// How many flows were driven out: those that were opened, not deleted, and are not there. What
+    /// was counted is to be read before: flows that are opened in between make the number too
+    /// small, never too large.
+    pub(crate) fn evicted(&self, opened: u64, deleted: u64) -> u64 {
+        opened.saturating_sub(deleted + self.slots().count() as u64)
     }
 
     /// Calls `visit` for every flow: the bytes of its key, and of what is kept of it. The order
@@ -101,14 +103,19 @@ impl FlowTable {
         let mut keys = vec![0_u8; BATCH as usize * key_bytes];
         let mut states = vec![0_u8; BATCH as usize * state_bytes];
         let mut slots = self.slots().peekable();
+        let mut batch = Vec::with_capacity(BATCH as usize);
         while let Some(first) = slots.peek().map(|slot| slot.index) {
             let failed = |error| Error::kernel("read the table of flows", error);
+            batch.extend(std::iter::from_fn(|| {
+                slots.next_if(|slot| slot.index < first + BATCH)
+            }));
             read_from(&self.keys, first, &mut keys).map_err(failed)?;
             read_from(&self.states, first, &mut states).map_err(failed)?;
-            while let Some(slot) = slots.next_if(|slot| slot.index < first + BATCH) {
-                let place = (slot.index - first) as usize;
-                let key = &keys[place * key_bytes..][..key_bytes];
-                visit(key, slot, &states[place * state_bytes..][..state_bytes]);
+            // A slot that another flow has got meanwhile has a key or a state that is not its own.
+            for slot in batch.drain(..).filter(|slot| self.is_same(*slot)) {
+                let index = (slot.index - first) as usize;
+                let key = &keys[index * key_bytes..][..key_bytes];
+                visit(key, slot, &states[index * state_bytes..][..state_bytes]);
             }
             between()?;
         }
@@ -117,20 +124,22 @@ impl FlowTable {
 
     /// Frees a slot, unless it is another flow's by now. Whether it did.
     pub fn free(&self, slot: Slot) -> bool {
+        let freed = |word| is_of_one_flow(word, slot.word).then_some(0);
         let word = self.word(slot.index);
-        let present = word.load(Ordering::Relaxed);
-        let is_same = (present ^ slot.word) & !u64::from(FLOW_WORD_IS_REFERENCED) == 0;
-        is_same
-            && word
-                .compare_exchange(present, 0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, freed)
+            .is_ok()
+    }
+
+    /// Has the flow its slot still?
+    fn is_same(&self, slot: Slot) -> bool {
+        is_of_one_flow(self.word(slot.index).load(Ordering::Acquire), slot.word)
     }
 
     /// The slots that are in use.
     fn slots(&self) -> impl Iterator<Item = Slot> {
         let slots = (0..self.keys.max_entries()).map(|index| Slot {
             index,
-            word: self.word(index).load(Ordering::Relaxed),
+            word: self.word(index).load(Ordering::Acquire),
         });
         slots.filter(|slot| slot.word & u64::from(FLOW_WORD_IS_READY) != 0)
     }
@@ -143,6 +152,11 @@ impl FlowTable {
         // written atomically by the kernel, too.
         unsafe { AtomicU64::from_ptr(words.add((slot % FLOW_BUCKET_SLOTS) as usize)) }
     }
+}
+
+/// Are these words of one flow, whether it was used in between or not?
+fn is_of_one_flow(one: u64, other: u64) -> bool {
+    (one ^ other) & !u64::from(FLOW_WORD_IS_REFERENCED) == 0
 }
 
 /// Reads entries of an array from `first` on: as many as there is room for, or there are.

@@ -236,7 +236,7 @@ impl Measurement for ResponseMonitor {
         counts.counters[native::RESPONSE_COUNT_EPOCHS as usize] += self.swept_count;
         counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RESPONSE_COUNT_FLOWS_OPENED as usize];
-        counts.evicted = opened.saturating_sub(self.deleted + self.flows.count());
+        counts.evicted = self.flows.evicted(opened, self.deleted);
         counts.refused = self.places.refused();
         Ok(counts.into())
     }

@@ -52,9 +52,7 @@ impl Object {
         counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RTT_COUNT_FLOWS_OPENED as usize];
         let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];
-        // Present is read after the counters: flows that are opened in between make the number too
-        // small, never too large.
-        counts.evicted = opened.saturating_sub(deleted + self.flows.count());
+        counts.evicted = self.flows.evicted(opened, deleted);
         Ok(counts)
     }
 
