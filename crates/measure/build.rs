@@ -16,7 +16,7 @@ fn main() {
     build_programs();
 }
 
-/// Every `NAME.bpf.c` of a measurement becomes an object `NAME.bpf.o`.
+/// Every `NAME.bpf.c` becomes an object `NAME.bpf.o`.
 #[cfg(feature = "live")]
 fn build_programs() {
     use std::env;
@@ -25,7 +25,8 @@ fn build_programs() {
     // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
-    for source in files_below("src", ".bpf.c") {
+    let sources = ["bpf", "src"].map(|folder| files_below(folder, ".bpf.c"));
+    for source in sources.concat() {
         let object = source.with_extension("o");
         libbpf_cargo::SkeletonBuilder::new()
             .source(&source)

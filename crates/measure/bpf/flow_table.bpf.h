@@ -32,8 +32,6 @@ struct {
 	__type(value, struct flow_key);
 } flow_keys SEC(".maps");
 
-#define FLOW_NO_SLOT 0xffffffffU
-
 /* Without its volatile, as pure functions take it; the barrier hides from the compiler that it is constant, and all zeros. */
 static __always_inline const struct flow_table *flow_table_settings(void)
 {
@@ -43,34 +41,37 @@ static __always_inline const struct flow_table *flow_table_settings(void)
 	return table;
 }
 
-static __always_inline __u32 flow_table_find_in(__u32 index, __u64 tag)
+static __always_inline int flow_table_find_in(__u32 index, __u64 tag, struct flow_slot *found)
 {
 	struct flow_bucket *bucket = bpf_map_lookup_elem(&flow_buckets, &index);
 	__u32 at = bucket ? flow_bucket_find(bucket, tag) : FLOW_BUCKET_SLOTS;
 
 	if (!bucket || at >= FLOW_BUCKET_SLOTS)
-		return FLOW_NO_SLOT;
-	if (!(flow_bucket_word(bucket, at) & FLOW_WORD_IS_REFERENCED))
+		return 0;
+	found->index = index * FLOW_BUCKET_SLOTS + at;
+	found->word = flow_bucket_word(bucket, at);
+	if (!(found->word & FLOW_WORD_IS_REFERENCED))
 		__sync_fetch_and_or(&bucket->words[at % FLOW_BUCKET_SLOTS], FLOW_WORD_IS_REFERENCED);
-	return index * FLOW_BUCKET_SLOTS + at;
+	return 1;
 }
 
 /*
- * The slot of a flow, and its hash; FLOW_NO_SLOT: it has none. This and flow_table_claim are global functions: the
- * verifier walks them once, and what they keep on the stack is not on their callers'.
+ * The slot of a flow, and its hash. This and flow_table_claim are global functions: the verifier walks them once, and what
+ * they keep on the stack is not on their callers'. Each returns whether it succeeded.
  */
-__noinline __u32 flow_table_find(const struct flow_key *key, __u64 *hash)
+__noinline int flow_table_find(const struct flow_key *key, struct flow_slot *found)
 {
 	const struct flow_table *table = flow_table_settings();
 	__u64 tag;
-	__u32 slot;
 
-	if (!key || !hash)
-		return FLOW_NO_SLOT;
-	*hash = flow_table_hash(key, table);
-	tag = flow_table_tag(*hash);
-	slot = flow_table_find_in(flow_table_first(*hash, table), tag);
-	return slot != FLOW_NO_SLOT ? slot : flow_table_find_in(flow_table_second(*hash, table), tag);
+	if (!key || !found)
+		return 0;
+	found->index = FLOW_NO_SLOT;
+	found->word = 0;
+	found->hash = flow_table_hash(key, table);
+	tag = flow_table_tag(found->hash);
+	return flow_table_find_in(flow_table_first(found->hash, table), tag, found) ||
+	       flow_table_find_in(flow_table_second(found->hash, table), tag, found);
 }
 
 static __always_inline struct flow_bucket *flow_table_bucket_of(__u32 slot)
@@ -78,14 +79,6 @@ static __always_inline struct flow_bucket *flow_table_bucket_of(__u32 slot)
 	__u32 index = slot / FLOW_BUCKET_SLOTS;
 
 	return bpf_map_lookup_elem(&flow_buckets, &index);
-}
-
-static __always_inline void flow_table_free(__u32 slot)
-{
-	struct flow_bucket *bucket = flow_table_bucket_of(slot);
-
-	if (bucket)
-		*(volatile __u64 *)&bucket->words[slot % FLOW_BUCKET_SLOTS] = 0;
 }
 
 /* All flows of a full bucket were used: from now on those count that are used again. */
@@ -100,22 +93,21 @@ static __always_inline void flow_bucket_forget_use(struct flow_bucket *bucket)
 }
 
 /*
- * A slot for a flow that has none, with its key. FLOW_NO_SLOT: all flows of both buckets have gone on, and must do so again
- * from now on, or another CPU was faster; the flow's next packet may find one. The flow is not found before the caller,
- * who writes what it keeps there, calls flow_table_publish.
+ * A slot for a flow that has none, with its key. It fails if all flows of both buckets have gone on, who must do so again
+ * from now on, or if another CPU was faster; the flow's next packet may succeed.
  */
-__noinline __u32 flow_table_claim(const struct flow_key *key, __u64 hash)
+static __always_inline int flow_table_insert(const struct flow_key *key, struct flow_slot *slot)
 {
 	const struct flow_table *table = flow_table_settings();
-	__u32 index = flow_table_first(hash, table), second = flow_table_second(hash, table);
+	__u32 index = flow_table_first(slot->hash, table), second = flow_table_second(slot->hash, table);
 	struct flow_bucket *bucket = bpf_map_lookup_elem(&flow_buckets, &index);
 	struct flow_bucket *other = bpf_map_lookup_elem(&flow_buckets, &second);
-	__u64 tag = flow_table_tag(hash), before;
-	__u32 used, room, at, slot;
+	__u64 tag = flow_table_tag(slot->hash), before;
+	__u32 used, room, at;
 	struct flow_key *own;
 
-	if (!key || !bucket || !other)
-		return FLOW_NO_SLOT;
+	if (!bucket || !other)
+		return 0;
 	used = flow_bucket_used(bucket);
 	room = flow_bucket_find_room(bucket, tag);
 	if ((used >= FLOW_BUCKET_CROWDED && flow_bucket_used(other) + 1 < used) || room >= 2 * FLOW_BUCKET_SLOTS) {
@@ -127,31 +119,71 @@ __noinline __u32 flow_table_claim(const struct flow_key *key, __u64 hash)
 		if (room >= 2 * FLOW_BUCKET_SLOTS) {
 			flow_bucket_forget_use(bucket);
 			flow_bucket_forget_use(full);
-			return FLOW_NO_SLOT;
+			return 0;
 		}
 	}
 	at = room % FLOW_BUCKET_SLOTS;
 	before = flow_bucket_word(bucket, at);
-	if (__sync_val_compare_and_swap(&bucket->words[at], before, tag) != before)
-		return FLOW_NO_SLOT;
-	slot = index * FLOW_BUCKET_SLOTS + at;
-	own = bpf_map_lookup_elem(&flow_keys, &slot);
+	if (__sync_val_compare_and_swap(&bucket->words[at], before, tag | FLOW_WORD_IS_BUSY) != before)
+		return 0;
+	index = index * FLOW_BUCKET_SLOTS + at;
+	own = bpf_map_lookup_elem(&flow_keys, &index);
 	if (!own || flow_bucket_has_twin(bucket, at, tag)) {
-		flow_table_free(slot);
-		return FLOW_NO_SLOT;
+		*(volatile __u64 *)&bucket->words[at] = 0;
+		return 0;
 	}
 	/* Not by bpf_map_update_elem, which does not take what a global function was given before 6.6 or so. */
 	*own = *key;
-	return slot;
+	slot->index = index;
+	return 1;
 }
 
-/* The flow has its slot: others find it from now on. */
-static __always_inline void flow_table_publish(__u32 slot)
+/* The slot that another measurement got for the flow. It fails if another CPU writes there, or has done what is to be done. */
+static __always_inline int flow_table_share(struct flow_slot *slot, __u64 state_bit)
 {
-	struct flow_bucket *bucket = flow_table_bucket_of(slot);
+	struct flow_bucket *bucket = flow_table_bucket_of(slot->index);
+	__u32 at = slot->index % FLOW_BUCKET_SLOTS;
+	__u64 before = bucket ? flow_bucket_word(bucket, at) : 0;
+
+	return before && (before & ~FLOW_WORD_FLAGS) == flow_table_tag(slot->hash) &&
+	       !(before & (FLOW_WORD_IS_BUSY | state_bit)) &&
+	       __sync_val_compare_and_swap(&bucket->words[at], before, before | FLOW_WORD_IS_BUSY) == before;
+}
+
+/*
+ * A slot for what a measurement keeps of a flow of which it has nothing yet, as flow_table_find said. Others do not find it
+ * there before the caller, who writes it, calls flow_table_publish.
+ */
+__noinline int flow_table_claim(const struct flow_key *key, struct flow_slot *slot, __u64 state_bit)
+{
+	if (!key || !slot)
+		return 0;
+	return slot->index == FLOW_NO_SLOT ? flow_table_insert(key, slot) : flow_table_share(slot, state_bit);
+}
+
+/* What this measurement keeps of the flow is there from now on. */
+static __always_inline void flow_table_publish(const struct flow_slot *slot, __u64 state_bit)
+{
+	struct flow_bucket *bucket = flow_table_bucket_of(slot->index);
 
 	if (bucket)
-		*(volatile __u64 *)&bucket->words[slot % FLOW_BUCKET_SLOTS] |= FLOW_WORD_IS_READY;
+		__sync_fetch_and_xor(&bucket->words[slot->index % FLOW_BUCKET_SLOTS], FLOW_WORD_IS_BUSY | state_bit);
+}
+
+/* This measurement keeps nothing of the flow any more; if none does, the slot is free. */
+static __always_inline void flow_table_leave(struct flow_slot *slot, __u64 state_bit)
+{
+	struct flow_bucket *bucket = flow_table_bucket_of(slot->index);
+	__u32 at = slot->index % FLOW_BUCKET_SLOTS;
+	__u64 before = bucket ? flow_bucket_word(bucket, at) : 0;
+
+	if (!bucket)
+		return;
+	if ((before & (FLOW_WORD_MEASUREMENTS | FLOW_WORD_IS_BUSY)) == state_bit &&
+	    __sync_val_compare_and_swap(&bucket->words[at], before, 0) == before)
+		slot->index = FLOW_NO_SLOT;
+	else
+		__sync_fetch_and_and(&bucket->words[at], ~state_bit);
 }
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A table of flows: which slot a flow has. What is kept of it stands in arrays, by the number of the slot. Pure; the
- * caller has the buckets (flow_table.bpf.h: those of the kernel).
+ * A table of flows: which slot a flow has. What measurements keep of it stands in arrays of theirs, by the number of the
+ * slot. Pure; the caller has the buckets (flow_table.bpf.h: those of the kernel).
  *
- * A flow is in one of two buckets of 16 slots. A bucket has a word for each slot: 62 bits of the flow's hash, whether the
- * slot is ready, and whether it was used since its bucket was last full. A flow is known by its hash and its bucket: a
- * packet of one that is there touches one cache line here, and what is kept of it. A new flow takes a free slot, or else
- * one that was not used again (CLOCK, Corbato 1968): flows of one packet, as in floods, drive out each other and none that
- * goes on.
+ * A flow is in one of two buckets of 16 slots. A bucket has a word for each slot: 56 bits of the flow's hash, which
+ * measurements keep something of it, and whether it was used since its bucket was last full. A flow is known by its hash
+ * and its bucket: a packet of one that is there touches one cache line here, and what is kept of it. A new flow takes a
+ * free slot, or else one that was not used again (CLOCK, Corbato 1968): flows of one packet, as in floods, drive out each
+ * other and none that goes on.
  */
 #ifndef FATHOM_FLOW_TABLE_H
 #define FATHOM_FLOW_TABLE_H
@@ -25,8 +25,9 @@ FATHOM_ASSERT_SIZE(struct flow_bucket, 128);
 
 /* A word without tag is a free slot: 0, or what a packet marked whose flow went at the same moment. */
 #define FLOW_WORD_IS_REFERENCED 1ULL /* a packet found it since the bucket was last full */
-#define FLOW_WORD_IS_READY 2ULL /* key and state are written */
-#define FLOW_WORD_FLAGS 3ULL /* the rest is the tag, never 0 */
+#define FLOW_WORD_IS_BUSY 2ULL /* someone writes the key, or the first state of a measurement */
+#define FLOW_WORD_MEASUREMENTS 0xfcULL /* a bit for each measurement that runs: it has state of the flow */
+#define FLOW_WORD_FLAGS 0xffULL /* the rest is the tag, never 0 */
 
 #define FLOW_KEY_WORDS (sizeof(struct flow_key) / sizeof(__u32))
 /* NH is taken twice; the second one starts so many keys on (RFC 4418, section 5.2.1). */
@@ -37,6 +38,16 @@ FATHOM_ASSERT_SIZE(struct flow_bucket, 128);
 struct flow_table {
 	__u32 keys[FLOW_TABLE_KEYS]; /* random: without them nobody can aim at a flow or a bucket */
 	__u32 bucket_count;
+};
+
+#define FLOW_NO_SLOT 0xffffffffU
+
+/* Where a flow is, as of a lookup. */
+struct flow_slot {
+	__u64 hash;
+	__u64 word;
+	__u32 index; /* FLOW_NO_SLOT: nowhere */
+	__u32 padding;
 };
 
 /*
@@ -96,7 +107,7 @@ static __always_inline __u64 flow_bucket_word(const struct flow_bucket *bucket, 
 /* Where a flow is looked for first, and is put if it can be. */
 static __always_inline __u32 flow_bucket_home(__u64 tag)
 {
-	return tag >> 2;
+	return tag >> 8;
 }
 
 /*
@@ -119,7 +130,7 @@ static __always_inline __u32 flow_bucket_slot(const struct flow_bucket *bucket, 
 
 static __always_inline __u32 flow_bucket_find(const struct flow_bucket *bucket, __u64 tag)
 {
-	return flow_bucket_slot(bucket, tag, ~FLOW_WORD_IS_REFERENCED, tag | FLOW_WORD_IS_READY);
+	return flow_bucket_slot(bucket, tag, ~FLOW_WORD_FLAGS, tag);
 }
 
 /*
@@ -128,11 +139,11 @@ static __always_inline __u32 flow_bucket_find(const struct flow_bucket *bucket, 
  */
 static __always_inline __u32 flow_bucket_find_room(const struct flow_bucket *bucket, __u64 tag)
 {
-	__u32 slot = flow_bucket_slot(bucket, tag, ~FLOW_WORD_IS_REFERENCED, 0);
+	__u32 slot = flow_bucket_slot(bucket, tag, ~FLOW_WORD_FLAGS, 0);
 
 	if (slot < FLOW_BUCKET_SLOTS)
 		return slot;
-	return FLOW_BUCKET_SLOTS + flow_bucket_slot(bucket, tag, FLOW_WORD_FLAGS, FLOW_WORD_IS_READY);
+	return FLOW_BUCKET_SLOTS + flow_bucket_slot(bucket, tag, FLOW_WORD_IS_REFERENCED | FLOW_WORD_IS_BUSY, 0);
 }
 
 /* How many slots of a bucket are taken. */
@@ -150,7 +161,7 @@ static __always_inline __u32 flow_bucket_used(const struct flow_bucket *bucket)
 	return used;
 }
 
-/* Has another slot the tag of this one, whether it is ready or not? */
+/* Has another slot the tag of this one? */
 static __always_inline int flow_bucket_has_twin(const struct flow_bucket *bucket, __u32 slot, __u64 tag)
 {
 	__u32 i;

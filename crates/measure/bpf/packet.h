@@ -66,6 +66,17 @@ enum packet_flag {
 	PACKET_HAS_OPTIONS_CUT = 1 << 5, /* TCP options beyond the captured bytes: what they say is not known */
 };
 
+/* Where a packet is seen. */
+#define PACKET_HOOKS(X)                                                                                                \
+	X(CAPTURE, "capture")                                                                                          \
+	X(INGRESS, "ingress")                                                                                          \
+	X(EGRESS, "egress")                                                                                            \
+	X(XDP, "xdp")
+
+#define X(name, text) PACKET_HOOK_##name,
+enum packet_hook { PACKET_HOOKS(X) PACKET_HOOK_COUNT };
+#undef X
+
 /* How the first byte is to be read; named after the link-layer types of pcap. */
 enum packet_link {
 	PACKET_LINK_ETHERNET,

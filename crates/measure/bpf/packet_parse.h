@@ -27,4 +27,38 @@ static __always_inline enum packet_verdict packet_parse(const struct packet_byte
 	return verdict == PACKET_MEASURABLE ? PACKET_TOO_DEEP : verdict;
 }
 
+/*
+ * What packet_parse has no use for as a flow all the same: datagrams of any ports, ESP, whose flow is its SPI (a security
+ * association goes one way), and other protocols, whose flow is their addresses. Returns `verdict` where it was another.
+ */
+static __always_inline enum packet_verdict packet_read_other(const struct packet_bytes *bytes,
+							     enum packet_verdict verdict, struct packet *packet,
+							     struct packet_cursor *at)
+{
+	const struct wire_field32 *spi;
+	__u32 offset;
+
+	if (verdict != PACKET_OTHER_PROTOCOL)
+		return verdict;
+	if (at->protocol != IP_PROTOCOL_UDP) {
+		at->source_port = 0;
+		at->destination_port = 0;
+		packet->payload = 0;
+	}
+	if (at->protocol == IP_PROTOCOL_ESP) {
+		/* Bounded once more: the verifier of 6.1 forgets what it parked on the stack. */
+		offset = packet_skip(at->offset, 0);
+		spi = packet_at(bytes, offset, sizeof(*spi));
+		if (!spi)
+			return packet_missing(offset);
+		if (at->end < offset + 8)
+			return PACKET_MALFORMED;
+		packet->key.tunnel = wire32(spi->value);
+		packet->payload = at->end - offset;
+	}
+	packet->kind = PACKET_KIND_NONE;
+	packet_set_key(packet, at);
+	return PACKET_MEASURABLE;
+}
+
 #endif

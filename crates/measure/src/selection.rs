@@ -9,7 +9,7 @@ use crate::native::{self, selection, selection_network};
 
 /// Which flows are measured: decided in the kernel, before any state is touched. Empty lists select
 /// everything.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// One end must be in one of these; at most 16.
     pub networks: Vec<Network>,

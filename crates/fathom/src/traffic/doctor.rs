@@ -1,7 +1,7 @@
 //! Are throughput and loss measured on interfaces, and at XDP?
 
 use fathom_measure::Measurement as _;
-use fathom_measure::traffic::{Live, Settings};
+use fathom_measure::traffic::{Settings, TrafficMonitor};
 
 use super::MEASUREMENT;
 use crate::doctor::live::{FLOWS, attached, on_loopback};
@@ -15,7 +15,7 @@ pub(super) fn examine(checks: &mut Checks) {
             flows: FLOWS,
             ..Settings::live()
         };
-        Live::start(&on_loopback(settings, has_xdp))
+        TrafficMonitor::start(&on_loopback(settings, has_xdp))
     };
     attached(checks, MEASUREMENT.name, start(false));
     match start(true) {

@@ -39,13 +39,13 @@ pub(crate) fn run(arguments: &TrafficArguments) -> anyhow::Result<()> {
 
 #[cfg(feature = "live")]
 fn live(arguments: &TrafficArguments, signals: &Signals) -> anyhow::Result<()> {
-    use fathom_measure::traffic::{Live, Options, Settings};
+    use fathom_measure::traffic::{Options, Settings, TrafficMonitor};
 
     use crate::session::{self, Plan, View};
     use crate::table::Ranked;
 
     let source = &arguments.source;
-    let live = Live::start(&Options {
+    let live = TrafficMonitor::start(&Options {
         interfaces: source.interface.clone(),
         has_xdp: source.xdp,
         settings: arguments.settings(&Settings::live()),

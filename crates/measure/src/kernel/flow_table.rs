@@ -10,24 +10,23 @@ use super::{Table, map, set_constants};
 use crate::Error;
 use crate::bytes::bytes_of;
 use crate::native::{
-    FLOW_BUCKET_SLOTS, FLOW_WORD_IS_READY, FLOW_WORD_IS_REFERENCED, flow_bucket, flow_key,
-    flow_table,
+    FLOW_BUCKET_SLOTS, FLOW_WORD_FLAGS, FLOW_WORD_IS_BUSY, FLOW_WORD_MEASUREMENTS, flow_bucket,
+    flow_key, flow_table,
 };
 use crate::table::secret;
 
 /// Slots that are read at once.
 const BATCH: u32 = 64 * FLOW_BUCKET_SLOTS;
 
-/// Sets the table up before the load, with room for so many flows, and the array called `states`,
-/// where a measurement keeps so many bytes of each.
+/// Sets the table up before the load, with room for so many flows, and the arrays of `states`,
+/// where measurements keep so many bytes of each.
 ///
 /// # Errors
 /// [`Error::Kernel`] when it cannot be set.
-pub fn size_flow_table(
+pub(super) fn size_flow_table(
     object: &mut OpenObject,
     flows: u32,
-    states: &str,
-    state_bytes: usize,
+    states: &[(String, usize)],
 ) -> Result<(), Error> {
     // An eighth more slots than flows: else more than one in 500 would find both buckets full.
     let bucket_count = (flows + flows / 8).div_ceil(FLOW_BUCKET_SLOTS);
@@ -36,12 +35,15 @@ pub fn size_flow_table(
         let entries = match name.as_str() {
             "flow_buckets" => bucket_count,
             "flow_keys" => bucket_count * FLOW_BUCKET_SLOTS,
-            name if name == states => {
-                map.set_value_size(state_bytes as u32)
+            name => {
+                let Some((_, state_bytes)) = states.iter().find(|(states, _)| states == name)
+                else {
+                    continue;
+                };
+                map.set_value_size(*state_bytes as u32)
                     .map_err(|error| Error::kernel("set the table of flows up", error))?;
                 bucket_count * FLOW_BUCKET_SLOTS
             }
-            _ => continue,
         };
         map.set_max_entries(entries)
             .map_err(|error| Error::kernel("set the table of flows up", error))?;
@@ -53,12 +55,14 @@ pub fn size_flow_table(
     set_constants(object, &[(".rodata.flow_table", bytes_of(&table))])
 }
 
-/// The table of flows of loaded programs.
+/// The table of flows of loaded programs, and what a measurement keeps of them.
 #[derive(Debug)]
 pub struct FlowTable {
     buckets: Table<flow_bucket>,
     keys: MapHandle,
     states: MapHandle,
+    /// Set in the words of slots that the measurement has something of.
+    state_bit: u64,
 }
 
 /// A slot that was in use when it was looked at.
@@ -69,15 +73,17 @@ pub struct Slot {
 }
 
 impl FlowTable {
-    /// The table of these programs, and what is kept of the flows in the array called `states`.
+    /// The table of these programs, and what a measurement keeps of flows in the array called
+    /// `states`, which slots tell by `state_bit`.
     ///
     /// # Errors
     /// [`Error::Kernel`] when there is none.
-    pub fn open(programs: &Object, states: &str) -> Result<Self, Error> {
+    pub fn open(programs: &Object, states: &str, state_bit: u64) -> Result<Self, Error> {
         Ok(Self {
             buckets: Table::open(&map(programs, "flow_buckets")?)?,
             keys: map(programs, "flow_keys")?,
             states: map(programs, states)?,
+            state_bit,
         })
     }
 
@@ -88,7 +94,7 @@ impl FlowTable {
         opened.saturating_sub(deleted + self.slots().count() as u64)
     }
 
-    /// Calls `visit` for every flow: the bytes of its key, and of what is kept of it. The order
+    /// Calls `visit` for every flow of the measurement: the bytes of its key, and of what is kept of it. The order
     /// means nothing, and flows that come or go meanwhile may or may not be among them. After each
     /// batch comes `between`: for those who must not be away for long.
     ///
@@ -122,9 +128,15 @@ impl FlowTable {
         Ok(())
     }
 
-    /// Frees a slot, unless it is another flow's by now. Whether it did.
+    /// The measurement forgets a flow, unless its slot is another flow's by now. Whether it did. The
+    /// slot is free if no measurement has anything of the flow.
     pub fn free(&self, slot: Slot) -> bool {
-        let freed = |word| is_of_one_flow(word, slot.word).then_some(0);
+        let in_use = u64::from(FLOW_WORD_MEASUREMENTS | FLOW_WORD_IS_BUSY);
+        let freed = |word| {
+            let left = word & !self.state_bit;
+            let is_own = self.is_of_one_flow(word, slot.word);
+            is_own.then_some(if left & in_use == 0 { 0 } else { left })
+        };
         let word = self.word(slot.index);
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, freed)
             .is_ok()
@@ -132,7 +144,7 @@ impl FlowTable {
 
     /// Has the flow its slot still?
     fn is_same(&self, slot: Slot) -> bool {
-        is_of_one_flow(self.word(slot.index).load(Ordering::Acquire), slot.word)
+        self.is_of_one_flow(self.word(slot.index).load(Ordering::Acquire), slot.word)
     }
 
     /// The slots that are in use.
@@ -141,7 +153,12 @@ impl FlowTable {
             index,
             word: self.word(index).load(Ordering::Acquire),
         });
-        slots.filter(|slot| slot.word & u64::from(FLOW_WORD_IS_READY) != 0)
+        slots.filter(|slot| slot.word & self.state_bit != 0)
+    }
+
+    /// Are these words of one flow of the measurement?
+    fn is_of_one_flow(&self, one: u64, other: u64) -> bool {
+        (one ^ other) & (self.state_bit | !u64::from(FLOW_WORD_FLAGS)) == 0
     }
 
     #[expect(unsafe_code, reason = "the memory is shared with the kernel")]
@@ -152,11 +169,6 @@ impl FlowTable {
         // written atomically by the kernel, too.
         unsafe { AtomicU64::from_ptr(words.add((slot % FLOW_BUCKET_SLOTS) as usize)) }
     }
-}
-
-/// Are these words of one flow, whether it was used in between or not?
-fn is_of_one_flow(one: u64, other: u64) -> bool {
-    (one ^ other) & !u64::from(FLOW_WORD_IS_REFERENCED) == 0
 }
 
 /// Reads entries of an array from `first` on: as many as there is room for, or there are.

@@ -1,6 +1,7 @@
 //! A BPF object: loaded, its events read, and what it counts.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::rc::Rc;
 
 use libbpf_rs::{AsRawLibbpf, MapHandle, Object, OpenObject, ProgramMut};
 use libbpf_sys as sys;
@@ -18,7 +19,7 @@ pub(crate) struct Programs {
     // Dropped in this order: nothing is read any more, then the maps go.
     /// `None`: what it measures is in its tables alone.
     ring: Option<Ring>,
-    object: Object,
+    object: Rc<Object>,
 }
 
 impl Programs {
@@ -36,6 +37,20 @@ impl Programs {
         let ring = ring
             .into()
             .map(|ring| Ring::open(&find_map(&object, ring)?));
+        let ring = ring.transpose()?;
+        Ok(Self {
+            ring,
+            object: Rc::new(object),
+        })
+    }
+
+    /// The same, with another ring, or none.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when there is no such ring.
+    pub(crate) fn with_ring(&self, ring: Option<&str>) -> Result<Self, Error> {
+        let object = Rc::clone(&self.object);
+        let ring = ring.map(|ring| Ring::open(&find_map(&object, ring)?));
         let ring = ring.transpose()?;
         Ok(Self { ring, object })
     }
@@ -69,12 +84,12 @@ impl Programs {
         load::map(&self.object, name)
     }
 
-    /// The table of flows, and what is kept of them in the array called `states`.
+    /// As [`FlowTable::open`].
     ///
     /// # Errors
     /// [`Error::Kernel`] when there is none.
-    pub(crate) fn flows(&self, states: &str) -> Result<FlowTable, Error> {
-        FlowTable::open(&self.object, states)
+    pub(crate) fn flows(&self, states: &str, state_bit: u64) -> Result<FlowTable, Error> {
+        FlowTable::open(&self.object, states, state_bit)
     }
 
     /// Adds the counters that each CPU has at the only place of a table, in their order.

@@ -151,9 +151,11 @@ where
 pub const FLOW_BUCKET_SLOTS: u32 = 16;
 pub const FLOW_BUCKET_CROWDED: u32 = 12;
 pub const FLOW_WORD_IS_REFERENCED: u32 = 1;
-pub const FLOW_WORD_IS_READY: u32 = 2;
-pub const FLOW_WORD_FLAGS: u32 = 3;
+pub const FLOW_WORD_IS_BUSY: u32 = 2;
+pub const FLOW_WORD_MEASUREMENTS: u32 = 252;
+pub const FLOW_WORD_FLAGS: u32 = 255;
 pub const FLOW_TABLE_SHIFT: u32 = 4;
+pub const FLOW_NO_SLOT: u32 = 4294967295;
 pub const PACKET_HEADERS_MAX: u32 = 512;
 pub const PACKET_TAGS_MAX: u32 = 6;
 pub const PACKET_ROUNDS_MAX: u32 = 3;
@@ -350,6 +352,31 @@ const _: () = {
         "Offset of field: flow_table::bucket_count",
     ][::core::mem::offset_of!(flow_table, bucket_count) - 64usize];
 };
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct flow_slot {
+    pub hash: __u64,
+    pub word: __u64,
+    pub index: __u32,
+    pub padding: __u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of flow_slot"][::core::mem::size_of::<flow_slot>() - 24usize];
+    ["Alignment of flow_slot"][::core::mem::align_of::<flow_slot>() - 8usize];
+    [
+        "Offset of field: flow_slot::hash",
+    ][::core::mem::offset_of!(flow_slot, hash) - 0usize];
+    [
+        "Offset of field: flow_slot::word",
+    ][::core::mem::offset_of!(flow_slot, word) - 8usize];
+    [
+        "Offset of field: flow_slot::index",
+    ][::core::mem::offset_of!(flow_slot, index) - 16usize];
+    [
+        "Offset of field: flow_slot::padding",
+    ][::core::mem::offset_of!(flow_slot, padding) - 20usize];
+};
 pub const PACKET_MEASURABLE: packet_verdict = 0;
 pub const PACKET_ARP: packet_verdict = 1;
 pub const PACKET_LLDP: packet_verdict = 2;
@@ -387,6 +414,12 @@ pub const PACKET_IS_RESPONSE: packet_flag = 8;
 pub const PACKET_SPIN: packet_flag = 16;
 pub const PACKET_HAS_OPTIONS_CUT: packet_flag = 32;
 pub type packet_flag = ::core::ffi::c_uint;
+pub const PACKET_HOOK_CAPTURE: packet_hook = 0;
+pub const PACKET_HOOK_INGRESS: packet_hook = 1;
+pub const PACKET_HOOK_EGRESS: packet_hook = 2;
+pub const PACKET_HOOK_XDP: packet_hook = 3;
+pub const PACKET_HOOK_COUNT: packet_hook = 4;
+pub type packet_hook = ::core::ffi::c_uint;
 pub const PACKET_LINK_ETHERNET: packet_link = 0;
 pub const PACKET_LINK_IP: packet_link = 1;
 pub const PACKET_LINK_COOKED: packet_link = 2;
@@ -683,4 +716,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub static fathom_packet_verdict_names: [*const ::core::ffi::c_char; 18usize];
+}
+unsafe extern "C" {
+    pub static fathom_packet_hook_names: [*const ::core::ffi::c_char; 4usize];
 }

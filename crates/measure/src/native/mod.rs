@@ -5,7 +5,8 @@ pub(crate) mod bindings;
 
 #[cfg(feature = "live")]
 pub(crate) use bindings::{
-    FLOW_BUCKET_SLOTS, FLOW_WORD_IS_READY, FLOW_WORD_IS_REFERENCED, flow_bucket, flow_table,
+    FLOW_BUCKET_SLOTS, FLOW_WORD_FLAGS, FLOW_WORD_IS_BUSY, FLOW_WORD_MEASUREMENTS, flow_bucket,
+    flow_table,
 };
 pub(crate) use bindings::{
     PACKET_COPY, PACKET_LINK_COOKED, PACKET_LINK_COOKED_V2, PACKET_LINK_ETHERNET, PACKET_LINK_IP,
@@ -102,6 +103,8 @@ pub(crate) use names;
 names! {
     /// Why packets are not measured, by verdict.
     verdict_names: fathom_packet_verdict_names[PACKET_VERDICT_COUNT];
+    /// Where packets are seen.
+    hook_names: fathom_packet_hook_names[PACKET_HOOK_COUNT];
 }
 
 /// A name of the C side.

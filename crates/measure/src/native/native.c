@@ -13,4 +13,5 @@ __u64 fathom_flow_hash(const struct flow_key *key, __u64 seed)
 
 #define X(name, text) text,
 const char *const fathom_packet_verdict_names[PACKET_VERDICT_COUNT] = { PACKET_VERDICTS(X) };
+const char *const fathom_packet_hook_names[PACKET_HOOK_COUNT] = { PACKET_HOOKS(X) };
 #undef X

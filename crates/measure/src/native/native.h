@@ -24,5 +24,6 @@ int fathom_selection_admits(const struct selection *selection, const struct flow
 __u64 fathom_flow_hash(const struct flow_key *key, __u64 seed);
 
 extern const char *const fathom_packet_verdict_names[PACKET_VERDICT_COUNT];
+extern const char *const fathom_packet_hook_names[PACKET_HOOK_COUNT];
 
 #endif

@@ -13,8 +13,7 @@ use super::waits::Waits;
 use super::{Estimator, Grouping, ResponseAggregator, ResponseEpoch, Settings};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    FlowTable, Options, Places, Programs, choose_programs, monotonic_ns, passing, set_constants,
-    size_flow_table, wall_clock_offset,
+    Hooks, OfPackets, Options, Part, Scope, monotonic_ns, set_constants, wall_clock_offset,
 };
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::native::flow_key;
@@ -25,19 +24,13 @@ use crate::response::native::{
 use crate::table::secret;
 use crate::{Counts, Error};
 
-/// The compiled programs.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"));
-
 /// As long may an epoch wait before it is handed on.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
 pub struct ResponseMonitor {
-    // Dropped in this order: first nothing runs any more, then what ran goes.
-    places: Places,
-    programs: Programs,
-    flows: FlowTable,
+    part: Part,
     config: response_config,
     estimator: Estimator,
     aggregator: Option<ResponseAggregator>,
@@ -67,19 +60,29 @@ impl ResponseMonitor {
         grouping: Option<Grouping>,
         waiting: Option<Duration>,
     ) -> Result<Self, Error> {
-        let mut places = Places::find(&options.interfaces, true, passing(options.has_xdp))?;
-        let (programs, config) = load(&options.settings, |program| places.need(program))?;
-        places.attach(&programs)?;
+        let settings = &options.settings;
+        let hooks = Hooks::attach(&options.interfaces, options.has_xdp, &[settings])?;
+        Self::of(&hooks, settings, grouping, waiting)
+    }
+
+    /// Reads what programs tell that were attached with these settings, and maybe others'.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`], [`Error::Kernel`] when the kernel refuses a step.
+    pub fn of(
+        hooks: &Hooks,
+        settings: &Settings,
+        grouping: Option<Grouping>,
+        waiting: Option<Duration>,
+    ) -> Result<Self, Error> {
         Ok(Self {
-            places,
-            flows: programs.flows("response_flows")?,
-            programs,
-            config,
-            estimator: options.settings.estimator,
+            part: hooks.part("response", Some("response_events"))?,
+            config: settings.to_native(secret(), HANDSHAKES)?,
+            estimator: settings.estimator,
             aggregator: grouping.map(ResponseAggregator::new),
             swept: HashMap::new(),
             swept_count: 0,
-            sweep: Ticker::new(options.settings.epoch),
+            sweep: Ticker::new(settings.epoch),
             waits: Waits::default(),
             waiting: waiting.map(|limit| (limit, Ticker::new(limit / 4))),
             deleted: 0,
@@ -90,15 +93,15 @@ impl ResponseMonitor {
     fn drain(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         let offset = wall_clock_offset();
         let Self {
-            places: Places { names, .. },
-            programs,
+            part,
             swept,
             swept_count,
             estimator,
             aggregator,
             ..
         } = self;
-        programs.read_events(|mut rest| {
+        let names = &*part.names();
+        part.programs.read_events(|mut rest| {
             while let Some((epoch, behind)) = read_prefix::<response_epoch>(rest) {
                 rest = behind;
                 if swept.remove(&epoch.key) == Some(epoch.begin) {
@@ -115,9 +118,10 @@ impl ResponseMonitor {
     fn look_for_waits(&mut self, limit: Duration, take: &mut Take<'_>) -> Result<(), Error> {
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut look = self.waits.look(limit, now, offset);
-        self.programs.for_each_flow(&self.flows, |key, _, value| {
+        let names = &*self.part.names();
+        self.part.for_each_flow(|key, _, value| {
             if let Some((flow, _)) = read_prefix::<response_flow>(value) {
-                look.at(key, &flow, &self.places.names, &mut |wait| take(&wait));
+                look.at(key, &flow, names, &mut |wait| take(&wait));
             }
         })
     }
@@ -130,34 +134,34 @@ impl ResponseMonitor {
         let mut over = Vec::new();
         // Only what is in the table is remembered: the kernel evicts flows without a word.
         let before = std::mem::take(&mut self.swept);
-        self.programs
-            .for_each_flow(&self.flows, |key, slot, value| {
-                let Some(mut requests) = requests_of(value, self.estimator) else {
-                    return;
-                };
-                // The kernel may have written to it since.
-                let silence = now.saturating_sub(requests.flow.last);
-                if silence > IDLE_NS {
-                    over.push((*key, slot));
-                }
-                let last = requests.flow;
-                let told = before.get(key).copied();
-                if let Some(begin) = told {
-                    self.swept.insert(*key, begin);
-                }
-                let ended = requests.end_epoch(key, now.max(last.last), at_once, &self.config);
-                let Some(ended) = ended.filter(|ended| told != Some(ended.begin)) else {
-                    return;
-                };
-                self.swept.insert(*key, ended.begin);
-                self.swept_count += 1;
-                let mut epoch = record(&ended, None, self.estimator, &self.places.names, offset);
-                epoch.waiting_ns = waiting(key, &last, now);
-                hand_on(&epoch, &mut self.aggregator, take);
-            })?;
+        let names = &*self.part.names();
+        self.part.for_each_flow(|key, slot, value| {
+            let Some(mut requests) = requests_of(value, self.estimator) else {
+                return;
+            };
+            // The kernel may have written to it since.
+            let silence = now.saturating_sub(requests.flow.last);
+            if silence > IDLE_NS {
+                over.push((*key, slot));
+            }
+            let last = requests.flow;
+            let told = before.get(key).copied();
+            if let Some(begin) = told {
+                self.swept.insert(*key, begin);
+            }
+            let ended = requests.end_epoch(key, now.max(last.last), at_once, &self.config);
+            let Some(ended) = ended.filter(|ended| told != Some(ended.begin)) else {
+                return;
+            };
+            self.swept.insert(*key, ended.begin);
+            self.swept_count += 1;
+            let mut epoch = record(&ended, None, self.estimator, names, offset);
+            epoch.waiting_ns = waiting(key, &last, now);
+            hand_on(&epoch, &mut self.aggregator, take);
+        })?;
         for (key, slot) in over {
             self.swept.remove(&key);
-            self.deleted += u64::from(self.flows.free(slot));
+            self.deleted += u64::from(self.part.flows.free(slot));
         }
         Ok(())
     }
@@ -181,11 +185,11 @@ impl Measurement for ResponseMonitor {
     }
 
     fn describe(&self) -> Vec<String> {
-        self.places.describe().collect()
+        self.part.describe()
     }
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
-        self.programs.events()
+        self.part.programs.events()
     }
 
     fn longest_wait(&self) -> Duration {
@@ -219,25 +223,25 @@ impl Measurement for ResponseMonitor {
     }
 
     fn follow(&mut self) -> Result<Vec<String>, Error> {
-        self.places.follow(&self.programs)?;
-        Ok(self.places.take_told())
+        self.part.follow()?;
+        Ok(self.part.take_told())
     }
 
     /// Hands on what is in the ring, then the epochs that are under way.
     fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
-        self.places.clear();
+        self.part.detach();
         self.end_epochs(true, take)
     }
 
     fn counts(&self) -> Result<Counts, Error> {
         let mut counts = ResponseCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
-        self.programs.add_counters("response_cpus", own)?;
+        self.part.programs.add_counters("response_cpus", own)?;
         counts.counters[native::RESPONSE_COUNT_EPOCHS as usize] += self.swept_count;
         counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RESPONSE_COUNT_FLOWS_OPENED as usize];
-        counts.evicted = self.flows.evicted(opened, self.deleted);
-        counts.refused = self.places.refused();
+        counts.evicted = self.part.flows.evicted(opened, self.deleted);
+        counts.refused = self.part.refused();
         Ok(counts.into())
     }
 }
@@ -259,50 +263,31 @@ fn requests_of(value: &[u8], estimator: Estimator) -> Option<Requests> {
     Requests::of_bytes(flow, rest.get(..gaps_size(estimator))?)
 }
 
-/// Loads the programs that `is_needed` says yes to.
-fn load(
-    settings: &Settings,
-    is_needed: impl Fn(&str) -> bool,
-) -> Result<(Programs, response_config), Error> {
-    let config = settings.to_native(secret(), HANDSHAKES)?;
-    let programs = Programs::load(OBJECT, "response_events", |object| {
-        prepare(object, settings, &config, is_needed)
-    })?;
-    Ok((programs, config))
-}
+impl OfPackets for Settings {
+    fn name(&self) -> &'static str {
+        "response"
+    }
 
-/// Sets what must be known before the load: constants, sizes of maps, where programs will be
-/// attached.
-fn prepare(
-    object: &mut OpenObject,
-    settings: &Settings,
-    config: &response_config,
-    is_needed: impl Fn(&str) -> bool,
-) -> Result<(), Error> {
-    let selection = settings.selection.to_native()?;
-    let value_size = size_of::<response_flow>() + gaps_size(settings.estimator);
-    for mut map in object.maps_mut() {
-        if map.name() == "response_handshakes" {
-            map.set_max_entries(HANDSHAKES)
-                .map_err(|error| Error::kernel("set the table of handshakes up", error))?;
+    fn scope(&self) -> Scope {
+        Scope {
+            selection: self.selection.clone(),
+            has_tunnels: self.has_tunnels,
+            flows: self.flows,
         }
     }
-    size_flow_table(object, settings.flows, "response_flows", value_size)?;
-    set_constants(
-        object,
-        &[
-            (".rodata.response_config", bytes_of(config)),
-            (".rodata.selection", bytes_of(&selection)),
-        ],
-    )?;
-    choose_programs(object, is_needed);
-    Ok(())
-}
 
-/// Loads the programs without attaching them, to see whether this kernel takes them.
-///
-/// # Errors
-/// As [`ResponseMonitor::start`].
-pub fn probe(settings: &Settings) -> Result<(), Error> {
-    load(settings, |_| true).map(drop)
+    fn state_bytes(&self) -> usize {
+        size_of::<response_flow>() + gaps_size(self.estimator)
+    }
+
+    fn prepare(&self, object: &mut OpenObject) -> Result<(), Error> {
+        for mut map in object.maps_mut() {
+            if map.name() == "response_handshakes" {
+                map.set_max_entries(HANDSHAKES)
+                    .map_err(|error| Error::kernel("set the table of handshakes up", error))?;
+            }
+        }
+        let config = self.to_native(secret(), HANDSHAKES)?;
+        set_constants(object, &[(".rodata.response_config", bytes_of(&config))])
+    }
 }

@@ -26,6 +26,6 @@ pub use engine::Engine;
 pub use epoch_reader::{EpochReader, FlowEpoch, StoredFlow};
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]
-pub use live::{ResponseMonitor, probe};
+pub use live::ResponseMonitor;
 pub use record::{ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, NoEstimator, Settings};

@@ -14,37 +14,20 @@
 #include "requests.h"
 
 /*
- * What the parser of all measurements has no use for: datagrams of any kind, and ESP, whose flow is its SPI (a security
- * association goes one way). Echo has nothing to do with requests.
+ * Of what the parser took, or packet_read_other: which packets may be requests? Datagrams of any kind, and ESP; echo has
+ * nothing to do with them.
  */
-static __always_inline enum packet_verdict response_claim(const struct packet_bytes *bytes, struct packet_cursor *at,
-							  enum packet_verdict verdict, struct packet *packet)
+static __always_inline enum packet_verdict response_verdict(enum packet_verdict verdict, const struct packet *packet,
+							    const struct packet_cursor *at)
 {
-	const struct wire_field32 *spi;
-	__u32 offset;
-
-	if (verdict == PACKET_MEASURABLE)
-		return packet->kind == PACKET_KIND_ECHO_REQUEST || packet->kind == PACKET_KIND_ECHO_REPLY
-			       ? PACKET_OTHER_PROTOCOL
-			       : verdict;
-	if (verdict != PACKET_OTHER_PROTOCOL || (at->protocol != IP_PROTOCOL_UDP && at->protocol != IP_PROTOCOL_ESP))
+	if (verdict != PACKET_MEASURABLE)
 		return verdict;
-	if (at->protocol == IP_PROTOCOL_ESP) {
-		/* Bounded once more: the verifier of 6.1 forgets what it parked on the stack. */
-		offset = packet_skip(at->offset, 0);
-		spi = packet_at(bytes, offset, sizeof(*spi));
-		if (!spi)
-			return packet_missing(offset);
-		if (at->end < offset + 8)
-			return PACKET_MALFORMED;
-		packet->key.tunnel = wire32(spi->value);
-		packet->payload = at->end - offset;
-		at->source_port = 0;
-		at->destination_port = 0;
-	}
-	packet->kind = PACKET_KIND_NONE;
-	packet_set_key(packet, at);
-	return PACKET_MEASURABLE;
+	if (packet->kind == PACKET_KIND_NONE)
+		return at->protocol == IP_PROTOCOL_UDP || at->protocol == IP_PROTOCOL_ESP ? verdict
+											  : PACKET_OTHER_PROTOCOL;
+	return packet->kind == PACKET_KIND_ECHO_REQUEST || packet->kind == PACKET_KIND_ECHO_REPLY
+		       ? PACKET_OTHER_PROTOCOL
+		       : verdict;
 }
 
 /* The first RESPONSE_CONTENT_BYTES of the payload; none where it is shorter, or not at hand. */

@@ -9,7 +9,7 @@ use super::event::{Transition, decode};
 use super::object::Object;
 use super::{Aggregation, Aggregator, Report, Settings};
 use crate::bytes::read_prefix;
-use crate::kernel::{Options, Places, monotonic_ns, passing, wall_clock_offset};
+use crate::kernel::{Hooks, Options, monotonic_ns, wall_clock_offset};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::rtt::native::{self, rtt_event, rtt_flow, rtt_flow_event};
 use crate::{Counts, Error};
@@ -26,8 +26,6 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
 pub struct RttMonitor {
-    // Dropped in this order: first nothing runs any more, then what ran goes.
-    places: Places,
     object: Object,
     has_events: bool,
     aggregator: Option<Aggregator>,
@@ -44,14 +42,25 @@ impl RttMonitor {
         options: &Options<Settings>,
         aggregation: Option<Aggregation>,
     ) -> Result<Self, Error> {
-        let mut places = Places::find(&options.interfaces, true, passing(options.has_xdp))?;
-        let object = Object::load(&options.settings, |program| places.need(program))?;
+        let settings = &options.settings;
+        let hooks = Hooks::attach(&options.interfaces, options.has_xdp, &[settings])?;
+        Self::of(&hooks, settings, aggregation)
+    }
+
+    /// Reads what programs tell that were attached with these settings, and maybe others'.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the kernel refuses a step.
+    pub fn of(
+        hooks: &Hooks,
+        settings: &Settings,
+        aggregation: Option<Aggregation>,
+    ) -> Result<Self, Error> {
+        let object = Object::open(hooks)?;
         object.learn_addresses()?;
-        places.attach(&object.programs)?;
         Ok(Self {
-            places,
             object,
-            has_events: options.settings.has_events,
+            has_events: settings.has_events,
             aggregator: aggregation.map(Aggregator::new),
             sweep: Ticker::new(SWEEP),
         })
@@ -61,16 +70,14 @@ impl RttMonitor {
     fn drain(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         let offset = wall_clock_offset();
         let Self {
-            places: Places { names, .. },
-            object,
-            aggregator,
-            ..
+            object, aggregator, ..
         } = self;
+        let names = &*object.part.names();
         let mut report = |report: Report| match (&mut *aggregator, &report) {
             (Some(aggregator), Report::Sample(sample, _)) => aggregator.on_sample(sample),
             _ => take(&report),
         };
-        object.programs.read_events(|mut rest| {
+        object.part.programs.read_events(|mut rest| {
             while let Some((event, behind)) = read_prefix::<rtt_event>(rest) {
                 if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
                     report(decode(&event, None, names, offset));
@@ -92,38 +99,33 @@ impl RttMonitor {
         let now = monotonic_ns();
         let offset = wall_clock_offset();
         let mut over = Vec::new();
-        let Self {
-            places: Places { names, .. },
-            object,
-            aggregator,
-            ..
-        } = self;
-        object
-            .programs
-            .for_each_flow(&object.flows, |key, slot, value| {
-                let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
-                    return;
-                };
-                if let Some(aggregator) = aggregator {
-                    aggregator.on_flow(key, &flow, names);
-                }
-                let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
-                let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
-                if idle > IDLE || (is_closed && idle > CLOSED) {
-                    over.push((*key, slot, flow, is_closed));
-                }
-            })?;
+        let Object { part, deleted } = &mut self.object;
+        let names = part.names();
+        part.for_each_flow(|key, slot, value| {
+            let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
+                return;
+            };
+            if let Some(aggregator) = &mut self.aggregator {
+                aggregator.on_flow(key, &flow, &*names);
+            }
+            let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
+            let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
+            if idle > IDLE || (is_closed && idle > CLOSED) {
+                over.push((*key, slot, flow, is_closed));
+            }
+        })?;
         for (key, slot, flow, is_closed) in over {
-            if !object.flows.free(slot) {
+            if !part.flows.free(slot) {
                 continue; // the kernel was faster
             }
-            object.deleted += 1;
+            *deleted += 1;
             if self.has_events && !is_closed {
                 let closing = Transition::close(native::RTT_REASON_TIMEOUT, now);
-                take(&closing.report(&key, &flow, names, offset));
+                take(&closing.report(&key, &flow, &*names, offset));
             }
         }
-        object.learn_addresses()
+        drop(names);
+        self.object.learn_addresses()
     }
 }
 
@@ -133,11 +135,11 @@ impl Measurement for RttMonitor {
     }
 
     fn describe(&self) -> Vec<String> {
-        self.places.describe().collect()
+        self.object.part.describe()
     }
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
-        self.object.programs.events()
+        self.object.part.programs.events()
     }
 
     fn longest_wait(&self) -> Duration {
@@ -165,37 +167,35 @@ impl Measurement for RttMonitor {
     }
 
     fn follow(&mut self) -> Result<Vec<String>, Error> {
-        if self.places.follow(&self.object.programs)?.is_some() {
+        if self.object.part.follow()? {
             self.object.learn_addresses()?;
         }
-        Ok(self.places.take_told())
+        Ok(self.object.part.take_told())
     }
 
     /// Hands on what is in the ring; then, if flow events are wanted, the closing of all flows that
     /// are open.
     fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
-        self.places.clear();
+        self.object.part.detach();
         self.drain(take)?;
         if !self.has_events {
             return Ok(());
         }
         let closing = Transition::close(native::RTT_REASON_END, monotonic_ns());
         let offset = wall_clock_offset();
-        let Object {
-            programs, flows, ..
-        } = &self.object;
-        programs.for_each_flow(flows, |key, _, value| {
+        let part = &self.object.part;
+        part.for_each_flow(|key, _, value| {
             let flow = read_prefix::<rtt_flow>(value).map(|(flow, _)| flow);
             let is_open = |flow: &rtt_flow| u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0;
             if let Some(flow) = flow.filter(is_open) {
-                take(&closing.report(key, &flow, &self.places.names, offset));
+                take(&closing.report(key, &flow, &*part.names(), offset));
             }
         })
     }
 
     fn counts(&self) -> Result<Counts, Error> {
         let mut counts = self.object.counts()?;
-        counts.refused = self.places.refused();
+        counts.refused = self.object.part.refused();
         Ok(counts.into())
     }
 }

@@ -22,7 +22,5 @@ pub use engine::Engine;
 pub use event::{Report, SampleBytes};
 #[cfg(feature = "live")]
 pub use live::RttMonitor;
-#[cfg(feature = "live")]
-pub use object::probe;
 pub use record::{Observed, RttAggregate, RttFlow, RttSample};
 pub use settings::{Method, MethodSet, NoMethod, Settings};

@@ -3,7 +3,6 @@
 use fathom_record::{AsValue, FlowKey, Nanoseconds, Network, Time, Type, Unit, Value, record};
 
 use super::Method;
-use crate::rtt::native;
 
 /// Where the packet was seen that ended a measurement. It says what the round trip includes: egress
 /// is before the local queue, ingress after generic receive offload, XDP before it, and a capture
@@ -14,7 +13,7 @@ pub struct Observed(pub(crate) u8);
 impl Observed {
     /// The name in records.
     pub fn name(self) -> &'static str {
-        native::hook_names()
+        crate::native::hook_names()
             .get(usize::from(self.0))
             .copied()
             .unwrap_or_default()

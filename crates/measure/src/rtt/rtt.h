@@ -225,17 +225,6 @@ enum rtt_event_type {
 	RTT_EVENT_CLOSE,
 };
 
-/* Where the measured packet was seen. */
-#define RTT_HOOKS(X)                                                                                                   \
-	X(CAPTURE, "capture")                                                                                          \
-	X(INGRESS, "ingress")                                                                                          \
-	X(EGRESS, "egress")                                                                                            \
-	X(XDP, "xdp")
-
-#define X(name, text) RTT_HOOK_##name,
-enum rtt_hook { RTT_HOOKS(X) RTT_HOOK_COUNT };
-#undef X
-
 /* What goes from the kernel to user space: this, and for OPEN and CLOSE the totals behind it. */
 struct rtt_event {
 	struct flow_key key;
@@ -243,7 +232,7 @@ struct rtt_event {
 	struct rtt_sample sample; /* OPEN, CLOSE: only the direction, of who opened the flow */
 	__u8 type; /* enum rtt_event_type */
 	__u8 reason; /* enum rtt_reason, of OPEN and CLOSE */
-	__u8 hook; /* enum rtt_hook, of the packet that ended the measurement */
+	__u8 hook; /* enum packet_hook, of the packet that ended the measurement */
 	__u8 padding[5];
 };
 FATHOM_ASSERT_SIZE(struct rtt_event, 48 + 8 + 48 + 8);

@@ -13,6 +13,6 @@ mod settings;
 pub use crate::kernel::Options;
 pub use engine::Engine;
 #[cfg(feature = "live")]
-pub use live::{Live, probe};
+pub use live::TrafficMonitor;
 pub use record::TrafficRecord;
 pub use settings::Settings;

@@ -2,7 +2,7 @@
 /*
  * What happens to a packet. The caller (the BPF program, or the reader of capture files) holds the
  * table of flows, and the clock; in this order it
- *   1. claims what nothing else measures;
+ *   1. takes what only packet_read_other has a use for, too: all of IP is traffic;
  *   2. looks the flow up, and begins one if there is none;
  *   3. reads the clock if traffic_needs_clock, and calls traffic_on_packet.
  */
@@ -10,24 +10,6 @@
 #define FATHOM_TRAFFIC_PROCESS_H
 
 #include "segments.h"
-
-/*
- * All of IP is traffic: what has no ports that are known is a flow of its addresses and protocol.
- */
-static __always_inline enum packet_verdict traffic_claim(struct packet_cursor *at, enum packet_verdict verdict,
-							 struct packet *packet)
-{
-	if (verdict != PACKET_OTHER_PROTOCOL)
-		return verdict;
-	if (at->protocol != IP_PROTOCOL_UDP) {
-		at->source_port = 0;
-		at->destination_port = 0;
-		packet->payload = 0;
-	}
-	packet->kind = PACKET_KIND_NONE;
-	packet_set_key(packet, at);
-	return PACKET_MEASURABLE;
-}
 
 /* A flow that was zeroed, before its first packet. */
 static __always_inline void traffic_open(struct traffic_flow *flow, const struct packet *packet)

@@ -6,9 +6,7 @@
 #ifndef FATHOM_TRAFFIC_BPF_H
 #define FATHOM_TRAFFIC_BPF_H
 
-#include "../../bpf/flow_table.bpf.h"
-#include "../../bpf/packet_rounds.bpf.h"
-#include "../../bpf/selection.h"
+#include "../../bpf/packet_pass.bpf.h"
 #include "process.h"
 
 /*
@@ -16,14 +14,12 @@
  * others.
  */
 const volatile struct traffic_config traffic_config SEC(".rodata.traffic_config") = {};
-const volatile struct selection selection SEC(".rodata.selection") = {};
+/* By which the table of flows tells of those that have state here. 0: this is off, and the verifier removes it. */
+const volatile __u64 traffic_state_bit SEC(".rodata.traffic_state_bit") = 0;
 
 struct traffic_cpu {
 	__u64 verdicts[PACKET_VERDICT_COUNT];
 	__u64 counters[TRAFFIC_COUNTER_COUNT];
-	struct packet packet;
-	struct packet_cursor cursor;
-	__u64 flow_hash;
 	struct traffic_flow fresh; /* a flow that may begin */
 };
 
@@ -50,70 +46,67 @@ struct {
 	__type(value, struct traffic_cpu);
 } traffic_cpus SEC(".maps");
 
-static __always_inline int packet_has_tunnels(void)
-{
-	return traffic_config.has_tunnels;
-}
-
 /* A global function, so that the verifier walks the algorithm once, whatever led to it. */
-__noinline int traffic_take(struct traffic_flow *flow, struct traffic_cpu *cpu)
+__noinline int traffic_take(struct packet_pass *pass, struct traffic_flow *flow, struct traffic_cpu *cpu)
 {
-	if (flow && cpu)
-		traffic_on_packet(flow, &cpu->packet, traffic_needs_clock(flow, &cpu->packet) ? bpf_ktime_get_ns() : 0,
+	if (pass && flow && cpu)
+		traffic_on_packet(flow, &pass->packet, traffic_needs_clock(flow, &pass->packet) ? packet_now(pass) : 0,
 				  cpu->counters);
 	return 0;
 }
 
 /* A packet whose flow has no state. Apart, since most packets need nothing of it. */
-static __noinline int traffic_begin(struct traffic_cpu *cpu, __u32 slot, int arrives)
+static __noinline int traffic_begin(struct packet_pass *pass, struct traffic_cpu *cpu)
 {
 	struct traffic_flow *fresh = &cpu->fresh;
+	int is_made;
 
-	__builtin_memset(fresh, 0, sizeof(*fresh));
-	traffic_open(fresh, &cpu->packet);
-	traffic_take(fresh, cpu);
-	if (arrives)
-		fresh->half[cpu->packet.direction & 1].flags |= TRAFFIC_HALF_ARRIVES;
-	if (bpf_map_update_elem(&traffic_flows, &slot, fresh, BPF_ANY))
+	if (!flow_table_claim(&pass->packet.key, &pass->slot, traffic_state_bit))
 		return 0;
-	flow_table_publish(slot);
-	return 1;
+	__builtin_memset(fresh, 0, sizeof(*fresh));
+	traffic_open(fresh, &pass->packet);
+	traffic_take(pass, fresh, cpu);
+	if (pass->hook != PACKET_HOOK_EGRESS)
+		fresh->half[pass->packet.direction & 1].flags |= TRAFFIC_HALF_ARRIVES;
+	is_made = !bpf_map_update_elem(&traffic_flows, &pass->slot.index, fresh, BPF_ANY);
+	flow_table_publish(&pass->slot, is_made ? traffic_state_bit : 0);
+	return is_made;
 }
 
-/* A parsed packet. */
-static __always_inline void traffic_path(struct traffic_cpu *cpu, int arrives, int is_turned)
+static __always_inline void traffic_on_selected(struct packet_pass *pass, struct traffic_cpu *cpu)
 {
-	const struct packet *packet = &cpu->packet;
-	__u32 slot = flow_table_find(&packet->key, &cpu->flow_hash);
-	struct traffic_flow *flow = slot == FLOW_NO_SLOT ? 0 : bpf_map_lookup_elem(&traffic_flows, &slot);
+	struct traffic_flow *flow = 0;
 	struct traffic_half *own;
 
+	if (packet_has_state(pass, traffic_state_bit))
+		flow = bpf_map_lookup_elem(&traffic_flows, &pass->slot.index);
 	if (!flow) {
-		slot = flow_table_claim(&packet->key, cpu->flow_hash);
-		if (slot != FLOW_NO_SLOT && traffic_begin(cpu, slot, arrives))
-			cpu->counters[TRAFFIC_COUNT_FLOWS_OPENED]++;
-		else
-			cpu->counters[TRAFFIC_COUNT_FLOWS_REFUSED]++;
+		cpu->counters[traffic_begin(pass, cpu) ? TRAFFIC_COUNT_FLOWS_OPENED : TRAFFIC_COUNT_FLOWS_REFUSED]++;
 		return;
 	}
-	own = &flow->half[packet->direction & 1];
+	own = &flow->half[pass->packet.direction & 1];
 	/*
 	 * A router with one arm has each packet at both hooks of its interface; what it translated
 	 * does not come in.
 	 */
-	if (is_turned && own->flags & TRAFFIC_HALF_ARRIVES) {
+	if (pass->is_turned && own->flags & TRAFFIC_HALF_ARRIVES) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
 		return;
 	}
-	if (arrives && !(own->flags & TRAFFIC_HALF_ARRIVES))
+	if (pass->hook != PACKET_HOOK_EGRESS && !(own->flags & TRAFFIC_HALF_ARRIVES))
 		own->flags |= TRAFFIC_HALF_ARRIVES;
-	traffic_take(flow, cpu);
+	traffic_take(pass, flow, cpu);
 }
 
-static __always_inline void traffic_measure(struct traffic_cpu *cpu, __u32 verdict, int arrives, int is_turned)
+/* `verdict` is that of packet_read_other. */
+static __noinline int traffic_measure(struct packet_pass *pass, __u32 verdict)
 {
-	verdict = traffic_claim(&cpu->cursor, verdict, &cpu->packet);
+	__u32 zero = 0;
+	struct traffic_cpu *cpu = bpf_map_lookup_elem(&traffic_cpus, &zero);
+
+	if (!cpu)
+		return 0;
 	/*
 	 * Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory
 	 * access".
@@ -122,35 +115,12 @@ static __always_inline void traffic_measure(struct traffic_cpu *cpu, __u32 verdi
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
-		return;
-	if (selection_admits(&selection, &cpu->packet.key))
-		traffic_path(cpu, arrives, is_turned);
+		return 0;
+	if (pass->is_selected)
+		traffic_on_selected(pass, cpu);
 	else
 		cpu->counters[TRAFFIC_COUNT_FILTERED]++;
-}
-
-static __always_inline struct traffic_cpu *traffic_this_cpu(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&traffic_cpus, &zero);
-}
-
-static __always_inline void traffic_path_skb(struct __sk_buff *skb, __u16 ether_type, int arrives)
-{
-	struct traffic_cpu *cpu = traffic_this_cpu();
-
-	if (cpu)
-		traffic_measure(cpu, packet_parse_whole_skb(skb, ether_type, &cpu->packet, &cpu->cursor), arrives,
-				!arrives && packet_is_turned(skb));
-}
-
-static __always_inline void traffic_path_xdp(struct xdp_md *xdp)
-{
-	struct traffic_cpu *cpu = traffic_this_cpu();
-
-	if (cpu)
-		traffic_measure(cpu, packet_parse_xdp(xdp, &cpu->packet, &cpu->cursor), 1, 0);
+	return 0;
 }
 
 #endif

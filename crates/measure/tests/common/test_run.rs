@@ -1,17 +1,24 @@
-//! Programs that the kernel runs over frames (`BPF_PROG_TEST_RUN`), with a clock that the test
-//! sets.
+//! The programs that are attached where packets pass, run by the kernel over frames
+//! (`BPF_PROG_TEST_RUN`), with a clock that the test sets.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
-use fathom_measure::kernel::FlowTable;
+use fathom_measure::kernel::{FlowTable, OfPackets, Scope, prepare};
+use fathom_measure::{Error, response, rtt, traffic};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput, RingBuffer,
     RingBufferBuilder,
 };
 
-/// One of the programs of an object, loaded.
+use crate::compile::compile;
+
+/// The object, compiled once for all tests.
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| compile("common/dispatch.bpf.c"));
+
+/// The programs, loaded for one measurement.
 pub(crate) struct TestRun {
     object: Object,
     program: &'static str,
@@ -19,25 +26,31 @@ pub(crate) struct TestRun {
     /// `None`: nothing is told.
     ring: Option<RingBuffer<'static>>,
     events: Rc<RefCell<Vec<Vec<u8>>>>,
+    /// Its name, and its bit in the table of flows.
+    measurement: (&'static str, u64),
 }
 
 impl TestRun {
-    /// Loads programs of a compiled object, which share its maps; the first is the one that `run`
-    /// means. `prepare` sets maps and constants up before. The clock is the map of that name, and
-    /// what is told goes through `ring`, if there is one.
+    /// Loads some of the programs; the first is the one that `run` means. `change` is done when all
+    /// has been prepared. What is told goes through `ring`, if there is one. At XDP all measurements
+    /// are on: that changes nothing of what one tells.
     pub(crate) fn load<'a>(
-        object: &[u8],
         programs: &[&'static str],
-        clock: &str,
+        measurement: &dyn OfPackets,
         ring: impl Into<Option<&'a str>>,
-        prepare: impl FnOnce(&mut OpenObject) -> Result<(), fathom_measure::Error>,
+        change: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
     ) -> Self {
-        let mut object = ObjectBuilder::default().open_memory(object).unwrap();
+        let mut object = ObjectBuilder::default().open_memory(&OBJECT).unwrap();
         for mut own in object.progs_mut() {
             let is_wanted = programs.iter().any(|name| own.name() == OsStr::new(name));
             own.set_autoload(is_wanted);
         }
-        prepare(&mut object).unwrap();
+        let all = Everything::with(&measurement.scope());
+        let others = all.but(measurement.name());
+        let others = others.filter(|_| programs[0] == "xdp_ingress");
+        let on: Vec<_> = others.chain([measurement]).collect();
+        let state_bit = prepare(&mut object, &on).unwrap().pop().unwrap();
+        change(&mut object).unwrap();
         let object = object.load().unwrap();
         let events = Rc::new(RefCell::new(Vec::new()));
         let inbox = Rc::clone(&events);
@@ -53,11 +66,12 @@ impl TestRun {
             builder.build().unwrap()
         });
         Self {
-            clock: map(&object, clock),
+            clock: map(&object, ".data.test_now"),
             object,
             program: programs[0],
             ring,
             events,
+            measurement: state_bit,
         }
     }
 
@@ -106,16 +120,54 @@ impl TestRun {
         self.events.take()
     }
 
-    /// The table of flows, and what is kept of them in the array called `states`.
-    pub(crate) fn flows(&self, states: &str) -> FlowTable {
-        FlowTable::open(&self.object, states).unwrap()
+    /// The table of flows, and what is kept of them.
+    pub(crate) fn flows(&self) -> FlowTable {
+        let (name, state_bit) = self.measurement;
+        FlowTable::open(&self.object, &format!("{name}_flows"), state_bit).unwrap()
     }
 
     /// Frees the slots of all flows.
-    pub(crate) fn forget_flows(&self, states: &str) {
-        let table = self.flows(states);
+    pub(crate) fn forget_flows(&self) {
+        let table = self.flows();
         let free = |_: &[u8], slot, _: &[u8]| assert!(table.free(slot));
         table.for_each(free, || Ok(())).unwrap();
+    }
+}
+
+/// All measurements that share the programs.
+struct Everything(rtt::Settings, response::Settings, traffic::Settings);
+
+impl Everything {
+    fn with(scope: &Scope) -> Self {
+        let Scope {
+            selection,
+            has_tunnels,
+            flows,
+        } = scope.clone();
+        Self(
+            rtt::Settings {
+                selection: selection.clone(),
+                has_tunnels,
+                flows,
+                ..rtt::Settings::live()
+            },
+            response::Settings {
+                selection: selection.clone(),
+                has_tunnels,
+                flows,
+                ..response::Settings::live()
+            },
+            traffic::Settings {
+                selection,
+                has_tunnels,
+                flows,
+            },
+        )
+    }
+
+    fn but(&self, name: &str) -> impl Iterator<Item = &dyn OfPackets> {
+        let all: [&dyn OfPackets; 3] = [&self.0, &self.1, &self.2];
+        all.into_iter().filter(move |one| one.name() != name)
     }
 }
 

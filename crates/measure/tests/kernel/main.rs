@@ -3,7 +3,8 @@
 
 mod together;
 
-use fathom_measure::rtt::{Settings, probe};
+use fathom_measure::kernel::{OfPackets, try_load};
+use fathom_measure::{response, rtt, traffic};
 
 #[test]
 fn the_kernel_takes_the_programs() {
@@ -11,25 +12,41 @@ fn the_kernel_takes_the_programs() {
         println!("skipped: loading BPF programs needs root");
         return;
     }
-    for settings in [
-        Settings::live(),
-        Settings {
-            sample_interval: std::time::Duration::ZERO,
-            slots: 128,
-            has_events: true,
-            has_near_side: true,
-            ..Settings::live()
-        },
-    ] {
-        if let Err(error) = probe(&settings) {
-            panic!(
-                "{error}: {}",
-                std::error::Error::source(&error)
-                    .map(ToString::to_string)
-                    .unwrap_or_default()
-            );
+    let (rtt, response) = (rtt::Settings::live(), response::Settings::live());
+    let traffic = traffic::Settings::live();
+    let fullest = rtt::Settings {
+        sample_interval: std::time::Duration::ZERO,
+        slots: 128,
+        has_events: true,
+        has_near_side: true,
+        ..rtt::Settings::live()
+    };
+    let sets: [&[&dyn OfPackets]; 6] = [
+        &[&rtt],
+        &[&response],
+        &[&traffic],
+        &[&fullest, &response],
+        &[&traffic, &fullest],
+        &[&response, &traffic, &fullest],
+    ];
+    for set in sets {
+        if let Err(error) = try_load(set) {
+            let names: Vec<_> = set.iter().map(|one| one.name()).collect();
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            panic!("{names:?}: {error}: {}", source.unwrap_or_default());
         }
     }
+}
+
+#[test]
+fn measurements_of_other_packets_do_not_share_programs() {
+    let rtt = rtt::Settings::live();
+    let response = response::Settings {
+        has_tunnels: !rtt.has_tunnels,
+        ..response::Settings::live()
+    };
+    let error = try_load(&[&rtt, &response]).expect_err("they see other packets");
+    assert!(error.to_string().contains("the same flows"), "{error}");
 }
 
 #[expect(unsafe_code, reason = "std does not tell the user id")]

@@ -1,11 +1,12 @@
-//! Two measurements that run in one process, on one interface.
+//! Measurements that run in one process, on one interface.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fathom_measure::{Error, Measurement, response, rtt, wait_for};
+use fathom_measure::kernel::Hooks;
+use fathom_measure::{Error, Measurement, response, rtt, traffic, wait_for};
 use fathom_record::{FlowKey, Record};
 
 const INTERFACE: &str = "lo";
@@ -40,20 +41,28 @@ fn exchange() -> io::Result<(u16, u16)> {
     Ok((port, server.port()))
 }
 
-fn start() -> Result<Vec<Box<dyn Measurement>>, Error> {
-    let rtt = rtt::Options {
-        interfaces: vec![INTERFACE.to_owned()],
-        has_xdp: false,
-        settings: rtt::Settings::live(),
-    };
-    let response = response::Options {
-        interfaces: vec![INTERFACE.to_owned()],
-        has_xdp: false,
-        settings: response::Settings::live(),
-    };
+/// Both by programs of their own, or all by the same.
+fn start(shares: bool) -> Result<Vec<Box<dyn Measurement>>, Error> {
+    let (rtt, response) = (rtt::Settings::live(), response::Settings::live());
+    let traffic = traffic::Settings::live();
+    let interfaces = [INTERFACE.to_owned()];
+    if shares {
+        let hooks = Hooks::attach(&interfaces, false, &[&rtt, &response, &traffic])?;
+        return Ok(vec![
+            Box::new(rtt::RttMonitor::of(&hooks, &rtt, None)?),
+            Box::new(response::ResponseMonitor::of(
+                &hooks, &response, None, None,
+            )?),
+            Box::new(traffic::TrafficMonitor::of(&hooks)?),
+        ]);
+    }
+    let hooks = Hooks::attach(&interfaces, false, &[&rtt])?;
+    let others = Hooks::attach(&interfaces, false, &[&response])?;
     Ok(vec![
-        Box::new(rtt::RttMonitor::start(&rtt, None)?),
-        Box::new(response::ResponseMonitor::start(&response, None, None)?),
+        Box::new(rtt::RttMonitor::of(&hooks, &rtt, None)?),
+        Box::new(response::ResponseMonitor::of(
+            &others, &response, None, None,
+        )?),
     ])
 }
 
@@ -81,7 +90,12 @@ fn measurements_run_together() {
         println!("skipped: loading BPF programs needs root");
         return;
     }
-    let mut measurements = start().unwrap();
+    for shares in [false, true] {
+        run_together(start(shares).unwrap());
+    }
+}
+
+fn run_together(mut measurements: Vec<Box<dyn Measurement>>) {
     let ports = thread::spawn(exchange);
     let (mut seen, begin) = (Seen::default(), Instant::now());
     while !ports.is_finished() {
@@ -96,8 +110,6 @@ fn measurements_run_together() {
         measurement.finish(&mut |record| seen.take(record)).unwrap();
     }
     let (client, server) = ports.join().unwrap().unwrap();
-    let named: Vec<_> = measurements.iter().map(|one| one.name()).collect();
-    assert_eq!(named, ["rtt", "response"]);
     let counts: Vec<_> = measurements
         .iter()
         .map(|one| one.counts().unwrap())
@@ -115,4 +127,11 @@ fn measurements_run_together() {
     let least = latencies.map(|(_, latency)| *latency).min();
     let least = Duration::from_nanos(least.expect("an estimate"));
     assert!((DELAY * 9 / 10..PATIENCE).contains(&least), "{least:?}");
+    for (measurement, counts) in measurements.iter().zip(&counts) {
+        let opened = counts.get("flows opened");
+        assert!(opened > 0, "{}: {counts:?}", measurement.name());
+        // The table of flows is theirs together: none drives out another's.
+        let gone = counts.get("flows evicted: table full");
+        assert_eq!(gone, 0, "{}: {counts:?}", measurement.name());
+    }
 }

@@ -1,13 +1,12 @@
 //! The programs that are attached, run by the kernel over the frames.
 
 use std::mem::offset_of;
-use std::sync::LazyLock;
 
 use fathom_measure::bytes::bytes_of;
-use fathom_measure::kernel::{set_constants, size_flow_table};
+use fathom_measure::kernel::set_constants;
+use fathom_measure::response::{Estimator, Settings};
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::compile::compile;
 use crate::native::{
     self, Epoch, HANDSHAKES, response_config, response_epoch, response_flow, response_handshake,
 };
@@ -15,9 +14,6 @@ use crate::test_run::{TestRun, set_entries};
 
 /// More than any test has.
 const FLOWS: u32 = 65_536;
-
-/// The object, compiled once for all tests.
-static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| compile("responses/responses.bpf.c"));
 
 /// A program, loaded for one configuration.
 pub(crate) struct Kernel {
@@ -27,10 +23,12 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn load(program: &'static str, config: &response_config) -> Self {
-        let value_size = size_of::<response_flow>() + native::gaps_size(config.estimator);
-        let clock = ".data.test_now";
-        let run = TestRun::load(&OBJECT, &[program], clock, "response_events", |object| {
-            size_flow_table(object, FLOWS, "response_flows", value_size)?;
+        let settings = Settings {
+            estimator: Estimator::ALL[usize::from(config.estimator)],
+            flows: FLOWS,
+            ..Settings::live()
+        };
+        let run = TestRun::load(&[program], &settings, "response_events", |object| {
             set_entries(object, "response_handshakes", HANDSHAKES);
             set_constants(object, &[(".rodata.response_config", bytes_of(config))])
         });
@@ -42,7 +40,7 @@ impl Kernel {
 
     /// Runs the program over the packets, with nothing seen before.
     pub(crate) fn run(&mut self, packets: &[(u64, Vec<u8>)]) -> Vec<Epoch> {
-        self.run.forget_flows("response_flows");
+        self.run.forget_flows();
         let places = self.run.map("response_handshakes");
         for place in 0..HANDSHAKES {
             places

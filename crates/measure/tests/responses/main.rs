@@ -12,7 +12,8 @@ mod native;
 mod test_run;
 mod traffic;
 
-use fathom_measure::response::{Estimator, Settings, probe};
+use fathom_measure::kernel::try_load;
+use fathom_measure::response::{Estimator, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -32,7 +33,7 @@ fn the_kernel_takes_the_programs_of_every_estimator() {
             one_flow_in: 8,
             ..Settings::live()
         };
-        if let Err(error) = probe(&settings) {
+        if let Err(error) = try_load(&[&settings]) {
             let source = std::error::Error::source(&error).map(ToString::to_string);
             panic!("{estimator}: {error}: {}", source.unwrap_or_default());
         }

@@ -1,40 +1,33 @@
 //! The programs that are attached, run by the kernel over the frames.
 
-use std::sync::LazyLock;
-
-use fathom_measure::bytes::{bytes_of, read_prefix};
-use fathom_measure::kernel::{set_constants, size_flow_table};
+use fathom_measure::bytes::read_prefix;
+use fathom_measure::traffic::Settings;
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::compile::compile;
 use crate::frame::Frame;
 use crate::native::{
-    PACKET_VERDICT_COUNT, Run, TRAFFIC_COUNTER_COUNT, TRAFFIC_HALF_ARRIVES, config, traffic_flow,
+    PACKET_VERDICT_COUNT, Run, TRAFFIC_COUNTER_COUNT, TRAFFIC_HALF_ARRIVES, traffic_flow,
 };
 use crate::test_run::TestRun;
 
 /// More than any test has.
 const FLOWS: u32 = 4096;
 
-/// The object, compiled once for all tests.
-static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| compile("traffic/traffic.bpf.c"));
-
 /// A program, loaded.
 pub(crate) struct Kernel(TestRun);
 
 impl Kernel {
     pub(crate) fn load(program: &'static str) -> Self {
-        let clock = ".data.test_now";
-        let run = TestRun::load(&OBJECT, &[program], clock, None, |object| {
-            size_flow_table(object, FLOWS, "traffic_flows", size_of::<traffic_flow>())?;
-            set_constants(object, &[(".rodata.traffic_config", bytes_of(&config()))])
-        });
-        Self(run)
+        let settings = Settings {
+            flows: FLOWS,
+            ..Settings::live()
+        };
+        Self(TestRun::load(&[program], &settings, None, |_| Ok(())))
     }
 
     /// Runs the program over the frames, with nothing seen before.
     pub(crate) fn run(&self, frames: &[(u64, Frame)]) -> Run {
-        self.0.forget_flows("traffic_flows");
+        self.0.forget_flows();
         let counts = self.0.map("traffic_cpus");
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
         let zero = vec![vec![0; counts.value_size() as usize]; cpus];
@@ -58,7 +51,7 @@ impl Kernel {
             }
             run.flows.insert(key.to_vec(), flow);
         };
-        let flows = self.0.flows("traffic_flows");
+        let flows = self.0.flows();
         flows.for_each(visit, || Ok(())).unwrap();
         let values = counts.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
         for value in values.unwrap().unwrap() {

@@ -30,7 +30,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use fathom_capture::{LinkType, Writer};
-use fathom_measure::traffic::{Engine, Settings, TrafficRecord, probe};
+use fathom_measure::kernel::try_load;
+use fathom_measure::traffic::{Engine, Settings, TrafficRecord};
 use fathom_measure::{Ended, Replay};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -115,7 +116,7 @@ fn the_kernel_has_the_same_state() {
         println!("skipped: {obstacle}");
         return;
     }
-    probe(&Settings::live()).unwrap();
+    try_load(&[&Settings::live()]).unwrap();
     for program in PROGRAMS {
         let kernel = Kernel::load(program);
         for (name, scenario) in vectors() {

@@ -2,23 +2,20 @@
 //! same clock.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::LazyLock;
+use std::net::Ipv6Addr;
 
-use fathom_measure::Selection;
 use fathom_measure::bytes::{bytes_of, read_prefix};
-use fathom_measure::kernel::{set_constants, size_flow_table};
+use fathom_measure::kernel::set_constants;
 use fathom_measure::rtt::{Method, SampleBytes, Settings};
-use fathom_record::{FlowKey, Network, Protocol};
+use fathom_record::{FlowKey, Protocol};
 use libbpf_rs::{MapCore, MapFlags};
 
-use crate::compile::compile;
 use crate::frame::Frame;
 use crate::native::{SEED, START_NS};
 use crate::outcome::{Change, Outcome, Place, Run, Sample, Traffic};
 use crate::shared::{
     self, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event,
-    rtt_half, rtt_pending, rtt_traffic, selection, selection_network,
+    rtt_half, rtt_traffic,
 };
 use crate::test_run::{TestRun, set_entries};
 
@@ -29,9 +26,6 @@ const NO_TIME: u64 = 1;
 /// Frames of this size are always taken for a test run; shorter ones if their link and IP headers
 /// are whole.
 const SAFE_SIZE: usize = 64;
-
-/// The object, compiled once for all tests.
-static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| compile("vectors/vector.bpf.c"));
 
 /// A program, loaded for one set of settings.
 pub(crate) struct Kernel {
@@ -61,25 +55,10 @@ impl Kernels {
 impl Kernel {
     /// Loads programs that share their maps.
     pub(crate) fn load(programs: &[&'static str], settings: &Settings, methods: &[Method]) -> Self {
-        let places = settings.pending_entries() * size_of::<rtt_pending>();
-        let flow_size = size_of::<rtt_flow>() + places;
-        let clock = ".data.vector_now";
-        let run = TestRun::load(&OBJECT, programs, clock, "rtt_events", |object| {
-            size_flow_table(object, settings.flows, "rtt_flows", flow_size)?;
-            let mut empty = object.maps_mut().find(|map| map.name() == "rtt_empty_flow");
-            empty
-                .as_mut()
-                .unwrap()
-                .set_value_size(flow_size as u32)
-                .unwrap();
+        let run = TestRun::load(programs, settings, "rtt_events", |object| {
             set_entries(object, "rtt_requests", BUCKETS);
             let config = config(settings, methods);
-            let selection = selected(&settings.selection);
-            let constants = [
-                (".rodata.rtt_config", bytes_of(&config)),
-                (".rodata.selection", bytes_of(&selection)),
-            ];
-            set_constants(object, &constants)
+            set_constants(object, &[(".rodata.rtt_config", bytes_of(&config))])
         });
         Self {
             run,
@@ -130,7 +109,7 @@ impl Kernel {
     /// Empties all maps.
     fn forget(&self) {
         self.run.told();
-        self.run.forget_flows("rtt_flows");
+        self.run.forget_flows();
         let numbers: Vec<u8> = (0..BUCKETS).flat_map(u32::to_ne_bytes).collect();
         let empty = vec![0; BUCKETS as usize * size_of::<rtt_bucket>()];
         self.run
@@ -148,7 +127,7 @@ impl Kernel {
     fn flows(&self) -> Vec<(flow_key, rtt_flow)> {
         let mut flows = Vec::new();
         let visit = |key: &[u8], _, flow: &[u8]| flows.push((read(key), read(flow)));
-        let table = self.run.flows("rtt_flows");
+        let table = self.run.flows();
         table.for_each(visit, || Ok(())).unwrap();
         flows
     }
@@ -202,46 +181,6 @@ fn config(settings: &Settings, methods: &[Method]) -> rtt_config {
         has_bytes: settings.has_bytes.into(),
         ..rtt_config::default()
     }
-}
-
-fn selected(own: &Selection) -> selection {
-    let mut selected = selection {
-        network_count: own.networks.len() as u32,
-        excluded_count: own.excluded.len() as u32,
-        port_count: own.ports.len() as u32,
-        protocol_count: own.protocols.len() as u32,
-        ..selection::default()
-    };
-    let networks = |to: &mut [selection_network], from: &[Network]| {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = network(*from);
-        }
-    };
-    networks(&mut selected.networks, &own.networks);
-    networks(&mut selected.excluded, &own.excluded);
-    selected.ports[..own.ports.len()].copy_from_slice(&own.ports);
-    for (to, from) in selected.protocols.iter_mut().zip(&own.protocols) {
-        *to = from.0;
-    }
-    selected
-}
-
-fn network(network: Network) -> selection_network {
-    let (address, unused) = match network.address() {
-        IpAddr::V4(address) => (address.to_ipv6_mapped(), 32),
-        IpAddr::V6(address) => (address, 128),
-    };
-    let mask = u128::MAX
-        .checked_shl(unused - u32::from(network.prefix_length()))
-        .unwrap_or_default();
-    selection_network {
-        address: address_of(address),
-        mask: address_of(Ipv6Addr::from_bits(mask)),
-    }
-}
-
-fn address_of(address: Ipv6Addr) -> flow_address {
-    read(&address.octets())
 }
 
 fn decode(bytes: &[u8]) -> Outcome {

@@ -13,7 +13,8 @@ void fathom_response_read(const __u8 *data, __u32 captured, __u32 length, __u32 
 
 	*packet = (struct packet){ .segments = 1, .key.interface = interface };
 	reading->verdict = packet_parse(&bytes, link, config->has_tunnels, packet, &at);
-	reading->verdict = response_claim(&bytes, &at, reading->verdict, packet);
+	reading->verdict = packet_read_other(&bytes, reading->verdict, packet, &at);
+	reading->verdict = response_verdict(reading->verdict, packet, &at);
 	if (reading->verdict != PACKET_MEASURABLE)
 		return;
 	packet->content = response_read_content(packet, response_first_bytes(&bytes, &at, packet));

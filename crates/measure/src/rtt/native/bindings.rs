@@ -767,12 +767,6 @@ pub const RTT_EVENT_SAMPLE: rtt_event_type = 0;
 pub const RTT_EVENT_OPEN: rtt_event_type = 1;
 pub const RTT_EVENT_CLOSE: rtt_event_type = 2;
 pub type rtt_event_type = ::core::ffi::c_uint;
-pub const RTT_HOOK_CAPTURE: rtt_hook = 0;
-pub const RTT_HOOK_INGRESS: rtt_hook = 1;
-pub const RTT_HOOK_EGRESS: rtt_hook = 2;
-pub const RTT_HOOK_XDP: rtt_hook = 3;
-pub const RTT_HOOK_COUNT: rtt_hook = 4;
-pub type rtt_hook = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct rtt_event {
@@ -912,7 +906,4 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub static fathom_rtt_counter_names: [*const ::core::ffi::c_char; 11usize];
-}
-unsafe extern "C" {
-    pub static fathom_rtt_hook_names: [*const ::core::ffi::c_char; 4usize];
 }

@@ -125,6 +125,4 @@ names! {
     reason_names: fathom_rtt_reason_names[RTT_REASON_COUNT];
     /// What is counted.
     counter_names: fathom_rtt_counter_names[RTT_COUNTER_COUNT];
-    /// Where packets are seen.
-    hook_names: fathom_rtt_hook_names[RTT_HOOK_COUNT];
 }

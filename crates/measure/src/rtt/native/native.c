@@ -75,5 +75,4 @@ void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slot
 const char *const fathom_rtt_method_names[RTT_METHOD_COUNT] = { RTT_METHODS(X) };
 const char *const fathom_rtt_reason_names[RTT_REASON_COUNT] = { RTT_REASONS(X) };
 const char *const fathom_rtt_counter_names[RTT_COUNTER_COUNT] = { RTT_COUNTERS(X) };
-const char *const fathom_rtt_hook_names[RTT_HOOK_COUNT] = { RTT_HOOKS(X) };
 #undef X

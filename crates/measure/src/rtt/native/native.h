@@ -23,6 +23,5 @@ void fathom_rtt_grow(const struct rtt_flow *flow, const struct rtt_pending *slot
 extern const char *const fathom_rtt_method_names[RTT_METHOD_COUNT];
 extern const char *const fathom_rtt_reason_names[RTT_REASON_COUNT];
 extern const char *const fathom_rtt_counter_names[RTT_COUNTER_COUNT];
-extern const char *const fathom_rtt_hook_names[RTT_HOOK_COUNT];
 
 #endif

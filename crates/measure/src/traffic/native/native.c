@@ -13,7 +13,7 @@ void fathom_traffic_read(const __u8 *data, __u32 captured, __u32 length, __u32 l
 
 	*packet = (struct packet){ .segments = 1, .key.interface = interface };
 	reading->verdict = packet_parse(&bytes, link, config->has_tunnels, packet, &at);
-	reading->verdict = traffic_claim(&at, reading->verdict, packet);
+	reading->verdict = packet_read_other(&bytes, reading->verdict, packet, &at);
 	if (reading->verdict != PACKET_MEASURABLE)
 		return;
 	reading->is_selected = !selection || selection_admits(selection, &packet->key);

@@ -4,8 +4,8 @@
 #include <bpf/bpf_helpers.h>
 
 /* ns; in a section of its own, so that user space finds it by name. */
-__u64 vector_now SEC(".data.vector_now") = 1;
+__u64 test_now SEC(".data.test_now") = 1;
 
-#define bpf_ktime_get_ns() vector_now
+#define bpf_ktime_get_ns() test_now
 
-#include "../../src/rtt/rtt.bpf.c"
+#include "../../bpf/dispatch.bpf.c"

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The programs that are attached where packets pass: one for each hook, and for devices with and without an Ethernet
+ * header. A packet is parsed once, its flow looked up once, and the clock read at most once, whatever measures it; of
+ * measurements that are off the verifier leaves nothing.
+ */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "../src/response/response.bpf.h"
+#include "../src/rtt/rtt.bpf.h"
+#include "../src/traffic/traffic.bpf.h"
+#include "packet_rounds.bpf.h"
+#include "selection.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const volatile struct selection selection SEC(".rodata.selection") = {};
+const volatile __u8 has_tunnels SEC(".rodata.has_tunnels") = 0;
+
+static __always_inline int packet_has_tunnels(void)
+{
+	return has_tunnels;
+}
+
+/* `skb` is null where the hook has no such thing. */
+static __always_inline void dispatch(struct packet_pass *pass, struct __sk_buff *skb, const struct packet_bytes *bytes,
+				     __u32 verdict, enum packet_hook hook)
+{
+	const struct packet *packet = &pass->packet;
+	int takes_others = response_state_bit || traffic_state_bit;
+	__u32 widest = takes_others ? packet_read_other(bytes, verdict, &pass->packet, &pass->cursor) : verdict;
+
+	pass->now = 0;
+	pass->hook = hook;
+	pass->is_turned = hook == PACKET_HOOK_EGRESS && skb && packet_is_turned(skb);
+	pass->is_selected = widest == PACKET_MEASURABLE && selection_admits(&selection, &packet->key);
+	pass->slot.index = FLOW_NO_SLOT;
+	if (pass->is_selected && (takes_others || rtt_uses_flow(packet)))
+		flow_table_find(&packet->key, &pass->slot);
+	if (response_state_bit && pass->is_selected)
+		response_look(pass, skb, bytes);
+	if (rtt_state_bit)
+		rtt_measure(pass, verdict);
+	if (response_state_bit)
+		response_measure(pass, widest);
+	if (traffic_state_bit)
+		traffic_measure(pass, widest);
+}
+
+static __always_inline void dispatch_skb(struct __sk_buff *skb, __u16 ether_type, enum packet_hook hook)
+{
+	struct packet_pass *pass = packet_this_pass();
+	struct packet_bytes bytes;
+	__u32 verdict;
+
+	if (!pass)
+		return;
+	verdict = packet_parse_whole_skb(skb, ether_type, &pass->packet, &pass->cursor);
+	bytes = packet_skb_bytes(skb);
+	dispatch(pass, skb, &bytes, verdict, hook);
+}
+
+static __always_inline void dispatch_xdp(struct xdp_md *xdp)
+{
+	struct packet_pass *pass = packet_this_pass();
+	struct packet_bytes bytes = packet_xdp_bytes(xdp);
+
+	if (pass)
+		dispatch(pass, 0, &bytes, packet_parse_xdp(xdp, &pass->packet, &pass->cursor), PACKET_HOOK_XDP);
+}
+
+SEC("tc")
+int ethernet_ingress(struct __sk_buff *skb)
+{
+	dispatch_skb(skb, 0, PACKET_HOOK_INGRESS);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int ethernet_egress(struct __sk_buff *skb)
+{
+	dispatch_skb(skb, 0, PACKET_HOOK_EGRESS);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int ip_ingress(struct __sk_buff *skb)
+{
+	dispatch_skb(skb, wire16(skb->protocol), PACKET_HOOK_INGRESS);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int ip_egress(struct __sk_buff *skb)
+{
+	dispatch_skb(skb, wire16(skb->protocol), PACKET_HOOK_EGRESS);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("xdp")
+int xdp_ingress(struct xdp_md *xdp)
+{
+	dispatch_xdp(xdp);
+	return XDP_PASS;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A packet on its way past a hook: what is found out of it once, for all measurements. */
+#ifndef FATHOM_PACKET_PASS_BPF_H
+#define FATHOM_PACKET_PASS_BPF_H
+
+#include "flow_table.bpf.h"
+#include "packet_parse.h"
+
+struct packet_pass {
+	struct packet packet;
+	struct packet_cursor cursor;
+	struct flow_slot slot; /* of its flow, where a measurement uses one */
+	__u64 now; /* ns; 0: no measurement has asked */
+	__u8 first[16]; /* of a payload that lies in pages */
+	__u8 hook; /* enum packet_hook */
+	__u8 is_turned; /* leaves by the interface that it came in by */
+	__u8 is_selected;
+	__u8 padding[5];
+};
+
+/*
+ * The present packet of each CPU. (The stack is too small for it, and of what lies there the verifier would follow every
+ * combination of values, and give up.)
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet_pass);
+} packet_passes SEC(".maps");
+
+static __always_inline struct packet_pass *packet_this_pass(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&packet_passes, &zero);
+}
+
+/* The clock is read once a packet, and by many packets not at all: it takes as long as all the rest. */
+static __always_inline __u64 packet_now(struct packet_pass *pass)
+{
+	if (!pass->now)
+		pass->now = bpf_ktime_get_ns();
+	return pass->now;
+}
+
+/* Has this measurement state of the packet's flow? */
+static __always_inline int packet_has_state(const struct packet_pass *pass, __u64 state_bit)
+{
+	return pass->slot.index != FLOW_NO_SLOT && pass->slot.word & state_bit;
+}
+
+#endif
