@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The production programs, and what they are measured against; in one object, so that all meet the same maps and flows. */
-#include "../../crates/measure/src/rtt/rtt.bpf.c"
+#include "../../crates/measure/bpf/dispatch.bpf.c"
 #include "reference.bpf.h"
 #include "steps.bpf.h"
 
@@ -11,22 +11,23 @@
 SEC("tc")
 int reference(struct __sk_buff *skb)
 {
-	struct rtt_cpu cpu;
+	struct packet_cursor cursor;
+	struct packet packet;
 
 	move_on(skb);
-	if (packet_parse_skb(skb, 0, &cpu.packet, &cpu.cursor) != PACKET_MEASURABLE)
+	if (packet_parse_skb(skb, 0, &packet, &cursor) != PACKET_MEASURABLE)
 		return TC_ACT_SHOT;
-	return bpf_map_lookup_elem(&reference_flows, &cpu.packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
+	return bpf_map_lookup_elem(&reference_flows, &packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int learn(struct __sk_buff *skb)
 {
-	struct rtt_cpu *cpu = rtt_this_cpu();
+	struct packet_pass *pass = packet_this_pass();
 
 	move_on(skb);
-	if (cpu && packet_parse_skb(skb, 0, &cpu->packet, &cpu->cursor) == PACKET_MEASURABLE)
-		learn_flow(&cpu->packet.key);
+	if (pass && packet_parse_skb(skb, 0, &pass->packet, &pass->cursor) == PACKET_MEASURABLE)
+		learn_flow(pass);
 	return TC_ACT_UNSPEC;
 }
 

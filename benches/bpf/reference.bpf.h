@@ -11,12 +11,12 @@ struct {
 } reference_flows SEC(".maps");
 
 /* Puts those flows there that the production program has in its table. */
-static __always_inline int learn_flow(const struct flow_key *key)
+static __always_inline int learn_flow(struct packet_pass *pass)
 {
-	__u64 value = 0, hash;
+	__u64 value = 0;
 
-	return flow_table_find(key, &hash) != FLOW_NO_SLOT &&
-	       bpf_map_update_elem(&reference_flows, key, &value, BPF_NOEXIST);
+	return flow_table_find(&pass->packet.key, &pass->slot) &&
+	       bpf_map_update_elem(&reference_flows, &pass->packet.key, &value, BPF_NOEXIST);
 }
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The production program, and what it is measured against; in one object, so that both meet the same flows. */
-#include "../../crates/measure/src/response/response.bpf.c"
+#include "../../crates/measure/bpf/dispatch.bpf.c"
 #include "reference.bpf.h"
 #include "steps.bpf.h"
 
@@ -21,23 +21,23 @@ static __always_inline void echo_clock(struct __sk_buff *skb)
 SEC("tc")
 int reference(struct __sk_buff *skb)
 {
-	struct response_cpu *cpu = response_this_cpu();
+	struct packet_pass *pass = packet_this_pass();
 
 	move_on(skb);
 	echo_clock(skb);
-	if (!cpu || packet_parse_skb(skb, 0, &cpu->packet, &cpu->cursor) != PACKET_MEASURABLE)
+	if (!pass || packet_parse_skb(skb, 0, &pass->packet, &pass->cursor) != PACKET_MEASURABLE)
 		return TC_ACT_SHOT;
-	return bpf_map_lookup_elem(&reference_flows, &cpu->packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
+	return bpf_map_lookup_elem(&reference_flows, &pass->packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int learn(struct __sk_buff *skb)
 {
-	struct response_cpu *cpu = response_this_cpu();
+	struct packet_pass *pass = packet_this_pass();
 
 	move_on(skb);
-	if (cpu && packet_parse_skb(skb, 0, &cpu->packet, &cpu->cursor) == PACKET_MEASURABLE)
-		learn_flow(&cpu->packet.key);
+	if (pass && packet_parse_skb(skb, 0, &pass->packet, &pass->cursor) == PACKET_MEASURABLE)
+		learn_flow(pass);
 	return TC_ACT_UNSPEC;
 }
 

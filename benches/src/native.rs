@@ -14,6 +14,5 @@ mod response;
 mod rtt;
 
 pub use hops::{HOPS_COUNT_PROBES_SENT, HOPS_FLOWS, hops_config, hops_flow};
-pub use response::{response_bins, response_config, response_flow};
-pub use rtt::{rtt_config, rtt_flow, rtt_pending};
+pub use response::{response_bins, response_flow};
 pub use shared::selection;

@@ -29,24 +29,25 @@ static __always_inline void dispatch(struct packet_pass *pass, struct __sk_buff 
 				     __u32 verdict, enum packet_hook hook)
 {
 	const struct packet *packet = &pass->packet;
+	__u32 state_bits = 0;
+	int is_selected;
 	int takes_others = response_state_bit || traffic_state_bit;
 	__u32 widest = takes_others ? packet_read_other(bytes, verdict, &pass->packet, &pass->cursor) : verdict;
 
+	is_selected = widest == PACKET_MEASURABLE && selection_admits(&selection, &packet->key);
 	pass->now = 0;
 	pass->hook = hook;
 	pass->is_turned = hook == PACKET_HOOK_EGRESS && skb && packet_is_turned(skb);
-	pass->is_selected = widest == PACKET_MEASURABLE && selection_admits(&selection, &packet->key);
-	pass->slot.index = FLOW_NO_SLOT;
-	if (pass->is_selected && (takes_others || rtt_uses_flow(packet)))
-		flow_table_find(&packet->key, &pass->slot);
-	if (response_state_bit && pass->is_selected)
+	if (is_selected && (takes_others || rtt_uses_flow(packet)))
+		state_bits = flow_table_find(&packet->key, &pass->slot);
+	if (response_state_bit && is_selected)
 		response_look(pass, skb, bytes);
 	if (rtt_state_bit)
-		rtt_measure(pass, verdict);
+		rtt_measure(pass, verdict, is_selected, state_bits, !takes_others);
 	if (response_state_bit)
-		response_measure(pass, widest);
+		response_measure(pass, widest, is_selected, state_bits, !rtt_state_bit && !traffic_state_bit);
 	if (traffic_state_bit)
-		traffic_measure(pass, widest);
+		traffic_measure(pass, widest, is_selected, state_bits);
 }
 
 static __always_inline void dispatch_skb(struct __sk_buff *skb, __u16 ether_type, enum packet_hook hook)

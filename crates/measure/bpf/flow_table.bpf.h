@@ -41,37 +41,42 @@ static __always_inline const struct flow_table *flow_table_settings(void)
 	return table;
 }
 
-static __always_inline int flow_table_find_in(__u32 index, __u64 tag, struct flow_slot *found)
+/* FLOW_WORD_MEASUREMENTS of the flow's word; 0 if it has none. */
+static __always_inline __u32 flow_table_find_in(__u32 index, __u64 tag, struct flow_slot *found)
 {
 	struct flow_bucket *bucket = bpf_map_lookup_elem(&flow_buckets, &index);
 	__u32 at = bucket ? flow_bucket_find(bucket, tag) : FLOW_BUCKET_SLOTS;
+	__u64 word;
 
 	if (!bucket || at >= FLOW_BUCKET_SLOTS)
 		return 0;
 	found->index = index * FLOW_BUCKET_SLOTS + at;
-	found->word = flow_bucket_word(bucket, at);
-	if (!(found->word & FLOW_WORD_IS_REFERENCED))
+	word = flow_bucket_word(bucket, at);
+	if (!(word & FLOW_WORD_IS_REFERENCED))
 		__sync_fetch_and_or(&bucket->words[at % FLOW_BUCKET_SLOTS], FLOW_WORD_IS_REFERENCED);
-	return 1;
+	return word & FLOW_WORD_MEASUREMENTS;
 }
 
 /*
- * The slot of a flow, and its hash. This and flow_table_claim are global functions: the verifier walks them once, and what
- * they keep on the stack is not on their callers'. Each returns whether it succeeded.
+ * The slot of a flow, and its hash. Returns the state bits of the measurements that have something of it. This and
+ * flow_table_claim are global functions: the verifier walks them once, and what they keep on the stack is not on their
+ * callers'.
  */
-__noinline int flow_table_find(const struct flow_key *key, struct flow_slot *found)
+__noinline __u32 flow_table_find(const struct flow_key *key, struct flow_slot *found)
 {
 	const struct flow_table *table = flow_table_settings();
+	__u32 state_bits;
 	__u64 tag;
 
 	if (!key || !found)
 		return 0;
 	found->index = FLOW_NO_SLOT;
-	found->word = 0;
 	found->hash = flow_table_hash(key, table);
 	tag = flow_table_tag(found->hash);
-	return flow_table_find_in(flow_table_first(found->hash, table), tag, found) ||
-	       flow_table_find_in(flow_table_second(found->hash, table), tag, found);
+	state_bits = flow_table_find_in(flow_table_first(found->hash, table), tag, found);
+	if (found->index != FLOW_NO_SLOT)
+		return state_bits;
+	return flow_table_find_in(flow_table_second(found->hash, table), tag, found);
 }
 
 static __always_inline struct flow_bucket *flow_table_bucket_of(__u32 slot)

@@ -45,7 +45,6 @@ struct flow_table {
 /* Where a flow is, as of a lookup. */
 struct flow_slot {
 	__u64 hash;
-	__u64 word;
 	__u32 index; /* FLOW_NO_SLOT: nowhere */
 	__u32 padding;
 };

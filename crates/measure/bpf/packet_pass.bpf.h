@@ -14,8 +14,7 @@ struct packet_pass {
 	__u8 first[16]; /* of a payload that lies in pages */
 	__u8 hook; /* enum packet_hook */
 	__u8 is_turned; /* leaves by the interface that it came in by */
-	__u8 is_selected;
-	__u8 padding[5];
+	__u8 padding[6];
 };
 
 /*
@@ -42,12 +41,6 @@ static __always_inline __u64 packet_now(struct packet_pass *pass)
 	if (!pass->now)
 		pass->now = bpf_ktime_get_ns();
 	return pass->now;
-}
-
-/* Has this measurement state of the packet's flow? */
-static __always_inline int packet_has_state(const struct packet_pass *pass, __u64 state_bit)
-{
-	return pass->slot.index != FLOW_NO_SLOT && pass->slot.word & state_bit;
 }
 
 #endif

@@ -11,13 +11,18 @@ use clap::Parser;
 use fathom_benches::programs::{Programs, Step};
 use fathom_benches::statistics::median;
 use fathom_lab::summary::{Row, conclude};
+use fathom_measure::kernel::OfPackets;
 use fathom_measure::rtt::Settings;
+use fathom_measure::{response, traffic};
 
 use programs::{Contender, has_flow, load, run};
 use scenario::Scenario;
 
 /// Room for the connections of [`Scenario::many_flows`].
 const MANY_FLOWS: u32 = 98_304;
+
+/// What measurements may cost that share their programs, of the sum of what each costs alone.
+const MOST_TOGETHER: f64 = 0.7;
 
 /// Measure what fathom's program costs a packet, by `BPF_PROG_TEST_RUN` (needs root).
 ///
@@ -64,7 +69,7 @@ fn main() -> anyhow::Result<()> {
     );
     let mut clock_ns = Vec::new();
     let mut rows = Vec::new();
-    let programs = load(&defaults)?;
+    let programs = load(&[&defaults])?;
     for scenario in Scenario::all() {
         let cost = measure(&programs, &scenario, &arguments)?;
         print(scenario.name, &cost);
@@ -77,7 +82,7 @@ fn main() -> anyhow::Result<()> {
         ..defaults.clone()
     };
     let scenario = Scenario::many_flows();
-    let cost = measure(&load(&roomy)?, &scenario, &arguments)?;
+    let cost = measure(&load(&[&roomy])?, &scenario, &arguments)?;
     print(scenario.name, &cost);
     rows.extend(row(&scenario, &cost));
     let with_events = Settings {
@@ -85,8 +90,9 @@ fn main() -> anyhow::Result<()> {
         ..defaults
     };
     let scenario = Scenario::known_value();
-    let cost = measure(&load(&with_events)?, &scenario, &arguments)?;
+    let cost = measure(&load(&[&with_events])?, &scenario, &arguments)?;
     print(&format!("{}, --events", scenario.name), &cost);
+    rows.extend(together(&arguments)?);
     println!("bpf_ktime_get_ns: {:.1} ns", median(clock_ns));
     println!("--interval changes nothing in the kernel.");
     Ok(conclude(&rows, arguments.summary.as_deref())?)
@@ -110,6 +116,65 @@ fn row(scenario: &Scenario, cost: &Cost) -> Option<Row> {
         ),
         is_reached: Some(cost.ratio <= most),
     })
+}
+
+/// What measurements cost that share their programs, beside what each costs alone.
+fn together(arguments: &Arguments) -> anyhow::Result<Vec<Row>> {
+    let (rtt, response) = (Settings::live(), response::Settings::live());
+    let traffic = traffic::Settings::live();
+    let sets: [&[&dyn OfPackets]; 4] = [
+        &[&rtt],
+        &[&response],
+        &[&traffic],
+        &[&rtt, &response, &traffic],
+    ];
+    println!(
+        "\n{:44} {:>8} {:>8} {:>8} {:>8} {:>7}",
+        "packet", "rtt", "response", "traffic", "together", "of sum"
+    );
+    let mut rows = Vec::new();
+    for scenario in [Scenario::known_value(), Scenario::new_value()] {
+        let programs: anyhow::Result<Vec<_>> = sets.iter().map(|set| load(set)).collect();
+        let programs = programs?;
+        for one in &programs {
+            one.set_steps([Step::default(); 2])?;
+            for frame in &scenario.before {
+                run(one, Contender::Production, frame, 1)?;
+            }
+            one.set_steps(scenario.steps)?;
+        }
+        let mut costs: [Vec<f64>; 4] = Default::default();
+        let mut shares = Vec::new();
+        for round in 0..=arguments.rounds {
+            let frame = scenario.frame_after(round.wrapping_mul(arguments.packets));
+            let of = |one| -> anyhow::Result<f64> {
+                let run = |contender| run(one, contender, &frame, arguments.packets);
+                Ok(run(Contender::Production)?.packet_ns - run(Contender::Empty)?.packet_ns)
+            };
+            let round: anyhow::Result<Vec<_>> = programs.iter().map(of).collect();
+            let round = round?;
+            shares.push(round[3] / (round[0] + round[1] + round[2]));
+            for (costs, cost) in costs.iter_mut().zip(round) {
+                costs.push(cost);
+            }
+        }
+        let [rtt, response, traffic, all] = costs.map(median);
+        let share = median(shares);
+        println!(
+            "{:44} {rtt:>8.1} {response:>8.1} {traffic:>8.1} {all:>8.1} {share:>7.2}",
+            scenario.name
+        );
+        rows.push(Row {
+            what: format!(
+                "kernel, {}, rtt, response and traffic together",
+                scenario.name
+            ),
+            target: format!("at most {MOST_TOGETHER} of the sum of what they cost alone"),
+            measured: format!("{share:.2} ({all:.0} ns)"),
+            is_reached: Some(share <= MOST_TOGETHER),
+        });
+    }
+    Ok(rows)
 }
 
 /// Runs all contenders over a packet, in turns.

@@ -1,15 +1,10 @@
-//! The programs of `fathom rtt`, and what they are measured against, loaded as the library loads
+//! The programs that are attached where packets pass, and what they are measured against, loaded as the library loads
 //! them.
 
-use std::ffi::OsStr;
-
 use anyhow::Context;
-use fathom_benches::native::{rtt_config, rtt_flow, rtt_pending};
-use fathom_benches::programs::{Programs, Run, set_constant};
-use fathom_measure::bytes::bytes_of;
-use fathom_measure::kernel::size_flow_table;
-use fathom_measure::rtt::{Method, Settings};
-use libbpf_rs::{ObjectBuilder, OpenObject};
+use fathom_benches::programs::{Programs, Run};
+use fathom_measure::kernel::{OfPackets, prepare};
+use libbpf_rs::ObjectBuilder;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernel.bpf.o"));
 
@@ -43,12 +38,12 @@ impl Contender {
     }
 }
 
-/// Loads them as the library does for these settings.
-pub(crate) fn load(settings: &Settings) -> anyhow::Result<Programs> {
+/// Loads them as the library does for these measurements.
+pub(crate) fn load(measurements: &[&dyn OfPackets]) -> anyhow::Result<Programs> {
     let mut object = ObjectBuilder::default()
         .open_memory(OBJECT)
         .context("open the BPF object")?;
-    configure(&mut object, settings)?;
+    prepare(&mut object, measurements)?;
     Programs::load(object)
 }
 
@@ -65,35 +60,4 @@ pub(crate) fn run(
 /// Whether the reference found the flow of the last packet.
 pub(crate) fn has_flow(reference: Run) -> bool {
     reference.returned == FOUND
-}
-
-fn configure(object: &mut OpenObject, settings: &Settings) -> anyhow::Result<()> {
-    let places_bytes = settings.pending_entries() * size_of::<rtt_pending>();
-    let flow_bytes = size_of::<rtt_flow>() + places_bytes;
-    let buckets = object
-        .maps()
-        .find(|map| map.name() == OsStr::new("rtt_requests"))
-        .context("the object has no requests")?
-        .max_entries();
-    let config = rtt_config {
-        sample_interval: settings.sample_interval.as_nanos() as u64,
-        expiry: Settings::EXPIRY.as_nanos() as u64,
-        seed: 0x0123_4567_89ab_cdef,
-        per_rtt: settings.per_rtt,
-        methods: (1 << Method::ALL.len()) - 1,
-        slots: settings.slots,
-        bucket_mask: buckets - 1,
-        has_near_side: settings.has_near_side.into(),
-        has_tunnels: settings.has_tunnels.into(),
-        has_events: settings.has_events.into(),
-        has_bytes: settings.has_bytes.into(),
-        ..rtt_config::default()
-    };
-    for mut map in object.maps_mut() {
-        if map.name() == "rtt_empty_flow" {
-            map.set_value_size(flow_bytes as u32)?;
-        }
-    }
-    size_flow_table(object, settings.flows, "rtt_flows", flow_bytes)?;
-    set_constant(object, ".rodata.rtt_config", bytes_of(&config))
 }

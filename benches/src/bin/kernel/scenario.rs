@@ -46,7 +46,7 @@ impl Scenario {
         };
         [
             Self::known_value(),
-            Connection::v4(3).data("TCP data, new TSval each time, unanswered", 1),
+            Self::new_value(),
             Connection::v4(4).acknowledgement("pure ACK, nothing pending", false),
             Connection::v4(5).acknowledgement("pure ACK that answers nothing, data pending", true),
             Connection::v4(6).sent_again("TCP data, sent again and again"),
@@ -72,7 +72,12 @@ impl Scenario {
         }
     }
 
-    /// The same of 65,536 connections that take turns, in another order than they were opened in:
+    /// Data whose sender's clock has moved on: each packet begins a measurement.
+    pub(crate) fn new_value() -> Self {
+        Connection::v4(3).data("TCP data, new TSval each time, unanswered", 1)
+    }
+
+    /// The former of 65,536 connections that take turns, in another order than they were opened in:
     /// the table must have room for them.
     pub(crate) fn many_flows() -> Self {
         let connection = Connection::v4(0);

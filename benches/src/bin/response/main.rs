@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use fathom_benches::native::{response_bins, response_config, response_flow};
-use fathom_benches::programs::{Programs, Step, set_constant};
+use fathom_benches::native::{response_bins, response_flow};
+use fathom_benches::programs::{Programs, Step};
 use fathom_benches::statistics::median;
 use fathom_benches::wire::{Segment, TcpFlags, Timestamps};
 use fathom_lab::summary::{Row, conclude};
-use fathom_measure::bytes::bytes_of;
-use fathom_measure::kernel::size_flow_table;
+use fathom_measure::kernel::prepare;
+use fathom_measure::response::Settings;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/response.bpf.o"));
@@ -95,19 +95,11 @@ fn load() -> anyhow::Result<Programs> {
     let mut object = ObjectBuilder::default()
         .open_memory(OBJECT)
         .context("open the BPF object")?;
-    let config = response_config {
-        seed: 0x0123_4567_89ab_cdef,
-        epoch: 500_000_000 >> 4,
-        timeout: 180_000_000 >> 4,
-        datagram_timeout: 180_000_000 >> 4,
-        threshold: 1_000_000 >> 4,
-        handshake_mask: 16_383,
-        has_tunnels: 1,
-        ..response_config::default()
+    let settings = Settings {
+        flows: FLOWS + 1024,
+        ..Settings::live()
     };
-    let state_bytes = size_of::<response_flow>() + size_of::<response_bins>();
-    size_flow_table(&mut object, FLOWS + 1024, "response_flows", state_bytes)?;
-    set_constant(&mut object, ".rodata.response_config", bytes_of(&config))?;
+    prepare(&mut object, &[&settings])?;
     Programs::load(object)
 }
 

@@ -356,26 +356,22 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct flow_slot {
     pub hash: __u64,
-    pub word: __u64,
     pub index: __u32,
     pub padding: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of flow_slot"][::core::mem::size_of::<flow_slot>() - 24usize];
+    ["Size of flow_slot"][::core::mem::size_of::<flow_slot>() - 16usize];
     ["Alignment of flow_slot"][::core::mem::align_of::<flow_slot>() - 8usize];
     [
         "Offset of field: flow_slot::hash",
     ][::core::mem::offset_of!(flow_slot, hash) - 0usize];
     [
-        "Offset of field: flow_slot::word",
-    ][::core::mem::offset_of!(flow_slot, word) - 8usize];
-    [
         "Offset of field: flow_slot::index",
-    ][::core::mem::offset_of!(flow_slot, index) - 16usize];
+    ][::core::mem::offset_of!(flow_slot, index) - 8usize];
     [
         "Offset of field: flow_slot::padding",
-    ][::core::mem::offset_of!(flow_slot, padding) - 20usize];
+    ][::core::mem::offset_of!(flow_slot, padding) - 12usize];
 };
 pub const PACKET_MEASURABLE: packet_verdict = 0;
 pub const PACKET_ARP: packet_verdict = 1;

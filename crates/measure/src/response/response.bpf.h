@@ -152,28 +152,28 @@ static __noinline int response_tell(struct packet_pass *pass, struct response_cp
 	return 0;
 }
 
-static __always_inline void response_on_selected(struct packet_pass *pass, struct response_cpu *cpu)
+static __always_inline int response_take(struct packet_pass *pass, struct response_cpu *cpu, __u32 state_bits)
 {
 	const struct response_config *config = response_settings();
 	struct response_flow *flow = 0;
 	enum response_counter left_out;
 	__u64 now;
 
-	if (packet_has_state(pass, response_state_bit))
+	if (state_bits & response_state_bit)
 		flow = bpf_map_lookup_elem(&response_flows, &pass->slot.index);
 	/* What comes back must not cost the clock, which is most of what a request costs. */
 	if (flow && !response_is_request(flow, &pass->packet))
-		return;
+		return 0;
 	/* A router with one arm has each packet at both hooks of its interface; what it translated does not come in. */
 	if (flow && pass->is_turned && flow->flags & RESPONSE_ARRIVES) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
-		return;
+		return 0;
 	}
 	now = packet_now(pass);
 	if (!flow) {
 		response_without_state(pass, cpu);
-		return;
+		return 0;
 	}
 	if (pass->hook != PACKET_HOOK_EGRESS && !(flow->flags & RESPONSE_ARRIVES))
 		flow->flags |= RESPONSE_ARRIVES;
@@ -181,11 +181,18 @@ static __always_inline void response_on_selected(struct packet_pass *pass, struc
 		response_tell(pass, cpu, flow);
 	if (response_uses_handshake(flow, &pass->packet)) {
 		response_on_new(pass, flow);
-		return;
+		return 0;
 	}
 	left_out = response_on_known(flow, (void *)(flow + 1), &pass->packet, now, config);
 	if (left_out < RESPONSE_COUNTER_COUNT)
 		cpu->counters[left_out] += pass->packet.segments;
+	return 0;
+}
+
+/* The same as a call, where the stack would be too deep otherwise. */
+static __noinline int response_take_apart(struct packet_pass *pass, struct response_cpu *cpu, __u32 state_bits)
+{
+	return response_take(pass, cpu, state_bits);
 }
 
 /* What a host sends itself has its payload in pages, where a program cannot point at. */
@@ -208,25 +215,27 @@ static __always_inline void response_look(struct packet_pass *pass, struct __sk_
 }
 
 /* `verdict` is that of packet_read_other. */
-static __noinline int response_measure(struct packet_pass *pass, __u32 verdict)
+static __always_inline void response_measure(struct packet_pass *pass, __u32 verdict, int is_selected, __u32 state_bits,
+					     int is_alone)
 {
 	__u32 zero = 0;
 	struct response_cpu *cpu = bpf_map_lookup_elem(&response_cpus, &zero);
 
 	if (!cpu)
-		return 0;
+		return;
 	verdict = response_verdict(verdict, &pass->packet, &pass->cursor);
 	/* Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory access". */
 	asm volatile("" : "+r"(verdict));
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
-		return 0;
-	if (pass->is_selected)
-		response_on_selected(pass, cpu);
+		return;
+	if (is_selected && is_alone)
+		response_take(pass, cpu, state_bits);
+	else if (is_selected)
+		response_take_apart(pass, cpu, state_bits);
 	else
 		cpu->counters[RESPONSE_COUNT_FILTERED]++;
-	return 0;
 }
 
 #endif

@@ -226,7 +226,7 @@ static __always_inline void rtt_forget_flow(struct packet_pass *pass, struct rtt
 {
 	const struct rtt_flow *flow = 0;
 
-	if (flow_table_find(&pass->packet.key, &pass->slot) && packet_has_state(pass, rtt_state_bit))
+	if (flow_table_find(&pass->packet.key, &pass->slot) & rtt_state_bit)
 		flow = rtt_flow_at(pass);
 	if (!flow)
 		return;
@@ -244,8 +244,6 @@ static __noinline int rtt_act(struct packet_pass *pass, struct rtt_cpu *cpu, str
 
 	if (output->actions & RTT_ACTION_FORGET)
 		rtt_forget_flow(pass, cpu);
-	if (output->actions & RTT_ACTION_OPEN)
-		counters[rtt_begin_flow(pass, cpu) ? RTT_COUNT_FLOWS_OPENED : RTT_COUNT_FLOWS_REFUSED]++;
 	if (output->sample_count)
 		rtt_emit_sample(pass, cpu, &output->samples[0]);
 	if (output->sample_count > 1)
@@ -276,7 +274,7 @@ static __always_inline int rtt_is_copy(const struct packet_pass *pass, struct rt
 }
 
 /* Returns the packet's flow, if it has one that is measured. What it gave is in cpu->output. */
-static __noinline struct rtt_flow *rtt_take(struct packet_pass *pass, struct rtt_cpu *cpu)
+static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struct rtt_cpu *cpu, __u32 state_bits)
 {
 	const struct rtt_config *config = rtt_settings();
 	const struct packet *packet = &pass->packet;
@@ -285,7 +283,7 @@ static __noinline struct rtt_flow *rtt_take(struct packet_pass *pass, struct rtt
 	__u64 hash = 0, now = 0;
 
 	rtt_reset(&cpu->output);
-	if (rtt_uses_flow(packet) && packet_has_state(pass, rtt_state_bit))
+	if (rtt_uses_flow(packet) && state_bits & rtt_state_bit)
 		flow = rtt_flow_at(pass);
 	if (rtt_uses_bucket(packet, !!flow, config)) {
 		__u32 index;
@@ -308,12 +306,19 @@ static __noinline struct rtt_flow *rtt_take(struct packet_pass *pass, struct rtt
 	return flow;
 }
 
+/* The same as a call, where the stack would be too deep otherwise. */
+static __noinline struct rtt_flow *rtt_take_apart(struct packet_pass *pass, struct rtt_cpu *cpu, __u32 state_bits)
+{
+	return rtt_take(pass, cpu, state_bits);
+}
+
 static __always_inline int rtt_has_something(const struct rtt_output *output)
 {
 	return output->actions | output->sample_count | output->left_out | output->expired | output->displaced;
 }
 
-static __always_inline void rtt_measure(struct packet_pass *pass, __u32 verdict)
+static __always_inline void rtt_measure(struct packet_pass *pass, __u32 verdict, int is_selected, __u32 state_bits,
+					int is_alone)
 {
 	__u32 zero = 0;
 	struct rtt_cpu *cpu = bpf_map_lookup_elem(&rtt_cpus, &zero);
@@ -325,11 +330,14 @@ static __always_inline void rtt_measure(struct packet_pass *pass, __u32 verdict)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
 		return;
-	if (!pass->is_selected) {
+	if (!is_selected) {
 		cpu->counters[RTT_COUNT_FILTERED]++;
 		return;
 	}
-	flow = rtt_take(pass, cpu);
+	flow = is_alone ? rtt_take(pass, cpu, state_bits) : rtt_take_apart(pass, cpu, state_bits);
+	/* Not by rtt_act: the stack would be too deep. */
+	if (cpu->output.actions & RTT_ACTION_OPEN)
+		cpu->counters[rtt_begin_flow(pass, cpu) ? RTT_COUNT_FLOWS_OPENED : RTT_COUNT_FLOWS_REFUSED]++;
 	if (rtt_has_something(&cpu->output))
 		rtt_act(pass, cpu, flow);
 }

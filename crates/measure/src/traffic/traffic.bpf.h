@@ -73,12 +73,12 @@ static __noinline int traffic_begin(struct packet_pass *pass, struct traffic_cpu
 	return is_made;
 }
 
-static __always_inline void traffic_on_selected(struct packet_pass *pass, struct traffic_cpu *cpu)
+static __always_inline void traffic_on_selected(struct packet_pass *pass, struct traffic_cpu *cpu, __u32 state_bits)
 {
 	struct traffic_flow *flow = 0;
 	struct traffic_half *own;
 
-	if (packet_has_state(pass, traffic_state_bit))
+	if (state_bits & traffic_state_bit)
 		flow = bpf_map_lookup_elem(&traffic_flows, &pass->slot.index);
 	if (!flow) {
 		cpu->counters[traffic_begin(pass, cpu) ? TRAFFIC_COUNT_FLOWS_OPENED : TRAFFIC_COUNT_FLOWS_REFUSED]++;
@@ -100,13 +100,13 @@ static __always_inline void traffic_on_selected(struct packet_pass *pass, struct
 }
 
 /* `verdict` is that of packet_read_other. */
-static __noinline int traffic_measure(struct packet_pass *pass, __u32 verdict)
+static __always_inline void traffic_measure(struct packet_pass *pass, __u32 verdict, int is_selected, __u32 state_bits)
 {
 	__u32 zero = 0;
 	struct traffic_cpu *cpu = bpf_map_lookup_elem(&traffic_cpus, &zero);
 
 	if (!cpu)
-		return 0;
+		return;
 	/*
 	 * Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory
 	 * access".
@@ -115,12 +115,11 @@ static __noinline int traffic_measure(struct packet_pass *pass, __u32 verdict)
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
-		return 0;
-	if (pass->is_selected)
-		traffic_on_selected(pass, cpu);
+		return;
+	if (is_selected)
+		traffic_on_selected(pass, cpu, state_bits);
 	else
 		cpu->counters[TRAFFIC_COUNT_FILTERED]++;
-	return 0;
 }
 
 #endif

@@ -11,11 +11,9 @@ pub(crate) use bindings::{
     RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_SAMPLES, RTT_COUNTER_COUNT,
     RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED, RTT_SAMPLE_IS_LOOP,
     RTT_SAMPLE_RETRANSMITTED, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event,
-    rtt_half, rtt_pending, rtt_traffic,
+    rtt_half, rtt_traffic,
 };
-pub(crate) use shared::{
-    PACKET_VERDICT_COUNT, flow_address, flow_key, selection, selection_network,
-};
+pub(crate) use shared::{PACKET_VERDICT_COUNT, flow_address, flow_key};
 
 use std::ffi::{CStr, c_char};
 
