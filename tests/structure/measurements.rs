@@ -7,8 +7,8 @@ use crate::words::{Word, words};
 use crate::{extension, files, read};
 
 /// Files outside its folders that may name a measurement: the library's list of modules, that of
-/// the binary, and the commands.
-const MOST: usize = 3;
+/// the binary, the commands, and, of what measures packets that pass, the programs they share.
+const MOST: usize = 4;
 
 const LIBRARY: &str = "crates/measure/";
 const BINARY: &str = "crates/fathom/src/";

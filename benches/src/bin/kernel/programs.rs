@@ -1,5 +1,5 @@
-//! The programs that are attached where packets pass, and what they are measured against, loaded as the library loads
-//! them.
+//! The programs that are attached where packets pass, and what they are measured against, loaded as
+//! the library loads them.
 
 use anyhow::Context;
 use fathom_benches::programs::{Programs, Run};

@@ -94,9 +94,9 @@ impl FlowTable {
         opened.saturating_sub(deleted + self.slots().count() as u64)
     }
 
-    /// Calls `visit` for every flow of the measurement: the bytes of its key, and of what is kept of it. The order
-    /// means nothing, and flows that come or go meanwhile may or may not be among them. After each
-    /// batch comes `between`: for those who must not be away for long.
+    /// Calls `visit` for every flow of the measurement: the bytes of its key, and of what is kept
+    /// of it. The order means nothing, and flows that come or go meanwhile may or may not be among
+    /// them. After each batch comes `between`: for those who must not be away for long.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the table cannot be read.
@@ -128,8 +128,8 @@ impl FlowTable {
         Ok(())
     }
 
-    /// The measurement forgets a flow, unless its slot is another flow's by now. Whether it did. The
-    /// slot is free if no measurement has anything of the flow.
+    /// The measurement forgets a flow, unless its slot is another flow's by now. Whether it did.
+    /// The slot is free if no measurement has anything of the flow.
     pub fn free(&self, slot: Slot) -> bool {
         let in_use = u64::from(FLOW_WORD_MEASUREMENTS | FLOW_WORD_IS_BUSY);
         let freed = |word| {

@@ -200,7 +200,9 @@ pub fn prepare(
     measurements: &[&dyn OfPackets],
 ) -> Result<Vec<(&'static str, u64)>, Error> {
     let mut scopes = measurements.iter().map(|one| one.scope());
-    let scope = scopes.next().expect("there is one at least");
+    let Some(scope) = scopes.next() else {
+        return Ok(Vec::new());
+    };
     if scopes.any(|other| other != scope) {
         return Err(Error::Unsupported {
             needs: "measurements that share their programs measure the same flows".to_owned(),

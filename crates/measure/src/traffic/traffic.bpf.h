@@ -20,7 +20,6 @@ const volatile __u64 traffic_state_bit SEC(".rodata.traffic_state_bit") = 0;
 struct traffic_cpu {
 	__u64 verdicts[PACKET_VERDICT_COUNT];
 	__u64 counters[TRAFFIC_COUNTER_COUNT];
-	struct traffic_flow fresh; /* a flow that may begin */
 };
 
 /*
@@ -46,45 +45,25 @@ struct {
 	__type(value, struct traffic_cpu);
 } traffic_cpus SEC(".maps");
 
-/* A global function, so that the verifier walks the algorithm once, whatever led to it. */
-__noinline int traffic_take(struct packet_pass *pass, struct traffic_flow *flow, struct traffic_cpu *cpu)
+/* The state of a flow that begins; others do not find it before flow_table_publish. */
+static __noinline struct traffic_flow *traffic_begin(struct packet_pass *pass)
 {
-	if (pass && flow && cpu)
-		traffic_on_packet(flow, &pass->packet, traffic_needs_clock(flow, &pass->packet) ? packet_now(pass) : 0,
-				  cpu->counters);
-	return 0;
-}
-
-/* A packet whose flow has no state. Apart, since most packets need nothing of it. */
-static __noinline int traffic_begin(struct packet_pass *pass, struct traffic_cpu *cpu)
-{
-	struct traffic_flow *fresh = &cpu->fresh;
-	int is_made;
+	struct traffic_flow *flow;
 
 	if (!flow_table_claim(&pass->packet.key, &pass->slot, traffic_state_bit))
 		return 0;
-	__builtin_memset(fresh, 0, sizeof(*fresh));
-	traffic_open(fresh, &pass->packet);
-	traffic_take(pass, fresh, cpu);
-	if (pass->hook != PACKET_HOOK_EGRESS)
-		fresh->half[pass->packet.direction & 1].flags |= TRAFFIC_HALF_ARRIVES;
-	is_made = !bpf_map_update_elem(&traffic_flows, &pass->slot.index, fresh, BPF_ANY);
-	flow_table_publish(&pass->slot, is_made ? traffic_state_bit : 0);
-	return is_made;
+	flow = bpf_map_lookup_elem(&traffic_flows, &pass->slot.index);
+	if (!flow)
+		return 0;
+	__builtin_memset(flow, 0, sizeof(*flow));
+	traffic_open(flow, &pass->packet);
+	return flow;
 }
 
-static __always_inline void traffic_on_selected(struct packet_pass *pass, struct traffic_cpu *cpu, __u32 state_bits)
+static __noinline int traffic_take(struct packet_pass *pass, struct traffic_cpu *cpu, struct traffic_flow *flow)
 {
-	struct traffic_flow *flow = 0;
-	struct traffic_half *own;
+	struct traffic_half *own = &flow->half[pass->packet.direction & 1];
 
-	if (state_bits & traffic_state_bit)
-		flow = bpf_map_lookup_elem(&traffic_flows, &pass->slot.index);
-	if (!flow) {
-		cpu->counters[traffic_begin(pass, cpu) ? TRAFFIC_COUNT_FLOWS_OPENED : TRAFFIC_COUNT_FLOWS_REFUSED]++;
-		return;
-	}
-	own = &flow->half[pass->packet.direction & 1];
 	/*
 	 * A router with one arm has each packet at both hooks of its interface; what it translated
 	 * does not come in.
@@ -92,11 +71,31 @@ static __always_inline void traffic_on_selected(struct packet_pass *pass, struct
 	if (pass->is_turned && own->flags & TRAFFIC_HALF_ARRIVES) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
-		return;
+		return 0;
 	}
 	if (pass->hook != PACKET_HOOK_EGRESS && !(own->flags & TRAFFIC_HALF_ARRIVES))
 		own->flags |= TRAFFIC_HALF_ARRIVES;
-	traffic_take(pass, flow, cpu);
+	traffic_on_packet(flow, &pass->packet, traffic_needs_clock(flow, &pass->packet) ? packet_now(pass) : 0,
+			  cpu->counters);
+	return 0;
+}
+
+static __always_inline void traffic_on_selected(struct packet_pass *pass, struct traffic_cpu *cpu, __u32 state_bits)
+{
+	struct traffic_flow *flow = 0;
+
+	if (state_bits & traffic_state_bit)
+		flow = bpf_map_lookup_elem(&traffic_flows, &pass->slot.index);
+	if (flow) {
+		traffic_take(pass, cpu, flow);
+		return;
+	}
+	flow = traffic_begin(pass);
+	cpu->counters[flow ? TRAFFIC_COUNT_FLOWS_OPENED : TRAFFIC_COUNT_FLOWS_REFUSED]++;
+	if (!flow)
+		return;
+	traffic_take(pass, cpu, flow);
+	flow_table_publish(&pass->slot, traffic_state_bit);
 }
 
 /* `verdict` is that of packet_read_other. */

@@ -31,9 +31,9 @@ pub(crate) struct TestRun {
 }
 
 impl TestRun {
-    /// Loads some of the programs; the first is the one that `run` means. `change` is done when all
-    /// has been prepared. What is told goes through `ring`, if there is one. At XDP all measurements
-    /// are on: that changes nothing of what one tells.
+    /// Loads some of the programs; the first is the one that `run` means. `change` is done when
+    /// all has been prepared. What is told goes through `ring`, if there is one. At XDP all
+    /// measurements are on: that changes nothing of what one tells.
     pub(crate) fn load<'a>(
         programs: &[&'static str],
         measurement: &dyn OfPackets,
