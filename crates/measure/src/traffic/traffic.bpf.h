@@ -45,7 +45,7 @@ struct {
 	__type(value, struct traffic_cpu);
 } traffic_cpus SEC(".maps");
 
-/* The state of a flow that begins; others do not find it before flow_table_publish. */
+/* The state of a flow that begins. */
 static __noinline struct traffic_flow *traffic_begin(struct packet_pass *pass)
 {
 	struct traffic_flow *flow;
@@ -57,6 +57,7 @@ static __noinline struct traffic_flow *traffic_begin(struct packet_pass *pass)
 		return 0;
 	__builtin_memset(flow, 0, sizeof(*flow));
 	traffic_open(flow, &pass->packet);
+	flow_table_publish(&pass->slot, traffic_state_bit);
 	return flow;
 }
 
@@ -75,8 +76,10 @@ static __noinline int traffic_take(struct packet_pass *pass, struct traffic_cpu 
 	}
 	if (pass->hook != PACKET_HOOK_EGRESS && !(own->flags & TRAFFIC_HALF_ARRIVES))
 		own->flags |= TRAFFIC_HALF_ARRIVES;
-	traffic_on_packet(flow, &pass->packet, traffic_needs_clock(flow, &pass->packet) ? packet_now(pass) : 0,
-			  cpu->counters);
+	/* Read back, so that the verifier goes on from one state. */
+	if (traffic_needs_clock(flow, &pass->packet))
+		packet_now(pass);
+	traffic_on_packet(flow, &pass->packet, pass->now, cpu->counters);
 	return 0;
 }
 
@@ -86,16 +89,12 @@ static __always_inline void traffic_on_selected(struct packet_pass *pass, struct
 
 	if (state_bits & traffic_state_bit)
 		flow = bpf_map_lookup_elem(&traffic_flows, &pass->slot.index);
-	if (flow) {
-		traffic_take(pass, cpu, flow);
-		return;
+	if (!flow) {
+		flow = traffic_begin(pass);
+		cpu->counters[flow ? TRAFFIC_COUNT_FLOWS_OPENED : TRAFFIC_COUNT_FLOWS_REFUSED]++;
 	}
-	flow = traffic_begin(pass);
-	cpu->counters[flow ? TRAFFIC_COUNT_FLOWS_OPENED : TRAFFIC_COUNT_FLOWS_REFUSED]++;
-	if (!flow)
-		return;
-	traffic_take(pass, cpu, flow);
-	flow_table_publish(&pass->slot, traffic_state_bit);
+	if (flow)
+		traffic_take(pass, cpu, flow);
 }
 
 /* `verdict` is that of packet_read_other. */
