@@ -82,17 +82,10 @@ impl OfPackets for Settings {
 
     fn prepare(&self, object: &mut OpenObject) -> Result<(), Error> {
         for mut map in object.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            let failed = |error| Error::kernel(format!("set the map {name} up"), error);
-            match name.as_str() {
-                "rtt_empty_flow" => map
-                    .set_value_size(self.state_bytes() as u32)
-                    .map_err(failed)?,
-                "rtt_requests" => {
-                    debug_assert_eq!(map.value_size() as usize, size_of::<rtt_bucket>());
-                    map.set_max_entries(BUCKETS).map_err(failed)?;
-                }
-                _ => {}
+            if map.name() == "rtt_requests" {
+                debug_assert_eq!(map.value_size() as usize, size_of::<rtt_bucket>());
+                map.set_max_entries(BUCKETS)
+                    .map_err(|error| Error::kernel("set the table of requests up", error))?;
             }
         }
         let configuration = self.to_native(secret(), BUCKETS);

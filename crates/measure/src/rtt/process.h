@@ -78,12 +78,17 @@ static __always_inline void rtt_on_flow(struct rtt_flow *flow, struct rtt_ring r
 		rtt_on_quic(flow, packet, now, config, output);
 }
 
-/* A flow that the caller has just made, zeroed, on RTT_ACTION_OPEN; then the packet is taken into it. */
+/*
+ * A flow that the caller has just made, zeroed, on RTT_ACTION_OPEN; then the packet is taken into it. The slots behind it
+ * may be another flow's: none is read before it is written.
+ */
 static __always_inline void rtt_open(struct rtt_flow *flow, struct rtt_ring ring, const struct packet *packet,
 				     __u64 now, const struct rtt_config *config, struct rtt_output *output)
 {
 	flow->opened = now;
 	flow->opener = output->opener;
+	if (config->has_bytes)
+		*rtt_last(ring, 0) = *rtt_last(ring, 1) = (struct rtt_mark){};
 	if (packet->kind == PACKET_KIND_TCP)
 		rtt_open_tcp(flow, packet, output);
 	else

@@ -35,14 +35,6 @@ struct {
 	__uint(value_size, sizeof(struct rtt_flow));
 } rtt_flows SEC(".maps");
 
-/* A zeroed value for rtt_flows, too large for the stack; never written. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(struct rtt_flow));
-} rtt_empty_flow SEC(".maps");
-
 /*
  * SYNs, queries, echo requests that wait for their answer; written by them. A full bucket gives up its oldest, which is
  * counted. 64 bytes a bucket of 4: the default of 4096 waits for 16384 requests at once, in 256 KB.
@@ -190,15 +182,11 @@ static __always_inline struct rtt_flow *rtt_flow_at(const struct packet_pass *pa
 /* In a slot of flow_table_claim, which is not called here: the stack would be too deep. */
 static __noinline int rtt_make_flow(struct packet_pass *pass, struct rtt_cpu *cpu)
 {
-	__u32 zero = 0;
-	void *empty = bpf_map_lookup_elem(&rtt_empty_flow, &zero);
-	struct rtt_flow *flow;
+	struct rtt_flow *flow = rtt_flow_at(pass);
 
-	if (!empty || bpf_map_update_elem(&rtt_flows, &pass->slot.index, empty, BPF_ANY))
-		return 0;
-	flow = rtt_flow_at(pass);
 	if (!flow)
 		return 0;
+	__builtin_memset(flow, 0, sizeof(*flow));
 	rtt_mark_near(flow, &pass->packet.key);
 	rtt_open(flow, rtt_ring_of(flow), &pass->packet, pass->now, rtt_settings(), &cpu->output);
 	if (pass->hook != PACKET_HOOK_EGRESS)
