@@ -32,6 +32,8 @@ const RARE: f64 = 0.3;
 /// estimate to be sure, and to be of medium confidence.
 const SOME_IDLE: f64 = 0.05;
 const MANY_IDLE: f64 = 0.3;
+/// Causal gaps from which on bursts may be sure.
+const BURSTS: u32 = 2;
 
 /// By the gaps, and what is known of thinking; and by which estimator.
 pub(super) fn estimate(evidence: &Evidence) -> (Estimate, Estimator) {
@@ -56,12 +58,13 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, Estimator) {
         .unless_short(&bounds)
         .unless_idle(evidence);
     let is_sure = bounded.confidence > Confidence::Low;
-    match by_timestamps(evidence, &bounds, is_sure) {
+    let (estimate, estimator) = match by_timestamps(evidence, &bounds, is_sure) {
         Some(known) if known.confidence >= bounded.confidence => {
             (known.unless_late(evidence), Estimator::Timestamps)
         }
         _ => (bounded, plain),
-    }
+    };
+    (estimate.unless_one_burst(evidence), estimator)
 }
 
 /// Without what clients thought, where that is known better than the bounds tell; `is_sure`: the
@@ -198,12 +201,71 @@ impl Estimate {
         }
     }
 
+    /// One burst may be what was left of a longer one, or of a window.
+    fn unless_one_burst(self, evidence: &Evidence) -> Self {
+        if evidence.has_batches() {
+            self.unless_fewer(BURSTS, Confidence::Medium)
+        } else {
+            self
+        }
+    }
+
     fn unless_short(self, bounds: &Bounds) -> Self {
         if bounds.shortest_ns > LONG_NS {
             self
         } else {
-            self.unless_fewer(FEW)
+            self.unless_fewer(FEW, Confidence::Low)
                 .at_most(Confidence::Medium, Reason::Thinking)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::evidence::{Flight, Gaps, Seal};
+
+    /// So many waits of 20 ms, each before so many requests; the bounds leave no room for thinking.
+    fn evidence(causal: u32, requests: u16) -> Evidence {
+        let flight = Some(Flight {
+            bytes: f64::from(requests) * 100.0,
+            packets: requests.into(),
+        });
+        let waited_ns = f64::from(causal) * 2e7;
+        let count = requests * u16::try_from(causal).expect("few");
+        Evidence {
+            retained_ns: waited_ns,
+            shortest_ns: waited_ns,
+            longest_ns: waited_ns,
+            think: None,
+            causal,
+            early: 0,
+            flight,
+            latest_flight: flight,
+            first_burst_bytes: 0.0,
+            holds_back: false,
+            sent_bytes: f64::from(count) * 100.0,
+            handshake_ns: Some(1e7),
+            timeouts: 0,
+            idle: 0,
+            repeated: 0,
+            seal: Seal::None,
+            gaps: Gaps::Triggers {
+                count,
+                causal: [0; 24],
+            },
+        }
+    }
+
+    #[test]
+    fn one_wait_is_sure_for_a_request_and_not_for_a_burst() {
+        let judged = |causal, requests| {
+            let (estimate, _) = estimate(&evidence(causal, requests));
+            assert_eq!(estimate.latency_ns, Some(2e7));
+            (estimate.confidence, estimate.reason)
+        };
+        assert_eq!(judged(1, 1), (Confidence::High, None));
+        assert_eq!(judged(1, 3), (Confidence::Medium, Some(Reason::Few)));
+        assert_eq!(judged(2, 3), (Confidence::High, None));
     }
 }

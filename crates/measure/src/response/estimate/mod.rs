@@ -184,10 +184,10 @@ impl Estimate {
         }
     }
 
-    /// Not sure if it is the average of fewer causal gaps.
-    fn unless_fewer(self, least: u32) -> Self {
+    /// Not surer than `confidence` if it is the average of fewer causal gaps.
+    fn unless_fewer(self, least: u32, confidence: Confidence) -> Self {
         if self.latency_ns.is_some() && self.causal < least {
-            self.at_most(Confidence::Low, Reason::Few)
+            self.at_most(confidence, Reason::Few)
         } else {
             self
         }
@@ -198,7 +198,7 @@ impl Estimate {
 pub(super) fn estimate(evidence: &Evidence, estimator: Estimator) -> (Estimate, Estimator) {
     if estimator != Estimator::Timestamps {
         return (
-            by_gaps(evidence).unless_fewer(FEW),
+            by_gaps(evidence).unless_fewer(FEW, Confidence::Low),
             evidence.applied(estimator),
         );
     }
