@@ -55,7 +55,7 @@ pub(super) struct Connection<S: Snapshot> {
     unaccepted: Option<Box<S>>,
     /// How it stood at the end of the last profile, and when it was last looked at.
     pub(super) last: Option<Box<S>>,
-    pub(super) seen: Option<Box<S>>,
+    seen: Option<Box<S>>,
 }
 
 impl<S: Snapshot> Connection<S> {
@@ -156,6 +156,8 @@ impl<S: Snapshot> Connection<S> {
             self.flow = now.of().flow();
         }
         self.tell_until(now, end, builder, report);
+        // It is older: the next profile must not go back to it.
+        self.seen = None;
         match &mut self.last {
             Some(last) => **last = *now,
             none => *none = Some(Box::new(*now)),
@@ -171,6 +173,17 @@ impl<S: Snapshot> Connection<S> {
         self.start_ns = now.of().time;
         self.accept_queue_ns = None;
         report(profile);
+    }
+
+    /// Another look at it. What is no later than the last profile has been told.
+    pub(super) fn see(&mut self, now: &S) {
+        if self
+            .last
+            .as_ref()
+            .is_none_or(|last| last.of().time < now.of().time)
+        {
+            self.seen = Some(Box::new(*now));
+        }
     }
 
     /// Is it not known yet who accepts it?

@@ -63,7 +63,7 @@ impl<S: Snapshot> ConnectionTable<S> {
         if self.active_timeout_ns != 0 && is_long {
             connection.tell(now, (State::Update, "periodic"), builder, report);
         } else {
-            connection.seen = Some(Box::new(*now));
+            connection.see(now);
         }
     }
 

@@ -441,4 +441,24 @@ mod tests {
         assert_eq!(total.total_packets, sum(|profile| profile.packets));
         assert_eq!(total.total_bytes, sum(|profile| profile.bytes));
     }
+
+    /// A look before the last profile, or one that comes later than what it saw, has nothing new.
+    #[test]
+    fn the_end_does_not_go_back_to_an_older_look() {
+        let mut connections = connections();
+        let mut at = |moment: u32, time: u64, bytes_sent: u64| {
+            let mut snapshot = profile_snapshot {
+                bytes_sent,
+                ..profile_snapshot::default()
+            };
+            snapshot.of.connection = 5;
+            (snapshot.of.moment, snapshot.of.time) = (moment as u8, time);
+            told(|report| connections.snapshot(&snapshot, report))
+        };
+        assert_eq!(at(native::PROFILE_ESTABLISHED, 10, 0), 0);
+        assert_eq!(at(native::PROFILE_SEEN, 20, 3_000), 0);
+        assert_eq!(at(native::PROFILE_LOSSY, 30, 5_000), 2);
+        assert_eq!(at(native::PROFILE_SEEN, 25, 4_000), 0);
+        assert_eq!(told(|report| connections.finish(&[], report)), 0);
+    }
 }
