@@ -237,23 +237,20 @@ pub fn prepare(
 
 /// Those of measurements that are off cost no memory: no instruction that is left uses them.
 fn leave_out_maps(object: &mut OpenObject, on: &[(&'static str, u64)]) -> Result<(), Error> {
-    let name_of = |map: &OpenMap<'_>| {
+    let measurement = |map: OpenMap<'_>| {
         let section = map.name().to_string_lossy().into_owned();
         let name = section.strip_prefix(".rodata.")?;
-        Some(format!("{}_", name.strip_suffix("_state_bit")?))
+        name.strip_suffix("_state_bit").map(str::to_owned)
     };
-    let is_off = |prefix: &String| {
-        on.iter()
-            .all(|(name, _)| prefix.trim_end_matches('_') != *name)
-    };
-    let off: Vec<_> = object
-        .maps()
-        .filter_map(|map| name_of(&map))
-        .filter(is_off)
-        .collect();
+    let mut off: Vec<_> = object.maps().filter_map(measurement).collect();
+    off.retain(|name| on.iter().all(|(own, _)| own != name));
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
-        if off.iter().any(|prefix| name.starts_with(prefix)) {
+        let is_of = |off: &String| {
+            name.strip_prefix(off)
+                .is_some_and(|rest| rest.starts_with('_'))
+        };
+        if off.iter().any(is_of) {
             map.set_autocreate(false)
                 .map_err(|error| Error::kernel(format!("leave the map {name} out"), error))?;
         }

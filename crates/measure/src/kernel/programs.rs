@@ -33,15 +33,8 @@ impl Programs {
         ring: impl Into<Option<&'a str>>,
         prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let object = load::load(object, prepare)?;
-        let ring = ring
-            .into()
-            .map(|ring| Ring::open(&find_map(&object, ring)?));
-        let ring = ring.transpose()?;
-        Ok(Self {
-            ring,
-            object: Rc::new(object),
-        })
+        let object = Rc::new(load::load(object, prepare)?);
+        Self { ring: None, object }.with_ring(ring.into())
     }
 
     /// The same, with another ring, or none.

@@ -34,10 +34,7 @@ struct {
 	__type(value, struct traffic_flow);
 } traffic_flows SEC(".maps");
 
-/*
- * What happened to packets, by name, and room to work on the present one; one entry, written by
- * every packet.
- */
+/* What happened to packets, by name; one entry, written by every packet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
