@@ -122,7 +122,7 @@ fn connections(count: u64) -> Result<Vec<Packet>> {
         .lan(LinkConfig::symmetric(Duration::from_micros(1_500)))
         .wan(LinkConfig::symmetric(Duration::from_millis(10)))
         .build()?;
-    let per_second = 150.0;
+    let per_second = 100.0;
     let addresses = [Topology::SERVER_V4, Topology::SERVER_V6];
     let at = (0..2 * SERVERS).map(|number| {
         (
