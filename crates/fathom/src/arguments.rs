@@ -14,6 +14,8 @@ use fathom_record::format::Format;
 use fathom_record::{Network, Protocol};
 
 #[cfg(feature = "live")]
+use crate::agent::AgentArguments;
+#[cfg(feature = "live")]
 use crate::balance::BalanceArguments;
 #[cfg(feature = "live")]
 use crate::hops::HopsArguments;
@@ -103,6 +105,13 @@ pub(crate) enum Command {
         override_usage = "fathom balance [OPTIONS] --config FILE\n       fathom balance [--config FILE] status|drain|weight|stop"
     )]
     Balance(Box<BalanceArguments>),
+    /// Run several measurements at once, for as long as the host runs.
+    ///
+    /// Each flow has one record of each measurement and interval; connections have their profiles.
+    /// The tables of the measurements in the configuration file say how they measure; where, for
+    /// how long and what is printed is said here.
+    #[cfg(feature = "live")]
+    Agent(Box<AgentArguments>),
     /// Work with the records that exporters send by IPFIX (RFC 7011).
     #[command(subcommand)]
     Ipfix(IpfixCommand),

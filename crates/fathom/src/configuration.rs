@@ -6,8 +6,12 @@ mod file;
 mod sources;
 mod template;
 
+#[cfg(feature = "live")]
+use std::path::Path;
 use std::path::PathBuf;
 
+#[cfg(feature = "live")]
+use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
@@ -36,6 +40,38 @@ pub(crate) fn arguments() -> anyhow::Result<Arguments> {
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     sources::settle(&mut arguments, &matches).map_err(WrongUsage::error)?;
     Ok(arguments)
+}
+
+/// The options of commands that run within another: those of the configuration file and the
+/// environment.
+#[cfg(feature = "live")]
+pub(crate) struct Configured(Command);
+
+#[cfg(feature = "live")]
+impl Configured {
+    /// Of this file, if there is one.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is wrong.
+    pub(crate) fn read(path: Option<&Path>) -> anyhow::Result<Self> {
+        let command = command();
+        Ok(Self(match path {
+            Some(path) => file::apply(command, path, None)?,
+            None => command,
+        }))
+    }
+
+    /// Those of the command of this name.
+    ///
+    /// # Errors
+    /// When the environment holds what an option does not take.
+    pub(crate) fn options_of(&self, name: &str) -> anyhow::Result<ArgMatches> {
+        let line = [self.0.get_name(), name];
+        let matches = self.0.clone().try_get_matches_from(line);
+        let mut matches = matches.map_err(|error| WrongUsage::error(error.to_string()))?;
+        let own = matches.remove_subcommand().map(|(_, own)| own);
+        own.with_context(|| format!("there is no command {name}"))
+    }
 }
 
 /// Which command was asked for, as far as can be told of a command line that may be wrong.

@@ -6,6 +6,8 @@
 //! fathom rtt capture.pcap --format json
 //! ```
 
+#[cfg(feature = "live")]
+mod agent;
 mod arguments;
 #[cfg(feature = "live")]
 mod balance;
@@ -52,6 +54,12 @@ struct Description {
     kinds: &'static [&'static Schema],
     /// Finds out whether it works here.
     examine: fn(&mut doctor::Checks),
+    /// Begins what the agent runs of it.
+    #[cfg(feature = "live")]
+    agent: Option<fn(&agent::Request<'_>) -> anyhow::Result<agent::Part>>,
+    /// It sends packets: the agent runs it only where it is named.
+    #[cfg(feature = "live")]
+    is_active: bool,
 }
 
 /// Why nothing is measured on interfaces.
@@ -87,6 +95,8 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         #[cfg(feature = "live")]
         Command::Balance(options) => balance::run(options, arguments.config.as_deref())?,
+        #[cfg(feature = "live")]
+        Command::Agent(options) => agent::run(options, arguments.config.as_deref())?,
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
             configuration::print("ipfix.dump")?;
         }

@@ -130,4 +130,5 @@ as_value! {
     Port: Port, port => port.0;
     Protocol: Protocol, protocol => *protocol;
     Network: Network, network => *network;
+    CommunityId: CommunityId, id => *id;
 }

@@ -1,5 +1,6 @@
 //! `fathom hops`: the routers on the path of live flows.
 
+mod agent;
 mod arguments;
 mod child;
 mod doctor;
@@ -42,6 +43,8 @@ pub(crate) const MEASUREMENT: Description = Description {
         Paths::SCHEMA,
     ],
     examine: doctor::examine,
+    agent: Some(agent::part),
+    is_active: true,
 };
 
 /// Probes until told to stop.
@@ -51,16 +54,8 @@ pub(crate) const MEASUREMENT: Description = Description {
 pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
     let signals = Signals::listen(arguments.output.target.output.is_some())?;
     let child = Child::prepare(&arguments.command)?;
-    let registry = Registry::open(arguments)?;
     let shows_table = shows_table(arguments);
-    let prober = Prober::start(&options(arguments, child.as_ref(), shows_table))?;
-    let hops = Hops {
-        prober,
-        registry,
-        child: child.map(Child::start).transpose()?,
-        patience: arguments.probing.timeout,
-        end: None,
-    };
+    let hops = start(arguments, child, shows_table)?;
     let plan = Plan {
         duration: arguments.duration,
         interval: None,
@@ -72,6 +67,23 @@ pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
         View::open(line_options(arguments), table, &signals)
     };
     session::run(vec![Box::new(hops)], &plan, open_view, &signals)
+}
+
+/// Begins to probe, and then the command.
+fn start(
+    arguments: &HopsArguments,
+    child: Option<Child>,
+    shows_table: bool,
+) -> anyhow::Result<Hops> {
+    let registry = Registry::open(arguments)?;
+    let prober = Prober::start(&options(arguments, child.as_ref(), shows_table))?;
+    Ok(Hops {
+        prober,
+        registry,
+        child: child.map(Child::start).transpose()?,
+        patience: arguments.probing.timeout,
+        end: None,
+    })
 }
 
 /// Probes for as long as the command runs that was named, told with what others know of routers.

@@ -1,5 +1,6 @@
 //! `fathom profile`: what the connections of this host go through, from its own stack.
 
+mod agent;
 mod arguments;
 mod doctor;
 mod filter;
@@ -32,6 +33,8 @@ pub(crate) const MEASUREMENT: Description = Description {
         LookupProfile::SCHEMA,
     ],
     examine: doctor::examine,
+    agent: Some(agent::part),
+    is_active: false,
 };
 
 /// Profiles until told to stop.
@@ -43,13 +46,7 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
         return probes::print();
     }
     let signals = Signals::listen(arguments.output.target.output.is_some())?;
-    let started = Profiler::start(&options(arguments))?;
-    let profiles = Profiles {
-        lacking: say_probes(started.probes()),
-        profiler: started,
-        filter: Filter::new(arguments),
-        count: 0,
-    };
+    let profiles = start(arguments)?;
     let plan = Plan {
         duration: arguments.duration,
         interval: None,
@@ -63,7 +60,21 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
         main: TcpProfile::SCHEMA,
     };
     let open_view = || View::lines(lines, &signals);
-    session::run(vec![Box::new(profiles)], &plan, open_view, &signals)
+    session::run(vec![profiles], &plan, open_view, &signals)
+}
+
+/// Begins to profile.
+///
+/// # Errors
+/// When the kernel or the privileges do not allow it.
+fn start(arguments: &ProfileArguments) -> anyhow::Result<Box<dyn Measurement>> {
+    let profiler = Profiler::start(&options(arguments))?;
+    Ok(Box::new(Profiles {
+        lacking: say_probes(profiler.probes()),
+        profiler,
+        filter: Filter::new(arguments),
+        count: 0,
+    }))
 }
 
 /// Profiles of the processes that were named, as they may be seen.

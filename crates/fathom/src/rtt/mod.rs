@@ -1,5 +1,7 @@
 //! `fathom rtt`: what was asked for, done live or over capture files.
 
+#[cfg(feature = "live")]
+mod agent;
 mod arguments;
 mod doctor;
 mod files;
@@ -20,6 +22,10 @@ pub(crate) const MEASUREMENT: Description = Description {
     name: "rtt",
     kinds: &[RttSample::SCHEMA, RttFlow::SCHEMA, RttAggregate::SCHEMA],
     examine: doctor::examine,
+    #[cfg(feature = "live")]
+    agent: Some(agent::part),
+    #[cfg(feature = "live")]
+    is_active: false,
 };
 
 /// Measures until there is nothing more, or until it is told to stop.

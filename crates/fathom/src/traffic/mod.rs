@@ -1,5 +1,7 @@
 //! `fathom traffic`: what was asked for, done live or over capture files.
 
+#[cfg(feature = "live")]
+mod agent;
 mod arguments;
 #[cfg(feature = "live")]
 mod doctor;
@@ -21,6 +23,10 @@ pub(crate) const MEASUREMENT: Description = Description {
     examine: doctor::examine,
     #[cfg(not(feature = "live"))]
     examine: |_| {},
+    #[cfg(feature = "live")]
+    agent: Some(agent::part),
+    #[cfg(feature = "live")]
+    is_active: false,
 };
 
 /// Measures until there is nothing more, or until it is told to stop.

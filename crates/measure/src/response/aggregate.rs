@@ -1,16 +1,20 @@
-//! Epochs put together: by server, by service, by network of clients.
+//! Epochs put together: by flow, by server, by service, by network of clients.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::net::IpAddr;
 
-use fathom_record::{Histogram, Nanoseconds, Network, Port, Protocol, Time, record};
+use fathom_record::{
+    CommunityId, FlowKey, Histogram, Nanoseconds, Network, Port, Protocol, Time, record,
+};
 
 use super::{Confidence, ResponseEpoch};
 
 /// What epochs are put together by. Each group is of one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupBy {
+    /// By flow.
+    Flow,
     /// By the address of the server.
     Server,
     /// By the protocol, address and port of the server.
@@ -20,24 +24,33 @@ pub enum GroupBy {
 }
 
 record! {
-    /// What clients waited for responses, over an interval: of a server, a service, or the clients
-    /// of a network. Each epoch of a flow counts as often as it has causal gaps, and so as often as
-    /// clients waited.
+    /// What clients waited for responses, over an interval: of a flow, a server, a service, or the
+    /// clients of a network. Each epoch of a flow counts as often as it has causal gaps, and
+    /// so as often as clients waited.
     #[record = "response_aggregate"]
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct ResponseAggregate {
         /// When the interval ended.
         #[field(ipfix = 325)]
         pub time: Time,
-        /// The transport, by service.
+        /// The transport, by flow and by service.
         #[field(bare, ipfix = 4)]
         pub protocol: Option<Protocol>,
-        /// The server, by server and by service.
+        /// The client, by flow.
+        #[field(label = "from", ipfix = 8)]
+        pub source: Option<IpAddr>,
+        /// Its port, by flow.
+        #[field(label = "port", ipfix = 7)]
+        pub source_port: Option<Port>,
+        /// The server, by flow, by server and by service.
         #[field(bare, ipfix = 12)]
         pub destination: Option<IpAddr>,
-        /// Its port, by service.
+        /// Its port, by flow and by service.
         #[field(label = "port", ipfix = 11)]
         pub destination_port: Option<Port>,
+        /// The Community ID, by flow.
+        #[field(absent, own_ipfix = 340)]
+        pub community_id: Option<CommunityId>,
         /// The network of the clients, by network.
         #[field(bare, own_ipfix = 230)]
         pub network: Option<Network>,
@@ -104,10 +117,26 @@ pub struct Grouping {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     protocol: Option<Protocol>,
+    client: Option<(IpAddr, u16)>,
     server: Option<IpAddr>,
     port: Option<u16>,
     clients: Option<Network>,
     interface: &'static str,
+}
+
+impl Key {
+    /// By flow.
+    fn community_id(&self) -> Option<CommunityId> {
+        let (source, source_port) = self.client?;
+        let flow = FlowKey {
+            protocol: self.protocol?,
+            source,
+            source_port,
+            destination: self.server?,
+            destination_port: self.port?,
+        };
+        Some(flow.community_id())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -144,12 +173,20 @@ impl ResponseAggregator {
         let flow = &epoch.flow;
         let none = Key {
             protocol: None,
+            client: None,
             server: None,
             port: None,
             clients: None,
             interface: epoch.interface,
         };
         match self.grouping.by {
+            GroupBy::Flow => Key {
+                protocol: Some(flow.protocol),
+                client: Some((flow.source, flow.source_port)),
+                server: Some(flow.destination),
+                port: Some(flow.destination_port),
+                ..none
+            },
             GroupBy::Server => Key {
                 server: Some(flow.destination),
                 ..none
@@ -224,8 +261,11 @@ impl Iterator for ResponseInterval {
         Some(ResponseAggregate {
             time: self.time,
             protocol: key.protocol,
+            source: key.client.map(|(address, _)| address),
+            source_port: key.client.map(|(_, port)| Port(port)),
             destination: key.server,
             destination_port: key.port.map(Port),
+            community_id: key.community_id(),
             network: key.clients,
             duration_ns: self.length,
             flows: group.flows.len() as u64,

@@ -1,0 +1,125 @@
+//! `fathom agent`: several measurements at once, for as long as the host runs. Those of packets
+//! that pass share their programs: a packet is parsed once.
+
+mod arguments;
+mod route;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ArgMatches;
+use fathom_measure::kernel::{Hooks, OfPackets};
+use fathom_measure::{Error, Measurement};
+use fathom_record::Count;
+
+use crate::configuration::{self, Configured};
+use crate::output::LineOptions;
+use crate::session::{self, Plan, View};
+use crate::signals::Signals;
+use crate::{Description, MEASUREMENTS};
+pub(crate) use arguments::AgentArguments;
+
+/// What a measurement is asked for by the agent.
+pub(crate) struct Request<'a> {
+    /// The options of its own command: those of the configuration file and the environment.
+    pub(crate) options: &'a ArgMatches,
+    /// Measure on these.
+    pub(crate) interfaces: &'a [String],
+    /// Put records together over such intervals.
+    pub(crate) interval: Duration,
+}
+
+/// What the agent runs of a measurement.
+pub(crate) enum Part {
+    /// It measures packets that pass, in programs that it shares.
+    OfPackets(Box<dyn Shared>),
+    /// It runs already.
+    Running(Box<dyn Measurement>),
+}
+
+/// A measurement in programs that it shares with others.
+pub(crate) trait Shared {
+    /// With which the programs are loaded.
+    fn settings(&self) -> &dyn OfPackets;
+
+    /// Begins to read what the programs tell.
+    ///
+    /// # Errors
+    /// When the kernel refuses a step.
+    fn start(&self, hooks: &Hooks) -> Result<Box<dyn Measurement>, Error>;
+}
+
+/// Measures until told to stop. What the tables of the measurements in the configuration file say
+/// of measuring holds here, too.
+///
+/// # Errors
+/// When a measurement cannot begin or fails, or its records cannot be written.
+pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::Result<()> {
+    if arguments.print_config {
+        return configuration::print("agent");
+    }
+    let signals = Signals::listen(arguments.output.target.output.is_some())?;
+    let measurements = start(arguments, config)?;
+    let plan = Plan {
+        duration: arguments.duration,
+        interval: Some(arguments.interval),
+        is_verbose: arguments.verbose,
+    };
+    let lines = LineOptions {
+        target: &arguments.output.target,
+        export: &arguments.export,
+        format: arguments.output.format,
+        formatter: None,
+        main: Count::SCHEMA,
+    };
+    session::run(
+        measurements,
+        &plan,
+        || View::lines(lines, &signals),
+        &signals,
+    )
+}
+
+/// Those that the agent can run.
+fn measured() -> impl Iterator<Item = &'static Description> {
+    MEASUREMENTS.iter().filter(|one| one.agent.is_some())
+}
+
+fn start(
+    arguments: &AgentArguments,
+    config: Option<&Path>,
+) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
+    let interfaces = interfaces(arguments)?;
+    let configured = Configured::read(config)?;
+    let (mut running, mut shared) = (Vec::new(), Vec::new());
+    for one in measured().filter(|one| arguments.measure.iter().any(|name| name == one.name)) {
+        let Some(part) = one.agent else { continue };
+        let request = Request {
+            options: &configured.options_of(one.name)?,
+            interfaces: &interfaces,
+            interval: arguments.interval,
+        };
+        match part(&request).with_context(|| format!("cannot begin to measure {}", one.name))? {
+            Part::OfPackets(part) => shared.push(part),
+            Part::Running(measurement) => running.push(measurement),
+        }
+    }
+    if !shared.is_empty() {
+        let settings: Vec<_> = shared.iter().map(|part| part.settings()).collect();
+        let hooks = Hooks::attach(&interfaces, false, &settings)?;
+        for part in shared {
+            running.push(part.start(&hooks)?);
+        }
+    }
+    Ok(running)
+}
+
+fn interfaces(arguments: &AgentArguments) -> anyhow::Result<Vec<String>> {
+    if !arguments.interface.is_empty() {
+        return Ok(arguments.interface.clone());
+    }
+    let found = route::interface_of_default();
+    let found = found.context("this host has no default route: name an interface with -i")?;
+    Ok(vec![found])
+}

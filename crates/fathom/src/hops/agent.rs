@@ -1,0 +1,15 @@
+//! What the agent runs of it: the paths of flows that leave.
+
+use clap::FromArgMatches;
+
+use super::HopsArguments;
+use crate::agent::{Part, Request};
+
+pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
+    let mut arguments = HopsArguments::from_arg_matches(request.options)?;
+    arguments.interface = request.interfaces.to_vec();
+    arguments.output.interval = request.interval;
+    Ok(Part::Running(Box::new(super::start(
+        &arguments, None, false,
+    )?)))
+}

@@ -1,0 +1,38 @@
+//! What the agent runs of it: a record of each flow and interval.
+
+use clap::FromArgMatches;
+use fathom_measure::kernel::{Hooks, OfPackets};
+use fathom_measure::response::{GroupBy, Grouping, ResponseMonitor, Settings};
+use fathom_measure::{Error, Measurement};
+
+use super::ResponseArguments;
+use crate::agent::{Part, Request, Shared};
+
+struct Flows {
+    settings: Settings,
+    grouping: Grouping,
+}
+
+pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
+    let arguments = ResponseArguments::from_arg_matches(request.options)?;
+    let prefixes = &arguments.groups.prefixes;
+    Ok(Part::OfPackets(Box::new(Flows {
+        settings: arguments.settings_for_interfaces(),
+        grouping: Grouping {
+            by: GroupBy::Flow,
+            prefix_v4: prefixes.prefix_v4,
+            prefix_v6: prefixes.prefix_v6,
+        },
+    })))
+}
+
+impl Shared for Flows {
+    fn settings(&self) -> &dyn OfPackets {
+        &self.settings
+    }
+
+    fn start(&self, hooks: &Hooks) -> Result<Box<dyn Measurement>, Error> {
+        let monitor = ResponseMonitor::of(hooks, &self.settings, Some(self.grouping), None)?;
+        Ok(Box::new(monitor))
+    }
+}
