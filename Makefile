@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build demo check format test test-kernels test-kernels-short bench bench-short fuzz fuzz-corpus man recordings reference bindings clean
+.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short fuzz fuzz-corpus man recordings reference bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -18,6 +18,9 @@ setup-demo:
 
 build: ## build the release binary, target/release/fathom
 	cargo build --release -p fathom
+
+build-server: ## build target/release/fathom-server, which answers queries (20 minutes on two cores)
+	cargo build --release -p fathom-server
 
 demo: setup-demo ## measure real traffic in a lab on this machine, and compare with the truth (needs root)
 	cargo build --release -p fathom -p fathom-tests --bins

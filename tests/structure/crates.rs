@@ -15,6 +15,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["fathom-measure", "fathom-record", "fathom-lab"],
     ),
     ("fathom-ipfix", &["fathom-record"]),
+    ("fathom-store", &["fathom-record"]),
+    ("fathom-server", &["fathom-store", "fathom-record"]),
     ("fathom-bindings", &[]),
     (
         "fathom",
@@ -22,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-measure",
             "fathom-balance",
             "fathom-ipfix",
+            "fathom-store",
             "fathom-record",
             "fathom-capture",
         ],

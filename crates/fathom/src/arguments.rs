@@ -2,7 +2,9 @@
 //! help, manual and completions derive from it.
 
 mod export;
+mod store;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -112,6 +114,17 @@ pub(crate) enum Command {
     /// how long and what is printed is said here.
     #[cfg(feature = "live")]
     Agent(Box<AgentArguments>),
+    /// Ask the records of a store, in SQL; by `fathom-server`, a program of its own.
+    #[command(disable_help_flag = true)]
+    Query {
+        /// What `fathom-server query` takes: `fathom query --help` says it.
+        #[arg(
+            value_name = "OPTIONS AND SQL",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Work with the records that exporters send by IPFIX (RFC 7011).
     #[command(subcommand)]
     Ipfix(IpfixCommand),

@@ -3,6 +3,7 @@
 mod csv;
 mod export;
 mod host;
+mod keeper;
 mod lines;
 mod writer;
 
@@ -25,6 +26,7 @@ use crate::signals::Signals;
 use crate::zone;
 use csv::Tables;
 use export::Exports;
+use keeper::Keeper;
 pub(crate) use lines::{Formatter, LineOptions, Lines};
 use writer::{Failure, Writer};
 
@@ -80,7 +82,9 @@ pub(crate) struct Output {
     buffer: Vec<u8>,
     /// Collectors that get the same records.
     exports: Exports,
-    /// Only they do.
+    /// A store that keeps them.
+    keeper: Option<Keeper>,
+    /// Only these get them.
     is_silent: bool,
     /// Records that they got.
     exported: u64,
@@ -140,6 +144,7 @@ impl Output {
             host,
             buffer: Vec::new(),
             exports: Exports::default(),
+            keeper: None,
             is_silent: false,
             exported: 0,
             backlog,
@@ -148,11 +153,12 @@ impl Output {
         })
     }
 
-    /// The same, that also sends all records to collectors. `is_asked_for`: they are printed too,
-    /// where there is a collector.
+    /// The same, that also sends all records to collectors, and keeps them in a store.
+    /// `is_asked_for`: they are printed too, where there is one of these.
     ///
     /// # Errors
-    /// When a collector cannot be reached, or this host has no name to tell it.
+    /// When a collector cannot be reached, a store cannot be opened, or this host has no name to
+    /// tell it.
     pub(crate) fn exporting(
         self,
         arguments: &ExportArguments,
@@ -160,9 +166,13 @@ impl Output {
         is_asked_for: bool,
     ) -> anyhow::Result<Self> {
         let exports = Exports::open(arguments, target)?;
+        let store = &arguments.store;
+        let open = |path| Keeper::open(path, store.settings(), &target.host()?);
+        let keeper = store.store.as_deref().map(open).transpose()?;
         Ok(Self {
-            is_silent: !exports.is_empty() && !is_asked_for,
+            is_silent: (!exports.is_empty() || keeper.is_some()) && !is_asked_for,
             exports,
+            keeper,
             ..self
         })
     }
@@ -201,8 +211,11 @@ impl Output {
         self.export(record);
     }
 
-    /// Takes a record for collectors only: it is printed in some other way.
+    /// Takes a record for collectors and the store only: it is printed in some other way.
     pub(crate) fn export(&mut self, record: &dyn Record) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.put(record);
+        }
         if self.exports.is_empty() {
             return;
         }
@@ -232,6 +245,7 @@ impl Output {
     #[cfg(feature = "live")]
     pub(crate) fn is_behind(&self) -> bool {
         self.writer.waiting_bytes() >= FULL_BYTES * 4
+            || self.keeper.as_ref().is_some_and(Keeper::is_behind)
     }
 
     /// Has written what was put, in whole lines. Waits only while the backlog is full, if it may.
@@ -241,6 +255,9 @@ impl Output {
     /// the causes as a broken pipe.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
         self.exports.tick(Time::now());
+        if let Some(keeper) = &mut self.keeper {
+            keeper.tick();
+        }
         let written = self.writer.write(&mut self.buffer);
         written.map_err(|failure| self.error(failure))?;
         self.others.as_mut().map_or(Ok(()), Tables::flush)
@@ -250,6 +267,9 @@ impl Output {
     /// lines that nobody takes in time are lost: how many is told at the end.
     pub(crate) fn may_wait(&mut self, may_wait: bool) {
         self.writer.may_wait(may_wait);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.may_wait(may_wait);
+        }
         if let Some(others) = &mut self.others {
             others.may_wait(may_wait);
         }
@@ -258,8 +278,8 @@ impl Output {
     /// Flushes, and waits until all is written; says how much was lost.
     ///
     /// # Errors
-    /// As [`Output::flush`], when it is time to end and nobody takes it, and when collectors have
-    /// not got all.
+    /// As [`Output::flush`], when it is time to end and nobody takes it, and when collectors or the
+    /// store have not got all.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         self.may_wait(true);
         let written = self.flush().and_then(|()| {
@@ -274,7 +294,8 @@ impl Output {
                 self.target_name()
             );
         }
-        written.and(self.exports.finish())
+        let kept = self.keeper.as_mut().map_or(Ok(()), Keeper::finish);
+        written.and(self.exports.finish()).and(kept)
     }
 
     /// Opens the file anew if a signal asked for it, as logrotate does after it has moved the file

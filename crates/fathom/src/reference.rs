@@ -25,7 +25,7 @@ fn kinds() -> impl Iterator<Item = (String, &'static [&'static Schema])> {
 const COMMON: [&str; 4] = [
     "A name means the same in every record: names are made of the quantity, the statistic if it is one, and the unit (rtt_p99_ns). \
      Times are UTC in JSON and CSV (RFC 3339, nanoseconds), and local, with their offset, in text. Durations are in nanoseconds. \
-     A field that a record has nothing to say in is left out of JSON, and empty in CSV.",
+     A field that a record has nothing to say in is left out of JSON, and empty in CSV. Histograms are kept by --store alone.",
     "Every record in JSON and CSV begins with its kind and with host: who observed it, by default the name of the host, else what --host says. \
      Over IPFIX it is observationDomainName (300) in a record of options whose scope is observationDomainId (149): told before all others, and again with the templates.",
     "Records of a flow have its community_id, which is the same for both directions, in all measurements, and in Zeek, Suricata and Wireshark: \
@@ -113,6 +113,7 @@ fn type_name(kind: Type) -> &'static str {
         Type::Protocol => "protocol",
         Type::Network => "network",
         Type::CommunityId => "Community ID",
+        Type::Histogram => "histogram",
     }
 }
 

@@ -46,6 +46,8 @@ pub enum Type {
     Network,
     /// [`Value::CommunityId`].
     CommunityId,
+    /// [`Value::Histogram`]: kept in stores, and left out of lines and of IPFIX.
+    Histogram,
 }
 
 /// How a field appears in text for people.
@@ -264,11 +266,20 @@ pub struct Schema {
     pub kind: &'static str,
     /// One sentence on what such a record says.
     pub about: &'static str,
-    /// The fields in the order outputs show them. A record about a moment has its time first.
+    /// The fields in the order outputs show them. A record about a moment has its time first, and
+    /// one with a histogram has it last.
     pub fields: &'static [Field],
 }
 
 impl Schema {
+    /// The fields of lines and of IPFIX: all but a histogram.
+    pub fn scalars(&self) -> &'static [Field] {
+        match self.fields.split_last() {
+            Some((last, before)) if last.kind == Type::Histogram => before,
+            _ => self.fields,
+        }
+    }
+
     /// Where the field of this name stands in `fields`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.name == name)

@@ -164,8 +164,8 @@ pub const fn count(parts: &[(Shape, Field)]) -> usize {
     total
 }
 
-/// The fields of all parts in order. Does not compile when two share a name, or one is called
-/// `kind`.
+/// The fields of all parts in order. Does not compile when two share a name, one is called
+/// `kind`, or a histogram is not the last.
 pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; COUNT] {
     let mut fields = [parts[0].1; COUNT];
     let mut filled = 0;
@@ -181,6 +181,10 @@ pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; CO
             assert!(
                 !same(fields[filled].name, "kind"),
                 "`kind` is the name of the kind of record in every output"
+            );
+            assert!(
+                filled + 1 == COUNT || !matches!(fields[filled].kind, Type::Histogram),
+                "a histogram is the last field of its record: see `Schema::scalars`"
             );
             let mut earlier = 0;
             while earlier < filled {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::{CommunityId, Network, Protocol, Type, Unit};
+use crate::{CommunityId, Histogram, Network, Protocol, Type, Unit};
 
 /// A point in time: nanoseconds since the Unix epoch, UTC, leap seconds not counted (as in
 /// `CLOCK_REALTIME`). Reaches the year 2554.
@@ -62,6 +62,8 @@ pub enum Value<'a> {
     Network(Network),
     /// The hash of a flow.
     CommunityId(CommunityId),
+    /// How durations are distributed.
+    Histogram(&'a Histogram),
 }
 
 /// A Rust type that fills one field of a record. Implement it for a new type by delegating to one
@@ -131,4 +133,5 @@ as_value! {
     Protocol: Protocol, protocol => *protocol;
     Network: Network, network => *network;
     CommunityId: CommunityId, id => *id;
+    Histogram: Histogram, histogram => histogram;
 }

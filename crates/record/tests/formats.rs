@@ -216,7 +216,7 @@ prop_compose! {
 /// missing.
 fn expected(value: Value<'_>) -> Option<String> {
     Some(match value {
-        Value::Missing => return None,
+        Value::Missing | Value::Histogram(_) => return None,
         Value::Unsigned(number) | Value::Duration(number) => number.to_string(),
         Value::Port(port) => port.to_string(),
         Value::Boolean(answer) => answer.to_string(),

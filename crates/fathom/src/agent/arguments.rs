@@ -43,11 +43,34 @@ pub(crate) struct AgentArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct AgentOutput {
-    /// The output format; by default text, or no output with --export.
+    /// The output format; by default text, or no output with --export or --store.
     #[arg(long, value_name = "FORMAT", value_parser = one_of(&LINE_FORMATS))]
     pub(crate) format: Option<Format>,
     #[command(flatten)]
     pub(crate) target: OutputTarget,
+}
+
+/// Where packages and systemd put what services keep.
+const STORE: &str = "/var/lib/fathom";
+/// An agent runs for months: what it keeps is bounded.
+const STORE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
+const STORE_MIB: u64 = 10_240;
+
+impl AgentArguments {
+    /// Which collectors and which store get records, by default the store of this host; and how
+    /// much that keeps.
+    pub(super) fn export(&self) -> ExportArguments {
+        let mut export = self.export.clone();
+        let Self { output, .. } = self;
+        let is_printed = output.format.is_some() || output.target.output.is_some();
+        if !is_printed && !export.is_asked_for() {
+            export.store.store = Some(STORE.into());
+        }
+        let store = &mut export.store;
+        store.store_age.get_or_insert(STORE_AGE);
+        store.store_size.get_or_insert(STORE_MIB);
+        export
+    }
 }
 
 fn names() -> PossibleValuesParser {

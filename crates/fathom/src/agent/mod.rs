@@ -66,9 +66,10 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
         interval: Some(arguments.interval),
         is_verbose: arguments.verbose,
     };
+    let export = arguments.export();
     let lines = LineOptions {
         target: &arguments.output.target,
-        export: &arguments.export,
+        export: &export,
         format: arguments.output.format,
         formatter: None,
         main: Count::SCHEMA,

@@ -1,22 +1,23 @@
-//! Options of those who send records to collectors.
+//! Options of those who send records to collectors, or keep them in a store.
 
 use std::time::Duration;
 
 use clap::Args;
 use fathom_ipfix::{Destination, ExporterSettings, Refresh, TemplateSet};
 
+use super::store::StoreArguments;
 use super::{Choice, duration, one_of, positive_duration, typed};
 
-/// Which collectors records are sent to.
-#[derive(Debug, Args)]
+/// Which collectors records are sent to, and which store keeps them.
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Export over IPFIX")]
 pub(crate) struct ExportArguments {
     /// Send records to this collector, such as `ipfix+udp://192.0.2.1:4739`, `ipfix+tcp://HOST` or
     /// `ipfix+tls://HOST?ca=FILE`; can be repeated.
     ///
-    /// Over UDP, records that a slow collector does not take are lost. With a collector, nothing is
-    /// printed unless --format or --output is given. `?mtu=BYTES` is the longest packet over UDP;
-    /// by default that of the path, but at most 1500.
+    /// Over UDP, records that a slow collector does not take are lost. With a collector or a store,
+    /// nothing is printed unless --format or --output is given. `?mtu=BYTES` is the longest packet
+    /// over UDP; by default that of the path, but at most 1500.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub(crate) export: Vec<Destination>,
     /// The templates: made from the fields of the records, or those of Flowcorder 0.8 (47561 to
@@ -43,6 +44,8 @@ pub(crate) struct ExportArguments {
     /// Time between the repetitions of templates over UDP.
     #[arg(long, value_name = "TIME", default_value = typed(Refresh::default().interval), value_parser = positive_duration)]
     pub(crate) template_refresh: Duration,
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
 }
 
 const TEMPLATES: [Choice<TemplateSet>; 2] = [
@@ -55,9 +58,9 @@ const TEMPLATES: [Choice<TemplateSet>; 2] = [
 ];
 
 impl ExportArguments {
-    /// Is there a collector?
+    /// Is there a collector, or a store?
     #[cfg(feature = "live")]
     pub(crate) fn is_asked_for(&self) -> bool {
-        !self.export.is_empty()
+        !self.export.is_empty() || self.store.store.is_some()
     }
 }

@@ -96,8 +96,9 @@ impl Intervals {
         while self.end <= now {
             self.end += self.length;
         }
+        // One for all: by it, and by the flow, join the records of an interval.
+        let time = Time::now();
         for measurement in measurements {
-            let time = Time::now();
             let records =
                 measurement.end_interval(time, length, &mut |record| view.take(record))?;
             self.paced.push(Ended {

@@ -103,7 +103,7 @@ impl Derived {
 
 impl Kind {
     fn new(schema: &'static Schema, enterprise: u32, text_bytes: Option<u16>) -> Self {
-        let fields = schema.fields.iter().take(MOST_FIELDS);
+        let fields = schema.scalars().iter().take(MOST_FIELDS);
         let plan = |field| Some(Plan::new(field, enterprise)?.with_texts_of(text_bytes));
         Self {
             schema,
@@ -188,7 +188,7 @@ pub(super) fn own_plans(
     schema: &'static Schema,
     enterprise: u32,
 ) -> impl Iterator<Item = (&'static fathom_record::Field, Plan)> {
-    let fields = schema.fields.iter().take(MOST_FIELDS);
+    let fields = schema.scalars().iter().take(MOST_FIELDS);
     fields.filter_map(move |field| {
         let is_own = field.ipfix?.registry == Registry::Own;
         let plan = Plan::new(field, enterprise)?;

@@ -76,6 +76,7 @@ impl Plan {
             Type::Text | Type::Network | Type::CommunityId => Form::Text,
             Type::Time => Form::Time,
             Type::Address => Form::MappedAddress,
+            Type::Histogram => return None,
         };
         (1..0x8000).contains(&ipfix.element).then_some(Self {
             specifier: FieldSpecifier {
@@ -217,7 +218,7 @@ const fn own_type(kind: Type) -> DataType {
         Type::Unsigned | Type::Duration => DataType::Unsigned64,
         Type::Float => DataType::Float64,
         Type::Boolean => DataType::Boolean,
-        Type::Text | Type::Network | Type::CommunityId => DataType::Text,
+        Type::Text | Type::Network | Type::CommunityId | Type::Histogram => DataType::Text,
         Type::Time => DataType::DateTimeNanoseconds,
         Type::Address => DataType::Ipv6Address,
         Type::Port => DataType::Unsigned16,
@@ -310,7 +311,7 @@ fn write_time(out: &mut Vec<u8>, data_type: DataType, ns: u64) {
 /// assert_eq!(fields_without_element(Answer::SCHEMA), ["rtt_ns"]);
 /// ```
 pub fn fields_without_element(schema: &Schema) -> Vec<&'static str> {
-    let fields = schema.fields.iter();
+    let fields = schema.scalars().iter();
     fields
         .filter(|field| Plan::new(field, 0).is_none())
         .map(|field| field.name)

@@ -28,7 +28,7 @@ record! {
     /// clients of a network. Each epoch of a flow counts as often as it has causal gaps, and
     /// so as often as clients waited.
     #[record = "response_aggregate"]
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, PartialEq)]
     pub struct ResponseAggregate {
         /// When the interval ended.
         #[field(ipfix = 325)]
@@ -100,6 +100,8 @@ record! {
         /// The interface or capture file.
         #[field(bare, ipfix = 82)]
         pub interface: &'static str,
+        /// How often which time was waited.
+        pub latency_histogram: Histogram,
     }
 }
 
@@ -282,6 +284,7 @@ impl Iterator for ResponseInterval {
             timeout_gaps: group.timeouts,
             waiting_ns: (group.waiting > 0).then_some(Nanoseconds(group.waiting)),
             interface: key.interface,
+            latency_histogram: group.waits,
         })
     }
 

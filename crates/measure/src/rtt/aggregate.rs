@@ -281,6 +281,7 @@ impl Figures {
             packets_out_of_order: self.out_of_order,
             packets_congestion_experienced: self.congestion_experienced,
             interface,
+            rtt_histogram: self.rtt.clone(),
         }
     }
 }

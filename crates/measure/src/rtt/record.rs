@@ -1,6 +1,8 @@
 //! The records of the measurement.
 
-use fathom_record::{AsValue, FlowKey, Nanoseconds, Network, Time, Type, Unit, Value, record};
+use fathom_record::{
+    AsValue, FlowKey, Histogram, Nanoseconds, Network, Time, Type, Unit, Value, record,
+};
 
 use super::Method;
 
@@ -198,5 +200,7 @@ record! {
         /// The interface or capture file.
         #[field(bare, ipfix = 82)]
         pub interface: &'static str,
+        /// How often which round trip was measured.
+        pub rtt_histogram: Histogram,
     }
 }

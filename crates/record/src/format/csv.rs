@@ -59,7 +59,7 @@ impl Prepared {
         if host.is_some() {
             line.slice(b",host");
         }
-        for field in schema.fields {
+        for field in schema.scalars() {
             line.byte(b',');
             put_text(&mut line, field.name);
         }
@@ -67,7 +67,7 @@ impl Prepared {
         Self {
             header: line.bytes().into(),
             start,
-            field_count: schema.fields.len(),
+            field_count: schema.scalars().len(),
         }
     }
 }
@@ -133,6 +133,9 @@ impl Columns<'_> {
 
 impl Visitor for Columns<'_> {
     fn value(&mut self, index: usize, value: Value<'_>) {
+        if matches!(value, Value::Histogram(_)) {
+            return;
+        }
         self.skip_to(index);
         self.next = index + 1;
         self.line.byte(b',');

@@ -52,7 +52,7 @@ impl Prepared {
             put_text(&mut line, host);
         }
         let start = Piece::new(line.bytes());
-        let names = schema.fields.iter().map(|field| {
+        let names = schema.scalars().iter().map(|field| {
             line.restart();
             line.byte(b',');
             put_text(&mut line, field.name);
@@ -110,7 +110,10 @@ struct Members<'a> {
 
 impl Visitor for Members<'_> {
     fn value(&mut self, index: usize, value: Value<'_>) {
-        self.line.piece(&self.names[index]);
+        let Some(name) = self.names.get(index) else {
+            return;
+        };
+        self.line.piece(name);
         put_value(self.line, self.clock, value);
     }
 

@@ -43,7 +43,8 @@ impl<T> PerSchema<T> {
 }
 
 /// Appends a value in the form that JSON (between quotes, where need be) and CSV share; nothing for
-/// those they treat each their own way: missing values, text and floating-point numbers.
+/// those they treat each their own way: missing values, text and floating-point numbers; and for
+/// histograms, which lines do not have.
 #[inline]
 pub(super) fn put_plain(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
     match value {
@@ -59,7 +60,7 @@ pub(super) fn put_plain(line: &mut Line, clock: &mut Clock, value: Value<'_>) {
             line.unsigned(network.prefix_length().into());
         }
         Value::CommunityId(id) => id.with_text(|text| line.slice(text.as_bytes())),
-        Value::Missing | Value::Text(_) | Value::Float(_) => {}
+        Value::Missing | Value::Text(_) | Value::Float(_) | Value::Histogram(_) => {}
     }
 }
 

@@ -94,7 +94,7 @@ impl Column {
 
 impl Prepared {
     fn new(schema: &'static Schema) -> Self {
-        let mut columns: Vec<_> = schema.fields.iter().map(Column::new).collect();
+        let mut columns: Vec<_> = schema.scalars().iter().map(Column::new).collect();
         let first = schema.fields.first();
         let starts_with_time = first.is_some_and(|field| field.kind == Type::Time);
         if starts_with_time {

@@ -61,6 +61,17 @@ impl Histogram {
         self.buckets.add(bucket_of(ns), count);
     }
 
+    /// One of whose samples it is only known in which buckets they are: where each of these begins
+    /// ([`Histogram::bucket_bounds`]), and how many it has. Samples count as the middle of theirs,
+    /// and so do minimum and maximum.
+    pub fn of_buckets(buckets: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut histogram = Self::new();
+        for (begin_ns, count) in buckets {
+            histogram.record_many(middle_of(bucket_of(begin_ns).into()), count);
+        }
+        histogram
+    }
+
     /// Adds all samples of another, as if each had been recorded here.
     pub fn merge(&mut self, other: &Self) {
         self.sum_ns += other.sum_ns;

@@ -2,6 +2,8 @@
 //! with itself.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+mod store;
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,0 +1,43 @@
+//! `fathom-server` answers questions about the records that fathom keeps. `fathom query` calls it.
+
+mod query;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Answers questions about the records that fathom keeps.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Query(query::QueryArguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.command {
+        Command::Query(options) => query::run(options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fathom-server: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The reader has seen enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let cause = cause.downcast_ref::<std::io::Error>();
+        cause.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

@@ -1,0 +1,100 @@
+//! `fathom query`: SQL over the records of a store.
+
+mod functions;
+mod output;
+mod tables;
+mod views;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use fathom_store::Snapshot;
+
+/// Ask the records of a store, in SQL.
+///
+/// Without a statement it lists the tables and views of the store, their columns, and examples.
+#[derive(Debug, Args)]
+pub(crate) struct QueryArguments {
+    /// The statement, such as "SELECT * FROM servers ORDER BY latency_p99_ns DESC LIMIT 10".
+    #[arg(value_name = "SQL")]
+    statement: Option<String>,
+    /// The directory of the store.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "FATHOM_STORE",
+        default_value = "/var/lib/fathom"
+    )]
+    store: PathBuf,
+    /// How the answer is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write the answer to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The most memory that a query takes, in MiB; what it needs more goes to temporary files.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    memory: usize,
+}
+
+/// How an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+    /// Comma-separated values.
+    Csv,
+    /// A Parquet file; needs --output.
+    Parquet,
+}
+
+/// Answers.
+///
+/// # Errors
+/// When there is no store, the statement is wrong, or the answer cannot be written.
+pub(crate) fn run(arguments: &QueryArguments) -> anyhow::Result<()> {
+    if arguments.format == Format::Parquet && arguments.output.is_none() {
+        anyhow::bail!("--format parquet needs a file: name one with --output");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().build();
+    let runtime = runtime.context("cannot start threads")?;
+    runtime.block_on(answer(arguments))
+}
+
+async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
+    let context = context(arguments.memory)?;
+    functions::register(&context);
+    let snapshot = Snapshot::of(&arguments.store)?;
+    tables::register(&context, &snapshot).await?;
+    views::register(&context).await?;
+    let Some(statement) = &arguments.statement else {
+        return views::list(&context, &snapshot, &arguments.store).await;
+    };
+    // Nothing but questions.
+    let questions = SQLOptions::new()
+        .with_allow_ddl(false)
+        .with_allow_dml(false)
+        .with_allow_statements(false);
+    let answer = context.sql_with_options(statement, questions).await;
+    let answer = answer.context("`fathom query` alone lists tables, columns and examples")?;
+    output::write(answer, arguments).await
+}
+
+fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_limit(memory_mib << 20, 1.0)
+        .build_arc()
+        .context("cannot set a limit of memory")?;
+    let mut config = SessionConfig::new().with_information_schema(true);
+    let options = config.options_mut();
+    // Filters are applied while rows are read.
+    options.execution.parquet.pushdown_filters = true;
+    options.execution.parquet.schema_force_view_types = false;
+    Ok(SessionContext::new_with_config_rt(config, runtime))
+}

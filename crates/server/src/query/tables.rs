@@ -1,0 +1,116 @@
+//! The tables: one for each kind of record in the store.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use datafusion::arrow::array::{RecordBatch, new_null_array};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::datasource::MemTable;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
+};
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use datafusion::prelude::SessionContext;
+use fathom_store::{Kind, Snapshot};
+
+use super::views::wanted_columns;
+
+/// Makes a table of each kind. Those that views need are there also where a store has none of them,
+/// or an older one lacks a column.
+///
+/// # Errors
+/// When a segment cannot be read.
+pub(super) async fn register(context: &SessionContext, snapshot: &Snapshot) -> anyhow::Result<()> {
+    let mut wanted = wanted_columns();
+    for kind in snapshot.kinds() {
+        let more = wanted.remove(kind.name.as_str()).unwrap_or_default();
+        register_kind(context, kind, more).await?;
+    }
+    for (name, columns) in wanted {
+        let columns = Arc::new(Schema::new(columns));
+        let empty = MemTable::try_new(columns, vec![vec![]])?;
+        context.register_table(name, Arc::new(empty))?;
+    }
+    Ok(())
+}
+
+async fn register_kind(
+    context: &SessionContext,
+    kind: &Kind,
+    wanted: Vec<Field>,
+) -> anyhow::Result<()> {
+    let columns = columns_of(kind, wanted)?;
+    let open = kind.open.iter().map(|rows| fitted(rows, &columns));
+    let open = open.collect::<anyhow::Result<Vec<_>>>()?;
+    let open = MemTable::try_new(columns.clone(), vec![open])?;
+    let mut table = context.read_table(Arc::new(open))?;
+    if !kind.segments.is_empty() {
+        let urls = kind.segments.iter().map(|path| url(path));
+        let urls = urls.collect::<anyhow::Result<Vec<_>>>()?;
+        let options = ListingOptions::new(Arc::new(ParquetFormat::default()));
+        let options = options
+            .with_file_extension(".parquet")
+            .with_collect_stat(true);
+        let config = ListingTableConfig::new_with_multi_paths(urls)
+            .with_listing_options(options)
+            .with_schema(columns);
+        let segments = context.read_table(Arc::new(ListingTable::try_new(config)?))?;
+        table = segments.union(table)?;
+    }
+    context.register_table(kind.name.as_str(), table.into_view())?;
+    Ok(())
+}
+
+fn url(path: &PathBuf) -> anyhow::Result<ListingTableUrl> {
+    let path = std::path::absolute(path)?;
+    let path = path.to_str().context("the name of a segment is no text")?;
+    Ok(ListingTableUrl::parse(path)?)
+}
+
+/// All columns that any of its segments has: the newest first, as it was written by the newest
+/// fathom; then those that views want.
+fn columns_of(kind: &Kind, wanted: Vec<Field>) -> anyhow::Result<SchemaRef> {
+    let mut columns: Vec<Arc<Field>> = Vec::new();
+    let mut known: BTreeMap<String, ()> = BTreeMap::new();
+    let mut add = |fields: &mut dyn Iterator<Item = Arc<Field>>| {
+        for field in fields {
+            if known.insert(field.name().clone(), ()).is_none() {
+                let field = field.as_ref().clone().with_nullable(true);
+                columns.push(Arc::new(field));
+            }
+        }
+    };
+    for rows in kind.open.iter().rev().take(1) {
+        add(&mut rows.schema().fields().iter().cloned());
+    }
+    // Columns change with the version of fathom: each day has at most one more kind of file.
+    let mut seen_day = None;
+    for path in kind.segments.iter().rev() {
+        let day = path.parent().map(PathBuf::from);
+        if seen_day == day && seen_day.is_some() {
+            continue;
+        }
+        seen_day = day;
+        let describe = || format!("cannot read the segment {}", path.display());
+        let file = File::open(path).with_context(describe)?;
+        let metadata = ArrowReaderMetadata::load(&file, Default::default());
+        let metadata = metadata.with_context(describe)?;
+        add(&mut metadata.schema().fields().iter().cloned());
+    }
+    add(&mut wanted.into_iter().map(Arc::new));
+    Ok(Arc::new(Schema::new(columns)))
+}
+
+/// Rows with all columns: those that they lack are empty.
+fn fitted(rows: &RecordBatch, columns: &SchemaRef) -> anyhow::Result<RecordBatch> {
+    let fitted = columns.fields().iter().map(|field| {
+        let column = rows.column_by_name(field.name()).cloned();
+        column.unwrap_or_else(|| new_null_array(field.data_type(), rows.num_rows()))
+    });
+    let fitted: Vec<_> = fitted.collect();
+    Ok(RecordBatch::try_new(columns.clone(), fitted)?)
+}

@@ -1,0 +1,162 @@
+//! Views: questions that everybody has, as tables. They are SQL over the kinds of records.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
+use datafusion::prelude::SessionContext;
+use fathom_store::{Snapshot, histogram_type};
+
+use super::functions;
+
+/// A view.
+struct View {
+    name: &'static str,
+    about: &'static str,
+    sql: &'static str,
+}
+
+const VIEWS: [View; 6] = [
+    View {
+        name: "flows",
+        about: "What a flow carried in an interval, how long round trips took towards its server (rtt) and its client (client_rtt), and what its client waited (latency).",
+        sql: include_str!("views/flows.sql"),
+    },
+    View {
+        name: "servers",
+        about: "What the clients of a server's port waited in an interval.",
+        sql: include_str!("views/servers.sql"),
+    },
+    View {
+        name: "connections",
+        about: "Connections of the host that have ended, and what they went through.",
+        sql: include_str!("views/connections.sql"),
+    },
+    View {
+        name: "dns",
+        about: "DNS queries of the host, and what became of them.",
+        sql: include_str!("views/dns.sql"),
+    },
+    View {
+        name: "hops",
+        about: "Routers on the path of flows, by interval.",
+        sql: include_str!("views/hops.sql"),
+    },
+    View {
+        name: "hosts",
+        about: "Who observed what, since when and until when.",
+        sql: include_str!("views/hosts.sql"),
+    },
+];
+
+const EXAMPLES: [&str; 3] = [
+    "SELECT * FROM servers ORDER BY latency_p99_ns DESC LIMIT 10",
+    "SELECT prefix(destination, 24) AS network, quantile(merge(rtt_histogram), 0.99) / 1e6 AS rtt_p99_ms FROM rtt_aggregate GROUP BY 1 ORDER BY 2 DESC",
+    "SELECT source, destination, sum(bytes + reverse_bytes) AS bytes FROM flows WHERE time > now() - INTERVAL '10 minutes' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10",
+];
+
+/// The columns that views read, by kind of record: `u` unsigned, `t` time, `f` float, `p` port, `h`
+/// histogram, text without.
+const WANTED: [(&str, &str); 6] = [
+    (
+        "traffic",
+        "time:t duration_ns:u protocol source source_port:p destination destination_port:p community_id packets:u bytes:u packets_retransmitted:u reverse_packets:u reverse_bytes:u reverse_packets_retransmitted:u loss_ratio:f reverse_loss_ratio:f interface",
+    ),
+    (
+        "rtt_aggregate",
+        "time:t protocol source source_port:p destination destination_port:p community_id rtt_samples:u rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u interface rtt_histogram:h",
+    ),
+    (
+        "response_aggregate",
+        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u flows:u responses_per_second:f latency_p50_ns:u latency_p99_ns:u sure:f epochs_without:u waiting_ns:u interface latency_histogram:h",
+    ),
+    (
+        "profile",
+        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role process cgroup establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u interface",
+    ),
+    (
+        "profile_dns",
+        "time:t source destination query_name query_type response_code reason latency_ns:u retries:u process",
+    ),
+    (
+        "hop",
+        "time:t protocol source source_port:p destination destination_port:p community_id ttl:u responder responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface",
+    ),
+];
+
+/// The columns that views read of each kind of record.
+pub(super) fn wanted_columns() -> BTreeMap<&'static str, Vec<Field>> {
+    let column = |text: &str| {
+        let (name, kind) = text.split_once(':').unwrap_or((text, ""));
+        let kind = match kind {
+            "u" => DataType::UInt64,
+            "f" => DataType::Float64,
+            "p" => DataType::UInt16,
+            "t" => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+            "h" => histogram_type(),
+            _ => DataType::Utf8,
+        };
+        Field::new(name, kind, true)
+    };
+    let kinds = WANTED.iter().map(|(kind, columns)| {
+        let columns = ["host"].into_iter().chain(columns.split(' '));
+        (*kind, columns.map(column).collect())
+    });
+    kinds.collect()
+}
+
+/// Makes them.
+///
+/// # Errors
+/// When a view is no SQL.
+pub(super) async fn register(context: &SessionContext) -> anyhow::Result<()> {
+    for view in &VIEWS {
+        let table = context.sql(view.sql).await?.into_view();
+        context.register_table(view.name, table)?;
+    }
+    Ok(())
+}
+
+/// Says what there is to ask for.
+///
+/// # Errors
+/// When a table is not there.
+pub(super) async fn list(
+    context: &SessionContext,
+    snapshot: &Snapshot,
+    directory: &Path,
+) -> anyhow::Result<()> {
+    println!(
+        "Store: {}\n\nTables, one for each kind of record (fathom-records(7)):",
+        directory.display()
+    );
+    for kind in snapshot.kinds() {
+        println!(
+            "  {:<20} {} segments, {:.1} MB",
+            kind.name,
+            kind.segments.len(),
+            kind.bytes as f64 / 1e6
+        );
+    }
+    println!("\nViews:");
+    for view in &VIEWS {
+        println!("  {}  {}", view.name, view.about);
+        let table = context.table(view.name).await?;
+        let names: Vec<_> = table
+            .schema()
+            .fields()
+            .iter()
+            .map(|it| it.name().as_str())
+            .collect();
+        println!("      {}", names.join(", "));
+    }
+    println!("\nFunctions:");
+    for (name, about) in functions::ABOUT {
+        println!("  {name}  {about}");
+    }
+    println!("\nExamples:");
+    for example in EXAMPLES {
+        println!("  fathom query \"{example}\"");
+    }
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! What `fathom-server query` answers about stores whose records are known.
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use fathom_record::{FlowKey, Histogram, Nanoseconds, Protocol, Record, Time, record};
+use fathom_store::{Batches, Settings, Writer};
+
+record! {
+    /// As an older fathom wrote it: without most of its columns.
+    #[record = "rtt_aggregate"]
+    struct Rtt {
+        /// When.
+        pub time: Time,
+        /// Whose.
+        pub flow: FlowKey,
+        /// The median.
+        pub rtt_p50_ns: Option<Nanoseconds>,
+        /// Where.
+        pub interface: &'static str,
+        /// All.
+        pub rtt_histogram: Histogram,
+    }
+}
+
+record! {
+    /// The same.
+    #[record = "traffic"]
+    struct Traffic {
+        /// When.
+        pub time: Time,
+        /// Whose.
+        pub flow: FlowKey,
+        /// How much.
+        pub bytes: u64,
+        /// Where.
+        pub interface: &'static str,
+    }
+}
+
+const BEGIN_S: u64 = 1_764_000_000;
+
+fn flow(client: u8, port: u16) -> FlowKey {
+    FlowKey {
+        protocol: Protocol::TCP,
+        source: IpAddr::from([10, 0, client, 1]),
+        source_port: port,
+        destination: IpAddr::from([192, 0, 2, 1]),
+        destination_port: 443,
+    }
+}
+
+fn histogram(times_ms: impl IntoIterator<Item = u64>) -> Histogram {
+    let mut histogram = Histogram::new();
+    times_ms
+        .into_iter()
+        .for_each(|ms| histogram.record(ms * 1_000_000));
+    histogram
+}
+
+fn time(second: u64) -> Time {
+    Time((BEGIN_S + second) * 1_000_000_000)
+}
+
+fn rtt(second: u64, flow: FlowKey, rtt_histogram: Histogram) -> Rtt {
+    Rtt {
+        time: time(second),
+        flow,
+        rtt_p50_ns: rtt_histogram.quantile(0.5).map(Nanoseconds),
+        interface: "eth0",
+        rtt_histogram,
+    }
+}
+
+/// Puts records into a store, and lets go of it.
+fn keep(directory: &Path, records: &[&dyn Record]) {
+    let (mut writer, _) = Writer::open(directory, Settings::default()).unwrap();
+    append(&mut writer, records);
+    writer.finish().unwrap();
+}
+
+fn append(writer: &mut Writer, records: &[&dyn Record]) {
+    let mut batches = Batches::new("gateway");
+    for record in records {
+        batches.put(*record);
+    }
+    for batch in batches.take() {
+        writer.append(batch).unwrap();
+    }
+    writer.sync().unwrap();
+}
+
+fn query(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fathom-server"))
+        .arg("query")
+        .arg("--store")
+        .arg(directory)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// The answer in CSV, without the names of the columns.
+fn answer(directory: &Path, statement: &str) -> String {
+    let output = query(directory, &["--format", "csv", statement]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{statement}: {errors}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_once('\n')
+        .map_or("", |(_, rows)| rows)
+        .to_owned()
+}
+
+fn refusal(directory: &Path, arguments: &[&str]) -> String {
+    let output = query(directory, arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn histograms_of_many_records_are_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (one, other) = (histogram(1..=60), histogram(41..=100));
+    let all = {
+        let mut all = one.clone();
+        all.merge(&other);
+        all
+    };
+    keep(directory.path(), &[&rtt(0, flow(1, 1), one)]);
+    keep(directory.path(), &[&rtt(10, flow(2, 2), other)]);
+    let statement = "SELECT quantile(merge(rtt_histogram), 0.5), quantile(merge(rtt_histogram), 0.99), quantile(merge(rtt_histogram), 0.25) FROM rtt_aggregate";
+    let expected = [0.5, 0.99, 0.25].map(|part| all.quantile(part).unwrap().to_string());
+    assert_eq!(
+        answer(directory.path(), statement).trim(),
+        expected.join(",")
+    );
+    let each = "SELECT quantile(rtt_histogram, 0.5) = rtt_p50_ns FROM rtt_aggregate";
+    assert_eq!(answer(directory.path(), each), "true\ntrue\n");
+    let by_network = "SELECT prefix(source, 16), prefix(destination, 64), count(*) FROM rtt_aggregate GROUP BY 1, 2";
+    assert_eq!(
+        answer(directory.path(), by_network),
+        "10.0.0.0/16,192.0.2.1/32,2\n"
+    );
+}
+
+#[test]
+fn what_is_in_no_segment_yet_is_answered_too_and_once() {
+    let directory = tempfile::tempdir().unwrap();
+    keep(directory.path(), &[&rtt(0, flow(1, 1), histogram([5]))]);
+    let (mut writer, _) = Writer::open(directory.path(), Settings::default()).unwrap();
+    append(&mut writer, &[&rtt(10, flow(1, 1), histogram([7]))]);
+    let statement = "SELECT host, count(*), max(time) FROM rtt_aggregate GROUP BY host";
+    let expected = "gateway,2,2025-11-24T16:00:10Z\n";
+    assert_eq!(answer(directory.path(), statement), expected);
+    writer.finish().unwrap();
+    assert_eq!(answer(directory.path(), statement), expected);
+}
+
+#[test]
+fn views_join_what_measurements_say_of_a_flow() {
+    let directory = tempfile::tempdir().unwrap();
+    let flow = flow(1, 40_000);
+    let back = FlowKey {
+        source: flow.destination,
+        source_port: flow.destination_port,
+        destination: flow.source,
+        destination_port: flow.source_port,
+        ..flow
+    };
+    let traffic = |second, bytes| Traffic {
+        time: time(second),
+        flow,
+        bytes,
+        interface: "eth0",
+    };
+    keep(
+        directory.path(),
+        &[
+            &rtt(0, flow, histogram([30])),
+            &rtt(0, back, histogram([4])),
+            &traffic(0, 100),
+            &traffic(10, 200),
+        ],
+    );
+    let statement = "SELECT bytes, round(rtt_p50_ns / 1e6), round(client_rtt_p50_ns / 1e6), latency_p50_ns FROM flows ORDER BY time";
+    assert_eq!(
+        answer(directory.path(), statement),
+        "100,30.0,4.0,\n200,,,\n"
+    );
+    // There are views of what nobody has measured, and they are empty.
+    for view in ["servers", "connections", "dns", "hops"] {
+        assert_eq!(
+            answer(directory.path(), &format!("SELECT * FROM {view}")),
+            "",
+            "{view}"
+        );
+    }
+    let hosts = "SELECT kind, records FROM hosts ORDER BY kind";
+    assert_eq!(answer(directory.path(), hosts), "rtt,2\ntraffic,2\n");
+}
+
+#[test]
+fn there_are_formats_for_people_and_for_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    keep(directory.path(), &[&rtt(0, flow(1, 1), histogram([5, 6]))]);
+    let statement = "SELECT source, source_port, rtt_histogram FROM rtt_aggregate";
+    let json = query(directory.path(), &["--format", "json", statement]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(
+        (json["source"].as_str(), json["source_port"].as_u64()),
+        (Some("10.0.1.1"), Some(1))
+    );
+    assert_eq!(json["rtt_histogram"].as_array().unwrap().len(), 2);
+    let text = query(directory.path(), &["SELECT 1 AS one"]).stdout;
+    assert!(String::from_utf8(text).unwrap().contains("| one |"));
+    let file = directory.path().join("answer.parquet");
+    let file = file.to_str().unwrap();
+    let done = query(
+        directory.path(),
+        &["--format", "parquet", "--output", file, statement],
+    );
+    assert!(done.status.success());
+    assert!(std::fs::read(file).unwrap().starts_with(b"PAR1"));
+    let listed = query(directory.path(), &[]).stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    for word in [
+        "rtt_aggregate",
+        "flows",
+        "quantile(histogram, q)",
+        "fathom query \"SELECT",
+    ] {
+        assert!(listed.contains(word), "{listed}");
+    }
+}
+
+/// Every example that is listed is answered.
+#[test]
+fn the_examples_work() {
+    let directory = tempfile::tempdir().unwrap();
+    keep(directory.path(), &[&rtt(0, flow(1, 1), histogram([5]))]);
+    let listed = String::from_utf8(query(directory.path(), &[]).stdout).unwrap();
+    let examples = listed
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("fathom query \""));
+    let examples: Vec<_> = examples.filter_map(|line| line.strip_suffix('"')).collect();
+    assert!(examples.len() >= 3);
+    for example in examples {
+        answer(directory.path(), example);
+    }
+}
+
+#[test]
+fn bad_questions_are_told_and_change_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    assert!(refusal(&store, &["SELECT 1"]).contains("cannot read"));
+    std::fs::create_dir(&store).unwrap();
+    assert!(refusal(&store, &["SELECT 1"]).contains("is no store"));
+    keep(&store, &[&rtt(0, flow(1, 1), histogram([5]))]);
+    assert!(refusal(&store, &["SELECT nothing FROM rtt_aggregate"]).contains("nothing"));
+    for statement in [
+        "DROP TABLE rtt_aggregate",
+        "CREATE TABLE mine AS SELECT 1",
+        "CREATE EXTERNAL TABLE p STORED AS CSV LOCATION '/etc/passwd'",
+        "COPY rtt_aggregate TO 'x.parquet'",
+        "INSERT INTO rtt_aggregate SELECT * FROM rtt_aggregate",
+        "SET datafusion.execution.batch_size = 1",
+    ] {
+        assert!(
+            refusal(&store, &[statement]).contains("not supported"),
+            "{statement}"
+        );
+    }
+    assert!(refusal(&store, &["--format", "parquet", "SELECT 1"]).contains("--output"));
+    assert_eq!(answer(&store, "SELECT count(*) FROM rtt_aggregate"), "1\n");
+}

@@ -1,0 +1,134 @@
+//! Records, put together in columns.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use fathom_record::parts::Part as _;
+use fathom_record::{FlowKey, Record, Schema, Value, Visitor};
+
+use crate::columns::{Growing, columns_of};
+
+/// Records of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// The name of the kind: the table.
+    pub kind: Arc<str>,
+    /// The records, a row each.
+    pub rows: RecordBatch,
+}
+
+/// Collects records of all kinds.
+pub struct Batches {
+    host: String,
+    kinds: Vec<Collected>,
+}
+
+struct Collected {
+    schema: &'static Schema,
+    kind: Arc<str>,
+    columns: SchemaRef,
+    /// Those of the fields, and before them that of the host.
+    growing: Vec<Growing>,
+    rows: usize,
+}
+
+impl Batches {
+    /// None, of this host.
+    pub fn new(host: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            kinds: Vec::new(),
+        }
+    }
+
+    /// Takes a record.
+    pub fn put(&mut self, record: &dyn Record) {
+        let schema = record.schema();
+        let is_same = |one: &Collected| std::ptr::eq(one.schema, schema);
+        let index = self.kinds.iter().position(is_same).unwrap_or_else(|| {
+            self.kinds.push(Collected::new(schema));
+            self.kinds.len() - 1
+        });
+        self.kinds[index].put(record, &self.host);
+    }
+
+    /// How many records there are.
+    pub fn rows(&self) -> usize {
+        self.kinds.iter().map(|one| one.rows).sum()
+    }
+
+    /// What was collected, a batch for each kind of which there is something.
+    pub fn take(&mut self) -> Vec<Batch> {
+        let some = self.kinds.iter_mut().filter(|one| one.rows > 0);
+        some.map(Collected::take).collect()
+    }
+}
+
+impl Collected {
+    fn new(schema: &'static Schema) -> Self {
+        let columns = columns_of(schema);
+        let growing = columns.fields().iter();
+        Self {
+            schema,
+            kind: schema.kind.into(),
+            growing: growing
+                .map(|column| Growing::new(column.data_type()))
+                .collect(),
+            columns: Arc::new(columns),
+            rows: 0,
+        }
+    }
+
+    fn put(&mut self, record: &dyn Record, host: &str) {
+        self.growing[0].put(Value::Text(host));
+        let mut row = Row {
+            growing: &mut self.growing[1..],
+            next: 0,
+        };
+        record.visit(&mut row);
+        row.skip_to(row.growing.len());
+        self.rows += 1;
+    }
+
+    fn take(&mut self) -> Batch {
+        let columns = self.growing.iter_mut().map(Growing::take).collect();
+        self.rows = 0;
+        let rows = RecordBatch::try_new(self.columns.clone(), columns);
+        Batch {
+            kind: self.kind.clone(),
+            rows: rows.expect("each row has a value of its type in each column"),
+        }
+    }
+}
+
+/// The row of a record.
+struct Row<'a> {
+    growing: &'a mut [Growing],
+    /// The field that comes next.
+    next: usize,
+}
+
+impl Row<'_> {
+    /// Nothing in the fields before the one at `index`.
+    fn skip_to(&mut self, index: usize) {
+        for column in &mut self.growing[self.next..index] {
+            column.put(Value::Missing);
+        }
+        self.next = index;
+    }
+}
+
+impl Visitor for Row<'_> {
+    fn value(&mut self, index: usize, value: Value<'_>) {
+        self.skip_to(index);
+        self.growing[index].put(value);
+        self.next = index + 1;
+    }
+
+    fn flow(&mut self, index: usize, flow: &FlowKey) {
+        for offset in 0..FlowKey::SHAPE.width() {
+            self.value(index + offset, flow.part(offset));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the fields of records are as columns.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{
+    BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder, UInt16Builder,
+    UInt64Builder,
+};
+use arrow_schema::{DataType, Field as Column, Schema as Columns, TimeUnit};
+use fathom_record::{Field, Schema, Type, Unit, Value};
+
+use crate::histograms::{Histograms, histogram_type};
+
+/// The columns of a kind of record: `host`, then its fields. What a field is, and its unit, are
+/// metadata of its column.
+pub(crate) fn columns_of(schema: &Schema) -> Columns {
+    let host = Column::new("host", DataType::Utf8, false).with_metadata(HashMap::from([(
+        "about".to_owned(),
+        "Who observed.".to_owned(),
+    )]));
+    let fields = schema.fields.iter().map(|field| {
+        let column = Column::new(field.name, type_of(field.kind), true);
+        column.with_metadata(metadata(field))
+    });
+    let about = ("about".to_owned(), schema.about.to_owned());
+    let all: Vec<_> = [host].into_iter().chain(fields).collect();
+    Columns::new(all).with_metadata(HashMap::from([about]))
+}
+
+fn metadata(field: &Field) -> HashMap<String, String> {
+    let unit = match field.unit {
+        Unit::None | Unit::Count => None,
+        Unit::Nanoseconds => Some("ns"),
+        Unit::Bytes => Some("bytes"),
+        Unit::Packets => Some("packets"),
+    };
+    let unit = unit.map(|unit| ("unit".to_owned(), unit.to_owned()));
+    let about = ("about".to_owned(), field.about.to_owned());
+    [about].into_iter().chain(unit).collect()
+}
+
+fn type_of(kind: Type) -> DataType {
+    match kind {
+        Type::Unsigned | Type::Duration => DataType::UInt64,
+        Type::Float => DataType::Float64,
+        Type::Boolean => DataType::Boolean,
+        Type::Text | Type::Address | Type::Protocol | Type::Network | Type::CommunityId => {
+            DataType::Utf8
+        }
+        Type::Time => time_type(),
+        Type::Port => DataType::UInt16,
+        Type::Histogram => histogram_type(),
+    }
+}
+
+/// Nanoseconds since the Unix epoch, UTC.
+pub(crate) fn time_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+/// A column that grows.
+pub(crate) enum Growing {
+    Unsigned(UInt64Builder),
+    Port(UInt16Builder),
+    Float(Float64Builder),
+    Boolean(BooleanBuilder),
+    Text(StringBuilder),
+    Time(TimestampNanosecondBuilder),
+    Histogram(Histograms),
+}
+
+impl Growing {
+    pub(crate) fn new(kind: &DataType) -> Self {
+        match kind {
+            DataType::UInt16 => Self::Port(UInt16Builder::new()),
+            DataType::Float64 => Self::Float(Float64Builder::new()),
+            DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
+            DataType::Utf8 => Self::Text(StringBuilder::new()),
+            DataType::Timestamp(..) => {
+                Self::Time(TimestampNanosecondBuilder::new().with_data_type(time_type()))
+            }
+            DataType::List(_) => Self::Histogram(Histograms::default()),
+            _ => Self::Unsigned(UInt64Builder::new()),
+        }
+    }
+
+    /// Adds a value, or that there is none.
+    pub(crate) fn put(&mut self, value: Value<'_>) {
+        match (self, value) {
+            (Self::Unsigned(column), Value::Unsigned(number) | Value::Duration(number)) => {
+                column.append_value(number);
+            }
+            (Self::Port(column), Value::Port(port)) => column.append_value(port),
+            (Self::Float(column), Value::Float(number)) => column.append_value(number),
+            (Self::Boolean(column), Value::Boolean(answer)) => column.append_value(answer),
+            (Self::Time(column), Value::Time(ns)) => {
+                column.append_value(i64::try_from(ns).unwrap_or(i64::MAX));
+            }
+            (Self::Text(column), Value::Text(text)) => column.append_value(text),
+            (Self::Text(column), Value::Address(address)) => append_shown(column, address),
+            (Self::Text(column), Value::Protocol(protocol)) => append_shown(column, protocol),
+            (Self::Text(column), Value::Network(network)) => append_shown(column, network),
+            (Self::Text(column), Value::CommunityId(id)) => append_shown(column, id),
+            (Self::Histogram(column), Value::Histogram(histogram)) => column.put(Some(histogram)),
+            (column, _) => column.put_none(),
+        }
+    }
+
+    fn put_none(&mut self) {
+        match self {
+            Self::Unsigned(column) => column.append_null(),
+            Self::Port(column) => column.append_null(),
+            Self::Float(column) => column.append_null(),
+            Self::Boolean(column) => column.append_null(),
+            Self::Text(column) => column.append_null(),
+            Self::Time(column) => column.append_null(),
+            Self::Histogram(column) => column.put(None),
+        }
+    }
+
+    /// What it has, which it has no more.
+    pub(crate) fn take(&mut self) -> ArrayRef {
+        match self {
+            Self::Unsigned(column) => Arc::new(column.finish()),
+            Self::Port(column) => Arc::new(column.finish()),
+            Self::Float(column) => Arc::new(column.finish()),
+            Self::Boolean(column) => Arc::new(column.finish()),
+            Self::Text(column) => Arc::new(column.finish()),
+            Self::Time(column) => Arc::new(column.finish()),
+            Self::Histogram(column) => Arc::new(std::mem::take(column).finish()),
+        }
+    }
+}
+
+fn append_shown(column: &mut StringBuilder, shown: impl std::fmt::Display) {
+    // Writing to memory does not fail.
+    let _ = write!(column, "{shown}");
+    column.append_value("");
+}

@@ -1,0 +1,170 @@
+//! Segments: Parquet files whose rows are in the order of their times.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+use crate::Error;
+use crate::layout::{Layout, SegmentName, make_directory, sync_directory};
+
+/// Few enough that a query for one flow reads little.
+const ROW_GROUP_ROWS: usize = 128 << 10;
+/// Addresses and Community IDs of so many flows that their columns stay dictionaries.
+const DICTIONARY_BYTES: usize = 4 << 20;
+/// With what every Parquet file begins and ends.
+const MAGIC: [u8; 4] = *b"PAR1";
+/// How a file is called that is being written.
+const PART: &str = "part";
+
+/// One that is being written, under a name that no reader takes for a segment.
+pub(crate) struct SegmentWriter {
+    writer: ArrowWriter<File>,
+    part: PathBuf,
+    path: PathBuf,
+}
+
+impl SegmentWriter {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be made, [`Error::Segment`] when it cannot have such columns.
+    pub(crate) fn create(
+        layout: &Layout,
+        kind: &str,
+        name: &SegmentName,
+        columns: SchemaRef,
+    ) -> Result<Self, Error> {
+        let path = layout.segment(kind, name);
+        make_directory(path.parent().unwrap_or(layout.root()))?;
+        let part = path.with_extension(PART);
+        let file = File::create(&part).map_err(Error::file("make", &part))?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+            .build();
+        let writer = ArrowWriter::try_new(file, columns, Some(properties));
+        let writer = writer.map_err(Error::segment("begin", &part))?;
+        Ok(Self { writer, part, path })
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// [`Error::Segment`] when they cannot be written.
+    pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let written = self.writer.write(rows);
+        written.map_err(Error::segment("write", &self.part))
+    }
+
+    /// Makes it a segment: whole, and on the disk.
+    ///
+    /// # Errors
+    /// [`Error::Segment`] or [`Error::File`] when it cannot be written, synced or renamed.
+    pub(crate) fn finish(mut self) -> Result<PathBuf, Error> {
+        let file = self.finish_file();
+        let synced = file.and_then(|()| {
+            let file = File::open(&self.part).map_err(Error::file("open", &self.part))?;
+            file.sync_all().map_err(Error::file("sync", &self.part))
+        });
+        let renamed = synced.and_then(|()| {
+            fs::rename(&self.part, &self.path).map_err(Error::file("rename", &self.part))
+        });
+        if let Err(error) = renamed {
+            self.discard();
+            return Err(error);
+        }
+        sync_directory(self.path.parent().unwrap_or(&self.path))?;
+        Ok(self.path)
+    }
+
+    fn finish_file(&mut self) -> Result<(), Error> {
+        let finished = self.writer.finish().map(drop);
+        finished.map_err(Error::segment("finish", &self.part))
+    }
+
+    /// Gives it up.
+    pub(crate) fn discard(self) {
+        // What stays is removed when the store is opened again.
+        let _ = fs::remove_file(&self.part);
+    }
+}
+
+/// Writes rows as a segment, in the order of their times.
+///
+/// # Errors
+/// As those of [`SegmentWriter`], and [`Error::Records`] when they cannot be put in order.
+pub(crate) fn write(
+    layout: &Layout,
+    kind: &str,
+    log: u64,
+    batches: &[RecordBatch],
+) -> Result<PathBuf, Error> {
+    let columns = batches.first().map(RecordBatch::schema);
+    let columns = columns.unwrap_or_else(|| Arc::new(arrow_schema::Schema::empty()));
+    let rows = concat_batches(&columns, batches);
+    let rows = rows.and_then(|rows| sorted(&rows));
+    let rows = rows.map_err(Error::records("put in order", kind))?;
+    let begin_s = times_of(&rows)
+        .first()
+        .map_or(0, |ns| ns.div_euclid(1_000_000_000));
+    let name = SegmentName {
+        begin_s,
+        first: log,
+        last: log,
+    };
+    let mut segment = SegmentWriter::create(layout, kind, &name, columns)?;
+    if let Err(error) = segment.write(&rows) {
+        segment.discard();
+        return Err(error);
+    }
+    segment.finish()
+}
+
+/// The rows in the order of their times; those of one time stay in theirs.
+fn sorted(rows: &RecordBatch) -> Result<RecordBatch, arrow_schema::ArrowError> {
+    let times = times_of(rows);
+    if times.is_sorted() {
+        return Ok(rows.clone());
+    }
+    let mut order: Vec<u32> = (0..times.len() as u32).collect();
+    order.sort_by_key(|&row| times[row as usize]);
+    take_record_batch(rows, &UInt32Array::from(order))
+}
+
+/// Nanoseconds since 1970 of each row; of a kind without a time, none.
+fn times_of(rows: &RecordBatch) -> &[i64] {
+    let times = rows.column_by_name("time");
+    let times = times.and_then(|column| column.as_primitive_opt::<TimestampNanosecondType>());
+    times.map_or(&[], |times| &times.values()[..])
+}
+
+/// Does the file begin and end as a Parquet file does? One that was cut off does not.
+pub(crate) fn is_whole(path: &Path) -> bool {
+    use std::io::{Seek, SeekFrom};
+    let read = || -> std::io::Result<bool> {
+        let mut file = File::open(path)?;
+        let (mut begin, mut end) = ([0; 4], [0; 4]);
+        file.read_exact(&mut begin)?;
+        file.seek(SeekFrom::End(-4))?;
+        file.read_exact(&mut end)?;
+        Ok(begin == MAGIC && end == MAGIC && file.metadata()?.len() > 12)
+    };
+    read().unwrap_or(false)
+}
+
+/// Is it a file that a writer left when it ended?
+pub(crate) fn is_part(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == PART)
+}
