@@ -13,7 +13,7 @@ use fathom_benches::statistics::median;
 use fathom_lab::summary::{Row, conclude};
 use fathom_measure::kernel::OfPackets;
 use fathom_measure::rtt::Settings;
-use fathom_measure::{response, traffic};
+use fathom_measure::{Scope, response, traffic};
 
 use programs::{Contender, has_flow, load, run};
 use scenario::Scenario;
@@ -78,7 +78,10 @@ fn main() -> anyhow::Result<()> {
     }
     drop(programs);
     let roomy = Settings {
-        flows: MANY_FLOWS,
+        scope: Scope {
+            flows: MANY_FLOWS,
+            ..Scope::live()
+        },
         ..defaults.clone()
     };
     let scenario = Scenario::many_flows();

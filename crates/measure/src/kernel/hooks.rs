@@ -14,22 +14,10 @@ use super::places::Places;
 use super::programs::Programs;
 use crate::bytes::bytes_of;
 use crate::native::{FLOW_WORD_MEASUREMENTS, flow_key};
-use crate::{Error, Selection};
+use crate::{Error, Scope};
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dispatch.bpf.o"));
-
-/// Which packets are measured, and how many flows are kept at a time. Measurements that share
-/// their programs have the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scope {
-    /// Of which flows.
-    pub selection: Selection,
-    /// Look into tunnels: the flow is the innermost.
-    pub has_tunnels: bool,
-    /// Flows with state at the same time.
-    pub flows: u32,
-}
 
 /// The settings of a measurement of packets that pass. What it has in the programs begins with its
 /// name: its maps, among them the array `NAME_flows` of what it keeps of flows, and the constant
@@ -39,7 +27,7 @@ pub trait OfPackets {
     fn name(&self) -> &'static str;
 
     /// Which packets it measures.
-    fn scope(&self) -> Scope;
+    fn scope(&self) -> &Scope;
 
     /// How many bytes it keeps of a flow.
     fn state_bytes(&self) -> usize;

@@ -27,7 +27,7 @@ pub use flow_table::{FlowTable, Slot};
 
 pub(crate) use groups::{Group, group_root};
 pub(crate) use hooks::Part;
-pub use hooks::{Hooks, OfPackets, Scope, prepare, try_load};
+pub use hooks::{Hooks, OfPackets, prepare, try_load};
 pub(crate) use interfaces::{Framing, Interface, InterfaceNames, local_addresses};
 pub use interfaces::{examine, interface_names};
 pub(crate) use link::{check_function, link};

@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 
+use fathom_measure::Scope;
 use fathom_measure::bytes::bytes_of;
 use fathom_measure::kernel::set_constants;
 use fathom_measure::response::{Estimator, Settings};
@@ -25,7 +26,10 @@ impl Kernel {
     pub(crate) fn load(program: &'static str, config: &response_config) -> Self {
         let settings = Settings {
             estimator: Estimator::ALL[usize::from(config.estimator)],
-            flows: FLOWS,
+            scope: Scope {
+                flows: FLOWS,
+                ..Scope::live()
+            },
             ..Settings::live()
         };
         let run = TestRun::load(&[program], &settings, "response_events", |object| {

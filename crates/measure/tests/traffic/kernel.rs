@@ -1,5 +1,6 @@
 //! The programs that are attached, run by the kernel over the frames.
 
+use fathom_measure::Scope;
 use fathom_measure::bytes::read_prefix;
 use fathom_measure::traffic::Settings;
 use libbpf_rs::{MapCore, MapFlags};
@@ -19,8 +20,10 @@ pub(crate) struct Kernel(TestRun);
 impl Kernel {
     pub(crate) fn load(program: &'static str) -> Self {
         let settings = Settings {
-            flows: FLOWS,
-            ..Settings::live()
+            scope: Scope {
+                flows: FLOWS,
+                ..Scope::live()
+            },
         };
         Self(TestRun::load(&[program], &settings, None, |_| Ok(())))
     }

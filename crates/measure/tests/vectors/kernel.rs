@@ -176,7 +176,7 @@ fn config(settings: &Settings, methods: &[Method]) -> rtt_config {
         slots: settings.slots,
         bucket_mask: BUCKETS - 1,
         has_near_side: settings.has_near_side.into(),
-        has_tunnels: settings.has_tunnels.into(),
+        has_tunnels: settings.scope.has_tunnels.into(),
         has_events: settings.has_events.into(),
         has_bytes: settings.has_bytes.into(),
         ..rtt_config::default()
