@@ -17,24 +17,6 @@ struct packet_pass {
 	__u8 padding[6];
 };
 
-/*
- * The present packet of each CPU. (The stack is too small for it, and of what lies there the verifier would follow every
- * combination of values, and give up.)
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct packet_pass);
-} packet_passes SEC(".maps");
-
-static __always_inline struct packet_pass *packet_this_pass(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&packet_passes, &zero);
-}
-
 /* The clock is read once a packet, and by many packets not at all: it takes as long as all the rest. */
 static __always_inline __u64 packet_now(struct packet_pass *pass)
 {

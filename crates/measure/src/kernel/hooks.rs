@@ -7,6 +7,7 @@ use std::rc::Rc;
 use libbpf_rs::{OpenMap, OpenObject};
 
 use super::attach::choose_programs;
+use super::counters::OwnCounters;
 use super::flow_table::{FlowTable, Slot, size_flow_table};
 use super::interfaces::{InterfaceNames, passing};
 use super::load::set_constants;
@@ -20,8 +21,9 @@ use crate::{Error, Scope};
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dispatch.bpf.o"));
 
 /// The settings of a measurement of packets that pass. What it has in the programs begins with its
-/// name: its maps, among them the array `NAME_flows` of what it keeps of flows, and the constant
-/// `NAME_state_bit`, without which it is off.
+/// name: its maps, among them the array `NAME_flows` of what it keeps of flows, the constant
+/// `NAME_state_bit`, without which it is off, and the member `NAME` of `struct packet_cpu`, which
+/// begins with its counters.
 pub trait OfPackets {
     /// That of its command.
     fn name(&self) -> &'static str;
@@ -97,6 +99,7 @@ impl Hooks {
             shared: Rc::clone(&self.shared),
             changes: self.shared.changes.get(),
             flows: self.programs.flows(&format!("{name}_flows"), state_bit)?,
+            counters: self.programs.own_counters(OBJECT, name)?,
             programs: self.programs.with_ring(ring)?,
         })
     }
@@ -109,6 +112,7 @@ pub(crate) struct Part {
     /// Of interfaces, that it has taken note of.
     changes: u64,
     pub(crate) flows: FlowTable,
+    pub(crate) counters: OwnCounters,
     pub(crate) programs: Programs,
 }
 

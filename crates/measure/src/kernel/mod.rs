@@ -21,7 +21,7 @@ mod wanted;
 use fathom_record::Time;
 
 pub(crate) use attach::choose_programs;
-pub use counters::{add_counters, of_each_cpu};
+pub use counters::{OwnCounters, add_counters, of_each_cpu};
 pub use egress::Egress;
 pub use flow_table::{FlowTable, Slot};
 

@@ -236,7 +236,7 @@ impl Measurement for ResponseMonitor {
     fn counts(&self) -> Result<Counts, Error> {
         let mut counts = ResponseCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
-        self.part.programs.add_counters("response_cpus", own)?;
+        self.part.counters.add_to(own)?;
         counts.counters[native::RESPONSE_COUNT_EPOCHS as usize] += self.swept_count;
         counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RESPONSE_COUNT_FLOWS_OPENED as usize];

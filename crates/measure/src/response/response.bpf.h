@@ -14,6 +14,7 @@ const volatile __u64 response_state_bit SEC(".rodata.response_state_bit") = 0;
 /* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
 #define RESPONSE_WAKE_UP 262144
 
+/* What happened to packets, by name, and room to work on the present one. */
 struct response_cpu {
 	__u64 verdicts[PACKET_VERDICT_COUNT];
 	__u64 counters[RESPONSE_COUNTER_COUNT];
@@ -44,14 +45,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct response_handshake);
 } response_handshakes SEC(".maps");
-
-/* What happened to packets, by name, and room to work on the present one; one entry, written by every packet. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct response_cpu);
-} response_cpus SEC(".maps");
 
 /* Epochs on their way to user space. What does not fit is lost and counted. */
 struct {
@@ -215,14 +208,9 @@ static __always_inline void response_look(struct packet_pass *pass, struct __sk_
 }
 
 /* `verdict` is that of packet_read_other. */
-static __always_inline void response_measure(struct packet_pass *pass, __u32 verdict, int is_selected, __u32 state_bits,
-					     int is_alone)
+static __always_inline void response_measure(struct packet_pass *pass, struct response_cpu *cpu, __u32 verdict,
+					     int is_selected, __u32 state_bits, int is_alone)
 {
-	__u32 zero = 0;
-	struct response_cpu *cpu = bpf_map_lookup_elem(&response_cpus, &zero);
-
-	if (!cpu)
-		return;
 	verdict = response_verdict(verdict, &pass->packet, &pass->cursor);
 	/* Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory access". */
 	asm volatile("" : "+r"(verdict));

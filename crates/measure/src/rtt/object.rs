@@ -34,7 +34,7 @@ impl Object {
     pub(super) fn counts(&self) -> Result<RttCounts, Error> {
         let mut counts = RttCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
-        self.part.programs.add_counters("rtt_cpus", own)?;
+        self.part.counters.add_to(own)?;
         counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RTT_COUNT_FLOWS_OPENED as usize];
         let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];

@@ -17,6 +17,7 @@ const volatile __u64 rtt_state_bit SEC(".rodata.rtt_state_bit") = 0;
 /* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
 #define RTT_WAKE_UP 262144
 
+/* What happened to packets, by name, and what the present one gave. */
 struct rtt_cpu {
 	__u64 verdicts[PACKET_VERDICT_COUNT];
 	__u64 counters[RTT_COUNTER_COUNT];
@@ -54,14 +55,6 @@ struct {
 	__type(key, struct flow_address);
 	__type(value, __u8);
 } rtt_local_addresses SEC(".maps");
-
-/* What happened to packets, by name, and what the present one gave; one entry, written by every packet. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct rtt_cpu);
-} rtt_cpus SEC(".maps");
 
 /* Samples and flow events on their way to user space. What does not fit is lost and counted. */
 struct {
@@ -228,7 +221,6 @@ static __always_inline void rtt_forget_flow(struct packet_pass *pass, struct rtt
 static __noinline int rtt_act(struct packet_pass *pass, struct rtt_cpu *cpu, struct rtt_flow *flow)
 {
 	struct rtt_output *output = &cpu->output;
-	__u64 *counters = cpu->counters;
 
 	if (output->actions & RTT_ACTION_FORGET)
 		rtt_forget_flow(pass, cpu);
@@ -238,11 +230,20 @@ static __noinline int rtt_act(struct packet_pass *pass, struct rtt_cpu *cpu, str
 		rtt_emit_sample(pass, cpu, &output->samples[1]);
 	if (flow && output->actions & RTT_ACTION_CLOSED)
 		rtt_tell_flow(pass, cpu, flow, RTT_EVENT_CLOSE, output->reason);
-	if (output->left_out && output->left_out_as < RTT_COUNTER_COUNT)
-		counters[output->left_out_as] += output->left_out;
-	counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;
-	counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
 	return 0;
+}
+
+/* Not by rtt_act: in a flood of SYNs each displaces one, and the call would take as long as all this. */
+static __always_inline void rtt_count(struct rtt_cpu *cpu)
+{
+	const struct rtt_output *output = &cpu->output;
+
+	if (!(output->left_out | output->expired | output->displaced))
+		return;
+	if (output->left_out && output->left_out_as < RTT_COUNTER_COUNT)
+		cpu->counters[output->left_out_as] += output->left_out;
+	cpu->counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;
+	cpu->counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
 }
 
 /*
@@ -300,20 +301,11 @@ static __noinline struct rtt_flow *rtt_take_apart(struct packet_pass *pass, stru
 	return rtt_take(pass, cpu, state_bits);
 }
 
-static __always_inline int rtt_has_something(const struct rtt_output *output)
+static __always_inline void rtt_measure(struct packet_pass *pass, struct rtt_cpu *cpu, __u32 verdict, int is_selected,
+					__u32 state_bits, int is_alone)
 {
-	return output->actions | output->sample_count | output->left_out | output->expired | output->displaced;
-}
-
-static __always_inline void rtt_measure(struct packet_pass *pass, __u32 verdict, int is_selected, __u32 state_bits,
-					int is_alone)
-{
-	__u32 zero = 0;
-	struct rtt_cpu *cpu = bpf_map_lookup_elem(&rtt_cpus, &zero);
 	struct rtt_flow *flow;
 
-	if (!cpu)
-		return;
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
@@ -326,8 +318,9 @@ static __always_inline void rtt_measure(struct packet_pass *pass, __u32 verdict,
 	/* Not by rtt_act: the stack would be too deep. */
 	if (cpu->output.actions & RTT_ACTION_OPEN)
 		cpu->counters[rtt_begin_flow(pass, cpu) ? RTT_COUNT_FLOWS_OPENED : RTT_COUNT_FLOWS_REFUSED]++;
-	if (rtt_has_something(&cpu->output))
+	if (cpu->output.sample_count || cpu->output.actions & (RTT_ACTION_FORGET | RTT_ACTION_CLOSED))
 		rtt_act(pass, cpu, flow);
+	rtt_count(cpu);
 }
 
 #endif

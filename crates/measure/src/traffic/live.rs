@@ -174,7 +174,7 @@ impl Measurement for TrafficMonitor {
     fn counts(&self) -> Result<Counts, Error> {
         let mut counts = TrafficCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
-        self.part.programs.add_counters("traffic_cpus", own)?;
+        self.part.counters.add_to(own)?;
         counts.counters[native::TRAFFIC_COUNT_RECORDS as usize] = self.records;
         counts.counters[native::TRAFFIC_COUNT_FLOWS_DELETED as usize] = self.deleted;
         let opened = counts.counters[native::TRAFFIC_COUNT_FLOWS_OPENED as usize];

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-use fathom_measure::kernel::{FlowTable, OfPackets, prepare};
+use fathom_measure::kernel::{FlowTable, OfPackets, OwnCounters, prepare};
 use fathom_measure::{Error, Scope, response, rtt, traffic};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput, RingBuffer,
@@ -118,6 +118,21 @@ impl TestRun {
             ring.consume().unwrap();
         }
         self.events.take()
+    }
+
+    /// Forgets what was counted.
+    pub(crate) fn forget_counters(&self) {
+        let cpus = self.map("packet_cpus");
+        let count = libbpf_rs::num_possible_cpus().unwrap();
+        let zero = vec![vec![0; cpus.value_size() as usize]; count];
+        cpus.update_percpu(&0_u32.to_ne_bytes(), &zero, MapFlags::ANY)
+            .unwrap();
+    }
+
+    /// Adds what was counted.
+    pub(crate) fn add_counters<'a>(&self, counters: impl IntoIterator<Item = &'a mut u64>) {
+        let own = OwnCounters::open(&OBJECT, &self.object, self.measurement.0).unwrap();
+        own.add_to(counters).unwrap();
     }
 
     /// The table of flows, and what is kept of them.
