@@ -11,7 +11,7 @@
 #include "../src/response/response.bpf.h"
 #include "../src/rtt/rtt.bpf.h"
 #include "../src/traffic/traffic.bpf.h"
-#include "packet_rounds.bpf.h"
+#include "packet_pass.bpf.h"
 #include "selection.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
