@@ -56,6 +56,9 @@ static __always_inline void dispatch(struct packet_cpu *cpu, struct __sk_buff *s
 {
 	struct packet_pass *pass = &cpu->pass;
 	const struct packet *packet = &pass->packet;
+	const struct packet_sighting sighting = {
+		.hook = hook, .is_turned = hook == PACKET_HOOK_EGRESS && skb && packet_is_turned(skb)
+	};
 	__u32 state_bits = 0;
 	int is_selected;
 	int takes_others = response_state_bit || traffic_state_bit;
@@ -63,16 +66,15 @@ static __always_inline void dispatch(struct packet_cpu *cpu, struct __sk_buff *s
 
 	is_selected = widest == PACKET_MEASURABLE && selection_admits(&selection, &packet->key);
 	pass->now = 0;
-	pass->hook = hook;
-	pass->is_turned = hook == PACKET_HOOK_EGRESS && skb && packet_is_turned(skb);
+	pass->sighting = sighting;
 	if (is_selected && (takes_others || rtt_uses_flow(packet)))
 		state_bits = flow_table_find(&packet->key, &pass->slot);
 	if (response_state_bit && is_selected)
 		response_look(pass, skb, bytes);
 	if (rtt_state_bit)
-		rtt_measure(pass, &cpu->rtt, verdict, is_selected, state_bits, !takes_others);
+		rtt_measure(pass, sighting, &cpu->rtt, verdict, is_selected, state_bits, !takes_others);
 	if (response_state_bit)
-		response_measure(pass, &cpu->response, widest, is_selected, state_bits,
+		response_measure(pass, sighting, &cpu->response, widest, is_selected, state_bits,
 				 !rtt_state_bit && !traffic_state_bit);
 	if (traffic_state_bit)
 		traffic_measure(pass, &cpu->traffic, widest, is_selected, state_bits);

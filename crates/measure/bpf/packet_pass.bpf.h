@@ -10,14 +10,19 @@
 #include "own_probe.bpf.h"
 #include "packet_parse.h"
 
+/* Where it is seen. Handed on by value to a measurement that runs alone: read from the pass it costs 2 ns. */
+struct packet_sighting {
+	__u8 hook; /* enum packet_hook */
+	__u8 is_turned; /* leaves by the interface that it came in by */
+};
+
 struct packet_pass {
 	struct packet packet;
 	struct packet_cursor cursor;
 	struct flow_slot slot; /* of its flow, where a measurement uses one */
 	__u64 now; /* ns; 0: no measurement has asked */
 	__u8 first[16]; /* of a payload that lies in pages */
-	__u8 hook; /* enum packet_hook */
-	__u8 is_turned; /* leaves by the interface that it came in by */
+	struct packet_sighting sighting;
 	__u8 padding[6];
 };
 

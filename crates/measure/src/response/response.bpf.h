@@ -92,7 +92,7 @@ static __always_inline void response_begin(struct packet_pass *pass, struct resp
 {
 	__builtin_memset(&cpu->fresh.flow, 0, sizeof(cpu->fresh.flow));
 	if (response_without_flow(&cpu->fresh.flow, place, hash, direction, &pass->packet, pass->now)) {
-		if (pass->hook != PACKET_HOOK_EGRESS)
+		if (pass->sighting.hook != PACKET_HOOK_EGRESS)
 			cpu->fresh.flow.flags |= RESPONSE_ARRIVES;
 		cpu->counters[response_make_flow(pass, cpu) ? RESPONSE_COUNT_FLOWS_OPENED
 							    : RESPONSE_COUNT_FLOWS_REFUSED]++;
@@ -145,7 +145,8 @@ static __noinline int response_tell(struct packet_pass *pass, struct response_cp
 	return 0;
 }
 
-static __always_inline int response_take(struct packet_pass *pass, struct response_cpu *cpu, __u32 state_bits)
+static __always_inline int response_take(struct packet_pass *pass, struct packet_sighting sighting,
+					 struct response_cpu *cpu, __u32 state_bits)
 {
 	const struct response_config *config = response_settings();
 	struct response_flow *flow = 0;
@@ -158,7 +159,7 @@ static __always_inline int response_take(struct packet_pass *pass, struct respon
 	if (flow && !response_is_request(flow, &pass->packet))
 		return 0;
 	/* A router with one arm has each packet at both hooks of its interface; what it translated does not come in. */
-	if (flow && pass->is_turned && flow->flags & RESPONSE_ARRIVES) {
+	if (flow && sighting.is_turned && flow->flags & RESPONSE_ARRIVES) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
 		return 0;
@@ -168,7 +169,7 @@ static __always_inline int response_take(struct packet_pass *pass, struct respon
 		response_without_state(pass, cpu);
 		return 0;
 	}
-	if (pass->hook != PACKET_HOOK_EGRESS && !(flow->flags & RESPONSE_ARRIVES))
+	if (sighting.hook != PACKET_HOOK_EGRESS && !(flow->flags & RESPONSE_ARRIVES))
 		flow->flags |= RESPONSE_ARRIVES;
 	if (response_is_over(flow, now, config))
 		response_tell(pass, cpu, flow);
@@ -185,7 +186,7 @@ static __always_inline int response_take(struct packet_pass *pass, struct respon
 /* The same as a call, where the stack would be too deep otherwise. */
 static __noinline int response_take_apart(struct packet_pass *pass, struct response_cpu *cpu, __u32 state_bits)
 {
-	return response_take(pass, cpu, state_bits);
+	return response_take(pass, pass->sighting, cpu, state_bits);
 }
 
 /* What a host sends itself has its payload in pages, where a program cannot point at. */
@@ -208,8 +209,9 @@ static __always_inline void response_look(struct packet_pass *pass, struct __sk_
 }
 
 /* `verdict` is that of packet_read_other. */
-static __always_inline void response_measure(struct packet_pass *pass, struct response_cpu *cpu, __u32 verdict,
-					     int is_selected, __u32 state_bits, int is_alone)
+static __always_inline void response_measure(struct packet_pass *pass, struct packet_sighting sighting,
+					     struct response_cpu *cpu, __u32 verdict, int is_selected, __u32 state_bits,
+					     int is_alone)
 {
 	verdict = response_verdict(verdict, &pass->packet, &pass->cursor);
 	/* Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory access". */
@@ -219,7 +221,7 @@ static __always_inline void response_measure(struct packet_pass *pass, struct re
 	if (verdict != PACKET_MEASURABLE)
 		return;
 	if (is_selected && is_alone)
-		response_take(pass, cpu, state_bits);
+		response_take(pass, sighting, cpu, state_bits);
 	else if (is_selected)
 		response_take_apart(pass, cpu, state_bits);
 	else

@@ -107,8 +107,9 @@ static __always_inline void rtt_emit_sample(struct packet_pass *pass, struct rtt
 		cpu->counters[RTT_COUNT_SAMPLES_LOST]++;
 		return;
 	}
-	*event =
-		(struct rtt_event){ .key = pass->packet.key, .time = pass->now, .sample = *sample, .hook = pass->hook };
+	*event = (struct rtt_event){
+		.key = pass->packet.key, .time = pass->now, .sample = *sample, .hook = pass->sighting.hook
+	};
 	cpu->counters[RTT_COUNT_SAMPLES]++;
 	rtt_submit(event);
 }
@@ -135,7 +136,7 @@ static __noinline int rtt_emit_flow(struct packet_pass *pass, const struct rtt_f
 	if (!event)
 		return 0;
 	event->event = (struct rtt_event){
-		.key = pass->packet.key, .time = pass->now, .type = type, .reason = reason, .hook = pass->hook
+		.key = pass->packet.key, .time = pass->now, .type = type, .reason = reason, .hook = pass->sighting.hook
 	};
 	event->event.sample.direction = flow->opener;
 	rtt_copy_traffic(&event->traffic[0], &flow->half[0]);
@@ -182,7 +183,7 @@ static __noinline int rtt_make_flow(struct packet_pass *pass, struct rtt_cpu *cp
 	__builtin_memset(flow, 0, sizeof(*flow));
 	rtt_mark_near(flow, &pass->packet.key);
 	rtt_open(flow, rtt_ring_of(flow), &pass->packet, pass->now, rtt_settings(), &cpu->output);
-	if (pass->hook != PACKET_HOOK_EGRESS)
+	if (pass->sighting.hook != PACKET_HOOK_EGRESS)
 		flow->flags |= RTT_FLOW_ARRIVES << pass->packet.direction;
 	return 1;
 }
@@ -250,20 +251,21 @@ static __always_inline void rtt_count(struct rtt_cpu *cpu)
  * Has this packet passed before? A router with one arm has each packet at both hooks of its interface. What it translated is
  * another flow, none of whose packets come in.
  */
-static __always_inline int rtt_is_copy(const struct packet_pass *pass, struct rtt_flow *flow, struct rtt_bucket *bucket,
-				       __u64 hash)
+static __always_inline int rtt_is_copy(const struct packet *packet, struct packet_sighting sighting,
+				       struct rtt_flow *flow, struct rtt_bucket *bucket, __u64 hash)
 {
-	__u8 arrives = RTT_FLOW_ARRIVES << pass->packet.direction;
+	__u8 arrives = RTT_FLOW_ARRIVES << packet->direction;
 
-	if (pass->is_turned)
-		return flow ? flow->flags & arrives : bucket && rtt_knows_request(bucket, hash, &pass->packet);
-	if (flow && pass->hook != PACKET_HOOK_EGRESS && !(flow->flags & arrives))
+	if (sighting.is_turned)
+		return flow ? flow->flags & arrives : bucket && rtt_knows_request(bucket, hash, packet);
+	if (flow && sighting.hook != PACKET_HOOK_EGRESS && !(flow->flags & arrives))
 		flow->flags |= arrives;
 	return 0;
 }
 
 /* Returns the packet's flow, if it has one that is measured. What it gave is in cpu->output. */
-static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struct rtt_cpu *cpu, __u32 state_bits)
+static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struct packet_sighting sighting,
+						 struct rtt_cpu *cpu, __u32 state_bits)
 {
 	const struct rtt_config *config = rtt_settings();
 	const struct packet *packet = &pass->packet;
@@ -281,7 +283,7 @@ static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struc
 		index = hash & config->bucket_mask;
 		bucket = bpf_map_lookup_elem(&rtt_requests, &index);
 	}
-	if (rtt_is_copy(pass, flow, bucket, hash)) {
+	if (rtt_is_copy(packet, sighting, flow, bucket, hash)) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
 		return 0;
@@ -298,11 +300,11 @@ static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struc
 /* The same as a call, where the stack would be too deep otherwise. */
 static __noinline struct rtt_flow *rtt_take_apart(struct packet_pass *pass, struct rtt_cpu *cpu, __u32 state_bits)
 {
-	return rtt_take(pass, cpu, state_bits);
+	return rtt_take(pass, pass->sighting, cpu, state_bits);
 }
 
-static __always_inline void rtt_measure(struct packet_pass *pass, struct rtt_cpu *cpu, __u32 verdict, int is_selected,
-					__u32 state_bits, int is_alone)
+static __always_inline void rtt_measure(struct packet_pass *pass, struct packet_sighting sighting, struct rtt_cpu *cpu,
+					__u32 verdict, int is_selected, __u32 state_bits, int is_alone)
 {
 	struct rtt_flow *flow;
 
@@ -314,7 +316,7 @@ static __always_inline void rtt_measure(struct packet_pass *pass, struct rtt_cpu
 		cpu->counters[RTT_COUNT_FILTERED]++;
 		return;
 	}
-	flow = is_alone ? rtt_take(pass, cpu, state_bits) : rtt_take_apart(pass, cpu, state_bits);
+	flow = is_alone ? rtt_take(pass, sighting, cpu, state_bits) : rtt_take_apart(pass, cpu, state_bits);
 	/* Not by rtt_act: the stack would be too deep. */
 	if (cpu->output.actions & RTT_ACTION_OPEN)
 		cpu->counters[rtt_begin_flow(pass, cpu) ? RTT_COUNT_FLOWS_OPENED : RTT_COUNT_FLOWS_REFUSED]++;

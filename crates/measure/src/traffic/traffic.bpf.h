@@ -59,12 +59,12 @@ static __noinline int traffic_take(struct packet_pass *pass, struct traffic_cpu 
 	 * A router with one arm has each packet at both hooks of its interface; what it translated
 	 * does not come in.
 	 */
-	if (pass->is_turned && own->flags & TRAFFIC_HALF_ARRIVES) {
+	if (pass->sighting.is_turned && own->flags & TRAFFIC_HALF_ARRIVES) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
 		return 0;
 	}
-	if (pass->hook != PACKET_HOOK_EGRESS && !(own->flags & TRAFFIC_HALF_ARRIVES))
+	if (pass->sighting.hook != PACKET_HOOK_EGRESS && !(own->flags & TRAFFIC_HALF_ARRIVES))
 		own->flags |= TRAFFIC_HALF_ARRIVES;
 	/* Read back, so that the verifier goes on from one state. */
 	if (traffic_needs_clock(flow, &pass->packet))
