@@ -126,13 +126,15 @@ static __always_inline __u32 flow_bucket_find(const struct flow_bucket *bucket, 
 }
 
 /*
- * The best slot of a bucket for a new flow: below FLOW_BUCKET_SLOTS it is free; FLOW_BUCKET_SLOTS and more: a flow that has
- * not gone on must go; twice that: there is none.
+ * The best slot of a bucket for a new flow, where so many are taken: below FLOW_BUCKET_SLOTS it is free; FLOW_BUCKET_SLOTS
+ * and more: a flow that has not gone on must go; twice that: there is none.
  */
-static __always_inline __u32 flow_bucket_find_room(const struct flow_bucket *bucket, __u64 tag)
+static __always_inline __u32 flow_bucket_find_room(const struct flow_bucket *bucket, __u64 tag, __u32 used)
 {
-	__u32 slot = flow_bucket_slot(bucket, tag, ~FLOW_WORD_FLAGS, 0);
+	__u32 slot = FLOW_BUCKET_SLOTS;
 
+	if (used < FLOW_BUCKET_SLOTS)
+		slot = flow_bucket_slot(bucket, tag, ~FLOW_WORD_FLAGS, 0);
 	if (slot < FLOW_BUCKET_SLOTS)
 		return slot;
 	return FLOW_BUCKET_SLOTS + flow_bucket_slot(bucket, tag, FLOW_WORD_IS_REFERENCED | FLOW_WORD_IS_BUSY, 0);
@@ -144,10 +146,10 @@ static __always_inline __u32 flow_bucket_used(const struct flow_bucket *bucket)
 	__u32 used = 0, i;
 
 	for (i = 0; i < FLOW_BUCKET_SLOTS; i++) {
-		__u64 word = flow_bucket_word(bucket, i), negative = -word;
+		__u64 tag = flow_bucket_word(bucket, i) & ~FLOW_WORD_FLAGS, negative = -tag;
 
 		FLOW_OPAQUE(negative);
-		used += (word | negative) >> 63;
+		used += (tag | negative) >> 63;
 		FLOW_OPAQUE(i);
 	}
 	return used;
@@ -233,19 +235,20 @@ static __always_inline int flow_table_insert(const struct flow_key *key, struct 
 	struct flow_bucket *bucket = bpf_map_lookup_elem(&flow_buckets, &index);
 	struct flow_bucket *other = bpf_map_lookup_elem(&flow_buckets, &second);
 	__u64 tag = flow_table_tag(slot->hash), before;
-	__u32 used, room, at;
+	__u32 used, others, room, at;
 	struct flow_key *own;
 
 	if (!bucket || !other)
 		return 0;
 	used = flow_bucket_used(bucket);
-	room = flow_bucket_find_room(bucket, tag);
-	if ((used >= FLOW_BUCKET_CROWDED && flow_bucket_used(other) + 1 < used) || room >= 2 * FLOW_BUCKET_SLOTS) {
+	others = used >= FLOW_BUCKET_CROWDED ? flow_bucket_used(other) : used;
+	room = flow_bucket_find_room(bucket, tag, used);
+	if (others + 1 < used || room >= 2 * FLOW_BUCKET_SLOTS) {
 		struct flow_bucket *full = bucket;
 
 		bucket = other;
 		index = second;
-		room = flow_bucket_find_room(bucket, tag);
+		room = flow_bucket_find_room(bucket, tag, others);
 		if (room >= 2 * FLOW_BUCKET_SLOTS) {
 			flow_bucket_forget_use(bucket);
 			flow_bucket_forget_use(full);
