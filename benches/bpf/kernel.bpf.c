@@ -23,11 +23,11 @@ int reference(struct __sk_buff *skb)
 SEC("tc")
 int learn(struct __sk_buff *skb)
 {
-	struct packet_pass *pass = packet_this_pass();
+	struct packet_cpu *cpu = packet_this_cpu();
 
 	move_on(skb);
-	if (pass && packet_parse_skb(skb, 0, &pass->packet, &pass->cursor) == PACKET_MEASURABLE)
-		learn_flow(pass);
+	if (cpu && packet_parse_skb(skb, 0, &cpu->pass.packet, &cpu->pass.cursor) == PACKET_MEASURABLE)
+		learn_flow(&cpu->pass);
 	return TC_ACT_UNSPEC;
 }
 

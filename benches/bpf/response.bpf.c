@@ -21,23 +21,23 @@ static __always_inline void echo_clock(struct __sk_buff *skb)
 SEC("tc")
 int reference(struct __sk_buff *skb)
 {
-	struct packet_pass *pass = packet_this_pass();
+	struct packet_cpu *cpu = packet_this_cpu();
 
 	move_on(skb);
 	echo_clock(skb);
-	if (!pass || packet_parse_skb(skb, 0, &pass->packet, &pass->cursor) != PACKET_MEASURABLE)
+	if (!cpu || packet_parse_skb(skb, 0, &cpu->pass.packet, &cpu->pass.cursor) != PACKET_MEASURABLE)
 		return TC_ACT_SHOT;
-	return bpf_map_lookup_elem(&reference_flows, &pass->packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
+	return bpf_map_lookup_elem(&reference_flows, &cpu->pass.packet.key) ? TC_ACT_OK : TC_ACT_UNSPEC;
 }
 
 SEC("tc")
 int learn(struct __sk_buff *skb)
 {
-	struct packet_pass *pass = packet_this_pass();
+	struct packet_cpu *cpu = packet_this_cpu();
 
 	move_on(skb);
-	if (pass && packet_parse_skb(skb, 0, &pass->packet, &pass->cursor) == PACKET_MEASURABLE)
-		learn_flow(pass);
+	if (cpu && packet_parse_skb(skb, 0, &cpu->pass.packet, &cpu->pass.cursor) == PACKET_MEASURABLE)
+		learn_flow(&cpu->pass);
 	return TC_ACT_UNSPEC;
 }
 

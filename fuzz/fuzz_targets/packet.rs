@@ -8,6 +8,7 @@ use std::io::Cursor;
 use std::time::Duration;
 
 use fathom_capture::{LinkType, Writer};
+use fathom_measure::Scope;
 use fathom_measure::rtt::{Engine, Settings};
 use fathom_measure::{Ended, Replay};
 use libfuzzer_sys::fuzz_target;
@@ -47,11 +48,14 @@ fuzz_target!(|input: &[u8]| {
     let file = writer.finish().expect("memory takes everything");
 
     let settings = Settings {
-        has_tunnels: choices & 1 == 0,
         has_events: choices & 2 == 0,
         sample_interval: Duration::from_millis(u64::from(choices >> 2 & 1)),
         slots: 1 << (choices >> 3 & 3),
-        flows: 16,
+        scope: Scope {
+            has_tunnels: choices & 1 == 0,
+            flows: 16,
+            ..Scope::files()
+        },
         ..Settings::files()
     };
     let mut engine = Engine::new(&settings, 1).expect("the selection is empty");

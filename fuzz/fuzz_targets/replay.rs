@@ -4,6 +4,7 @@
 use std::io::Cursor;
 
 use fathom_measure::Replay;
+use fathom_measure::Scope;
 use fathom_measure::rtt::{Engine, Settings};
 use fathom_record::format::Format;
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +16,10 @@ fuzz_target!(|input: &[u8]| {
     let settings = Settings {
         has_events: true,
         slots: 16,
-        flows: 64,
+        scope: Scope {
+            flows: 64,
+            ..Scope::files()
+        },
         ..Settings::files()
     };
     let mut engine = Engine::new(&settings, 1).expect("the selection is empty");

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The table of flows in the kernel. A measurement keeps what it knows of a flow in an array of its own, by the number of
- * the flow's slot. The kernel's LRU hash takes twice as long for a new flow, and cannot be asked once for all
- * measurements.
+ * The table of flows: which slot a flow has. What measurements keep of it stands in arrays of theirs, by the number of the
+ * slot. The kernel's LRU hash takes twice as long for a new flow, and cannot be asked once for all measurements.
+ *
+ * A flow is in one of two buckets of 16 slots. A bucket has a word for each slot: 56 bits of the flow's hash, which
+ * measurements keep something of it, and whether it was used since its bucket was last full. A flow is known by its hash
+ * and its bucket: a packet of one that is there touches one cache line here, and what is kept of it. A new flow takes a
+ * free slot, or else one that was not used again (CLOCK, Corbato 1968): flows of one packet, as in floods, drive out each
+ * other and none that goes on.
  */
 #ifndef FATHOM_FLOW_TABLE_BPF_H
 #define FATHOM_FLOW_TABLE_BPF_H
@@ -39,6 +44,128 @@ static __always_inline const struct flow_table *flow_table_settings(void)
 
 	asm volatile("" : "+r"(table));
 	return table;
+}
+
+/*
+ * NH of UMAC (RFC 4418, section 5.2.2), twice: two flows have the same values with a probability of 2^-64, whatever they
+ * are. Its multiplications do not wait for each other. Then the bits are mixed.
+ */
+static __always_inline __u64 flow_table_hash(const struct flow_key *key, const struct flow_table *table)
+{
+	const __u32 *words = (const __u32 *)key, *keys = table->keys;
+	__u64 first = 0, second = 0;
+
+	for (__u32 i = 0; i < FLOW_KEY_WORDS; i += 2) {
+		const __u32 *others = keys + FLOW_TABLE_SHIFT;
+
+		first += (__u64)(__u32)(words[i] + keys[i]) * (__u32)(words[i + 1] + keys[i + 1]);
+		second += (__u64)(__u32)(words[i] + others[i]) * (__u32)(words[i + 1] + others[i + 1]);
+	}
+	first = (first ^ first >> 32) * 0x9e3779b97f4a7c15ULL;
+	second = (second ^ second >> 32) * 0xc2b2ae3d27d4eb4fULL;
+	first += second;
+	return first ^ first >> 32;
+}
+
+static __always_inline __u64 flow_table_tag(__u64 hash)
+{
+	__u64 tag = hash & ~FLOW_WORD_FLAGS;
+
+	return tag ? tag : ~FLOW_WORD_FLAGS;
+}
+
+static __always_inline __u32 flow_table_first(__u64 hash, const struct flow_table *table)
+{
+	return (hash >> 32) * table->bucket_count >> 32;
+}
+
+static __always_inline __u32 flow_table_second(__u64 hash, const struct flow_table *table)
+{
+	return (hash & 0xffffffff) * table->bucket_count >> 32;
+}
+
+/*
+ * From here on the compiler knows nothing of a variable. A loop over slots must not be unrolled, which costs stack for 16
+ * indices, nor a sum of conditions get branches, of which the verifier would walk all combinations.
+ */
+#define FLOW_OPAQUE(variable) asm volatile("" : "+r"(variable))
+
+/* Words are read and written by many CPUs: each access is one. */
+static __always_inline __u64 flow_bucket_word(const struct flow_bucket *bucket, __u32 slot)
+{
+	return *(const volatile __u64 *)&bucket->words[slot % FLOW_BUCKET_SLOTS];
+}
+
+/* Where a flow is looked for first, and is put if it can be. */
+static __always_inline __u32 flow_bucket_home(__u64 tag)
+{
+	return tag >> 8;
+}
+
+/*
+ * The first slot of a bucket whose word has this value in these bits, from the home of a tag on; FLOW_BUCKET_SLOTS: there
+ * is none.
+ */
+static __always_inline __u32 flow_bucket_slot(const struct flow_bucket *bucket, __u64 tag, __u64 bits, __u64 value)
+{
+	__u32 i;
+
+	for (i = 0; i < FLOW_BUCKET_SLOTS; i++) {
+		__u32 slot = (flow_bucket_home(tag) + i) % FLOW_BUCKET_SLOTS;
+
+		if ((flow_bucket_word(bucket, slot) & bits) == value)
+			return slot;
+		FLOW_OPAQUE(i);
+	}
+	return FLOW_BUCKET_SLOTS;
+}
+
+static __always_inline __u32 flow_bucket_find(const struct flow_bucket *bucket, __u64 tag)
+{
+	return flow_bucket_slot(bucket, tag, ~FLOW_WORD_FLAGS, tag);
+}
+
+/*
+ * The best slot of a bucket for a new flow, where so many are taken: below FLOW_BUCKET_SLOTS it is free; FLOW_BUCKET_SLOTS
+ * and more: a flow that has not gone on must go; twice that: there is none.
+ */
+static __always_inline __u32 flow_bucket_find_room(const struct flow_bucket *bucket, __u64 tag, __u32 used)
+{
+	__u32 slot = FLOW_BUCKET_SLOTS;
+
+	if (used < FLOW_BUCKET_SLOTS)
+		slot = flow_bucket_slot(bucket, tag, ~FLOW_WORD_FLAGS, 0);
+	if (slot < FLOW_BUCKET_SLOTS)
+		return slot;
+	return FLOW_BUCKET_SLOTS + flow_bucket_slot(bucket, tag, FLOW_WORD_IS_REFERENCED | FLOW_WORD_IS_BUSY, 0);
+}
+
+/* How many slots of a bucket are taken. */
+static __always_inline __u32 flow_bucket_used(const struct flow_bucket *bucket)
+{
+	__u32 used = 0, i;
+
+	for (i = 0; i < FLOW_BUCKET_SLOTS; i++) {
+		__u64 tag = flow_bucket_word(bucket, i) & ~FLOW_WORD_FLAGS, negative = -tag;
+
+		FLOW_OPAQUE(negative);
+		used += (tag | negative) >> 63;
+		FLOW_OPAQUE(i);
+	}
+	return used;
+}
+
+/* Has another slot the tag of this one? */
+static __always_inline int flow_bucket_has_twin(const struct flow_bucket *bucket, __u32 slot, __u64 tag)
+{
+	__u32 i;
+
+	for (i = 1; i < FLOW_BUCKET_SLOTS; i++) {
+		if ((flow_bucket_word(bucket, slot + i) & ~FLOW_WORD_FLAGS) == tag)
+			return 1;
+		FLOW_OPAQUE(i);
+	}
+	return 0;
 }
 
 /* FLOW_WORD_MEASUREMENTS of the flow's word; 0 if it has none. */
@@ -108,19 +235,20 @@ static __always_inline int flow_table_insert(const struct flow_key *key, struct 
 	struct flow_bucket *bucket = bpf_map_lookup_elem(&flow_buckets, &index);
 	struct flow_bucket *other = bpf_map_lookup_elem(&flow_buckets, &second);
 	__u64 tag = flow_table_tag(slot->hash), before;
-	__u32 used, room, at;
+	__u32 used, others, room, at;
 	struct flow_key *own;
 
 	if (!bucket || !other)
 		return 0;
 	used = flow_bucket_used(bucket);
-	room = flow_bucket_find_room(bucket, tag);
-	if ((used >= FLOW_BUCKET_CROWDED && flow_bucket_used(other) + 1 < used) || room >= 2 * FLOW_BUCKET_SLOTS) {
+	others = used >= FLOW_BUCKET_CROWDED ? flow_bucket_used(other) : used;
+	room = flow_bucket_find_room(bucket, tag, used);
+	if (others + 1 < used || room >= 2 * FLOW_BUCKET_SLOTS) {
 		struct flow_bucket *full = bucket;
 
 		bucket = other;
 		index = second;
-		room = flow_bucket_find_room(bucket, tag);
+		room = flow_bucket_find_room(bucket, tag, others);
 		if (room >= 2 * FLOW_BUCKET_SLOTS) {
 			flow_bucket_forget_use(bucket);
 			flow_bucket_forget_use(full);

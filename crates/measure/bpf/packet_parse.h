@@ -8,7 +8,7 @@
 /*
  * Reads a frame. `packet` must be zeroed but for key.interface, key.vlan (a tag that the network card took off) and
  * segments. Returns PACKET_MEASURABLE when key, kind and the kind's fields are set. With `tunnels` the innermost flow is
- * the one that counts; `at` is where the reading ended. (packet_rounds.bpf.h has the same rounds, with each half a function that is
+ * the one that counts; `at` is where the reading ended. (packet_pass.bpf.h has the same rounds, with each half a function that is
  * verified by itself.)
  */
 static __always_inline enum packet_verdict packet_parse(const struct packet_bytes *bytes, enum packet_link link,

@@ -41,5 +41,5 @@ pub use error::Error;
 #[cfg(feature = "live")]
 pub use measurement::{Interval, Measurement, Take, wait_for};
 pub use replay::{Ended, Interfaces, Offline, Replay};
-pub use selection::Selection;
+pub use selection::{Scope, Selection};
 pub use table::secret;

@@ -1,4 +1,4 @@
-//! Which flows are measured at all.
+//! Which flows are measured at all, and how many at a time.
 
 use fathom_record::{Network, Protocol};
 use std::net::IpAddr;
@@ -19,6 +19,37 @@ pub struct Selection {
     pub ports: Vec<u16>,
     /// The transport must be one of these; at most 8.
     pub protocols: Vec<Protocol>,
+}
+
+/// Which packets are measured, and how many flows are kept at a time. Measurements that share
+/// their programs have the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// Of which flows.
+    pub selection: Selection,
+    /// Look into tunnels: the flow is the innermost.
+    pub has_tunnels: bool,
+    /// Flows that have state at the same time. When full, those that were not used again go first.
+    pub flows: u32,
+}
+
+impl Scope {
+    /// For a live interface: all packets.
+    pub fn live() -> Self {
+        Self {
+            selection: Selection::default(),
+            has_tunnels: true,
+            flows: 65_536,
+        }
+    }
+
+    /// For capture files: all packets.
+    pub fn files() -> Self {
+        Self {
+            flows: 1_048_576,
+            ..Self::live()
+        }
+    }
 }
 
 impl Selection {

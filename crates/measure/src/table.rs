@@ -1,4 +1,4 @@
-//! The flows of the reader of capture files: what `bpf/flow_table.h` is in the kernel.
+//! The flows of the reader of capture files: what `bpf/flow_table.bpf.h` is in the kernel.
 
 use hashbrown::HashTable;
 

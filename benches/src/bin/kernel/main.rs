@@ -13,7 +13,7 @@ use fathom_benches::statistics::median;
 use fathom_lab::summary::{Row, conclude};
 use fathom_measure::kernel::OfPackets;
 use fathom_measure::rtt::Settings;
-use fathom_measure::{response, traffic};
+use fathom_measure::{Scope, response, traffic};
 
 use programs::{Contender, has_flow, load, run};
 use scenario::Scenario;
@@ -78,7 +78,10 @@ fn main() -> anyhow::Result<()> {
     }
     drop(programs);
     let roomy = Settings {
-        flows: MANY_FLOWS,
+        scope: Scope {
+            flows: MANY_FLOWS,
+            ..Scope::live()
+        },
         ..defaults.clone()
     };
     let scenario = Scenario::many_flows();
@@ -118,19 +121,21 @@ fn row(scenario: &Scenario, cost: &Cost) -> Option<Row> {
     })
 }
 
-/// What measurements cost that share their programs, beside what each costs alone.
+/// What measurements cost that share their programs, beside what each costs alone: `rtt` and
+/// `response`, and these with `traffic`.
 fn together(arguments: &Arguments) -> anyhow::Result<Vec<Row>> {
     let (rtt, response) = (Settings::live(), response::Settings::live());
     let traffic = traffic::Settings::live();
-    let sets: [&[&dyn OfPackets]; 4] = [
+    let sets: [&[&dyn OfPackets]; 5] = [
         &[&rtt],
         &[&response],
         &[&traffic],
+        &[&rtt, &response],
         &[&rtt, &response, &traffic],
     ];
     println!(
-        "\n{:44} {:>8} {:>8} {:>8} {:>8} {:>7}",
-        "packet", "rtt", "response", "traffic", "together", "of sum"
+        "\n{:44} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7}",
+        "packet", "rtt", "response", "traffic", "the two", "together", "of sum"
     );
     let mut rows = Vec::new();
     for scenario in [Scenario::known_value(), Scenario::new_value()] {
@@ -143,7 +148,7 @@ fn together(arguments: &Arguments) -> anyhow::Result<Vec<Row>> {
             }
             one.set_steps(scenario.steps)?;
         }
-        let mut costs: [Vec<f64>; 4] = Default::default();
+        let mut costs: [Vec<f64>; 5] = Default::default();
         let mut shares = Vec::new();
         for round in 0..=arguments.rounds {
             let frame = scenario.frame_after(round.wrapping_mul(arguments.packets));
@@ -153,15 +158,15 @@ fn together(arguments: &Arguments) -> anyhow::Result<Vec<Row>> {
             };
             let round: anyhow::Result<Vec<_>> = programs.iter().map(of).collect();
             let round = round?;
-            shares.push(round[3] / (round[0] + round[1] + round[2]));
+            shares.push(round[4] / (round[0] + round[1] + round[2]));
             for (costs, cost) in costs.iter_mut().zip(round) {
                 costs.push(cost);
             }
         }
-        let [rtt, response, traffic, all] = costs.map(median);
+        let [rtt, response, traffic, two, all] = costs.map(median);
         let share = median(shares);
         println!(
-            "{:44} {rtt:>8.1} {response:>8.1} {traffic:>8.1} {all:>8.1} {share:>7.2}",
+            "{:44} {rtt:>8.1} {response:>8.1} {traffic:>8.1} {two:>8.1} {all:>8.1} {share:>7.2}",
             scenario.name
         );
         rows.push(Row {

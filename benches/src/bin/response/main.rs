@@ -9,6 +9,7 @@ use fathom_benches::programs::{Programs, Step};
 use fathom_benches::statistics::median;
 use fathom_benches::wire::{Segment, TcpFlags, Timestamps};
 use fathom_lab::summary::{Row, conclude};
+use fathom_measure::Scope;
 use fathom_measure::kernel::prepare;
 use fathom_measure::response::Settings;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
@@ -96,7 +97,10 @@ fn load() -> anyhow::Result<Programs> {
         .open_memory(OBJECT)
         .context("open the BPF object")?;
     let settings = Settings {
-        flows: FLOWS + 1024,
+        scope: Scope {
+            flows: FLOWS + 1024,
+            ..Scope::live()
+        },
         ..Settings::live()
     };
     prepare(&mut object, &[&settings])?;

@@ -238,6 +238,12 @@ FATHOM_ASSERT_SIZE(struct balance_traffic, 48);
 enum balance_counter { BALANCE_COUNTERS(X) BALANCE_COUNTER_COUNT };
 #undef X
 
+/* What each CPU counts, and room to work on an epoch that is over. The counters come first: user space reads them in their order. */
+struct balance_cpu {
+	__u64 counters[BALANCE_COUNTER_COUNT];
+	struct balance_epoch ended;
+};
+
 /*
  * Checks of health. Their sockets have a mark that names the server, and what leaves with it takes the way of clients' packets: see checks.bpf.h.
  */

@@ -12,12 +12,6 @@
 const volatile struct balance_config balance_config SEC(".rodata.balance_config") = {};
 const volatile struct response_config response_config SEC(".rodata.response_config") = {};
 
-/* What each CPU counts, and room to work on an epoch that is over. The counters come first: user space reads them in their order. */
-struct balance_cpu {
-	__u64 counters[BALANCE_COUNTER_COUNT];
-	struct balance_epoch ended;
-};
-
 /* Services by address, port and protocol; written by user space, which is told when it is full. A few hundred services have an entry or two each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

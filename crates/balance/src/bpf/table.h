@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The table of connections. A flow may be in one of two buckets of four slots. It is found by 48 bits of its hash, which with the bucket's
- * number identify it. Pure; who calls has the buckets and the time.
+ * number identify it. Pure, over functions that the includer gives; the time is an argument.
  *
  * A new flow takes a slot that is unused, or whose connection is over or was silent for long; if there is none, one whose connection can go to its other
  * bucket. It never drives out a connection which is in use, and of those that have sent their first packet and nothing else a bucket has one at most: the next such flow takes its slot. So a
@@ -11,6 +11,11 @@
 #define FATHOM_BALANCE_TABLE_H
 
 #include "balance.h"
+#include "read.h"
+
+#ifndef __noinline
+#define __noinline __attribute__((noinline))
+#endif
 
 #define BALANCE_SERVER_BITS 16
 /* By so many slots the first bucket may be fuller than the second. */
@@ -195,6 +200,180 @@ static __always_inline int balance_begins_anew(const struct balance_connection *
 	if (!(connection->flags & BALANCE_IS_CONFIRMED))
 		return age > config->opening;
 	return connection->flags & BALANCE_IS_CLOSING || age > config->closing;
+}
+
+/* The includer has the table: in maps, or natively in memory. Where there is no bucket of that number: null. */
+static struct balance_bucket *balance_bucket_at(__u32 index);
+static const struct balance_config *balance_settings(void);
+/* What is measured of a connection goes with it to another slot. */
+static void balance_put_measured(__u32 to, __u32 from);
+
+/* The flow's connection, and the number of its slot. */
+static __always_inline struct balance_connection *balance_look_up(__u64 hash, __u32 *slot)
+{
+	__u64 tag = balance_tag(hash);
+	__u32 index = balance_first_bucket(hash, balance_settings()->bucket_mask);
+	struct balance_bucket *bucket = balance_bucket_at(index);
+	__u32 at;
+
+	if (!bucket)
+		return 0;
+	at = balance_find(bucket, tag);
+	if (at >= BALANCE_BUCKET_SLOTS) {
+		index = balance_second_bucket(hash, balance_settings()->bucket_mask);
+		bucket = balance_bucket_at(index);
+		if (!bucket)
+			return 0;
+		at = balance_find(bucket, tag);
+		if (at >= BALANCE_BUCKET_SLOTS)
+			return 0;
+	}
+	*slot = index * BALANCE_BUCKET_SLOTS + at;
+	return &bucket->connections[at];
+}
+
+/* What a connection remembers of whether this packet is measured. */
+static __always_inline __u8 balance_mark(const struct balance_packet *packet)
+{
+	return packet->flags & BALANCE_PACKET_IS_MEASURED ? BALANCE_WAS_MEASURED : 0;
+}
+
+static __always_inline void balance_count_room(struct balance_cpu *cpu, __u32 room)
+{
+	if (room == BALANCE_ROOM_OPENING || room == BALANCE_ROOM_ABANDONED)
+		cpu->counters[BALANCE_COUNT_REPLACED_OPENING]++;
+	else if (room == BALANCE_ROOM_CLOSED)
+		cpu->counters[BALANCE_COUNT_REPLACED_CLOSED]++;
+	else if (room == BALANCE_ROOM_IDLE)
+		cpu->counters[BALANCE_COUNT_REPLACED_IDLE]++;
+}
+
+/*
+ * Global, so that the verifier walks it once and takes any number for its result: inline, balance_open takes 378,000 instructions of the million that it
+ * may walk (6.18).
+ */
+__noinline int balance_room_of(struct balance_connection *connection, __u32 now)
+{
+	return connection ? balance_room_at(connection, now, balance_settings()) : BALANCE_ROOM_NONE;
+}
+
+static __always_inline struct balance_choice balance_choose_in(struct balance_bucket *bucket, __u64 tag, __u32 now)
+{
+	__u32 rooms[BALANCE_BUCKET_SLOTS], first = balance_first_slot(tag), i;
+
+#pragma unroll
+	for (i = 0; i < BALANCE_BUCKET_SLOTS; i++)
+		rooms[i] = balance_room_of(&bucket->connections[(first + i) % BALANCE_BUCKET_SLOTS], now);
+	return balance_choose(rooms, first);
+}
+
+/*
+ * All connections of a bucket are in use: can one of them go to its other bucket? Then its slot is unused; returns whether one could. Not called within
+ * balance_open: before Linux 6.12 or so, all calls at a time have 512 bytes of stack together.
+ */
+__noinline int balance_make_room(struct balance_cpu *cpu, __u32 index, __u32 now)
+{
+	struct balance_bucket *bucket = balance_bucket_at(index), *other;
+	struct balance_choice choice;
+	__u32 i, other_index;
+	__u64 word;
+
+	if (!bucket || !cpu)
+		return 0;
+	for (i = 0; i < BALANCE_BUCKET_SLOTS; i++) {
+		word = BALANCE_LOAD(bucket->connections[i].word);
+		other_index = balance_other_bucket(index, word, balance_settings()->bucket_mask);
+		other = balance_bucket_at(other_index);
+		if (!other)
+			continue;
+		choice = balance_choose_in(other, word, now);
+		if (!balance_is_free(&choice) || choice.slot >= BALANCE_BUCKET_SLOTS)
+			continue;
+		balance_count_room(cpu, choice.room);
+		cpu->counters[BALANCE_COUNT_RELOCATED]++;
+		if (balance_settings()->is_measuring)
+			balance_put_measured(other_index * BALANCE_BUCKET_SLOTS + choice.slot,
+					     index * BALANCE_BUCKET_SLOTS + i);
+		balance_put(&other->connections[choice.slot], &bucket->connections[i]);
+		BALANCE_STORE(bucket->connections[i].word, 0);
+		return 1;
+	}
+	return 0;
+}
+
+/* The best slot for a flow, in its two buckets. Returns its number and 1; 0: there is none. */
+static __always_inline __u32 balance_find_room(struct balance_cpu *cpu, __u64 hash, __u32 now)
+{
+	__u32 index = balance_first_bucket(hash, balance_settings()->bucket_mask);
+	__u32 second_index = balance_second_bucket(hash, balance_settings()->bucket_mask);
+	struct balance_bucket *bucket = balance_bucket_at(index);
+	struct balance_bucket *second = balance_bucket_at(second_index);
+	struct balance_choice choice, other;
+
+	if (!bucket || !second)
+		return 0;
+	choice = balance_choose_in(bucket, hash, now);
+	other = balance_choose_in(second, hash, now);
+	if (balance_prefers_second(&choice, &other)) {
+		index = second_index;
+		choice = other;
+	}
+	if (choice.room >= BALANCE_ROOM_NONE)
+		return 0;
+	balance_count_room(cpu, choice.room);
+	return index * BALANCE_BUCKET_SLOTS + choice.slot + 1;
+}
+
+/* Puts a flow that is not in the table there, with its server. Returns the number of its slot and 1; 0: there is none. */
+__noinline int balance_open(struct balance_packet *packet, struct balance_cpu *cpu, __u32 now)
+{
+	struct balance_bucket *bucket;
+	__u32 slot, index;
+
+	if (!packet || !cpu)
+		return 0;
+	slot = balance_find_room(cpu, packet->hash, now);
+	if (!slot)
+		return 0;
+	index = (slot - 1) / BALANCE_BUCKET_SLOTS;
+	bucket = balance_bucket_at(index);
+	if (!bucket)
+		return 0;
+	cpu->counters[BALANCE_COUNT_OPENED]++;
+	balance_write(&bucket->connections[(slot - 1) % BALANCE_BUCKET_SLOTS], balance_tag(packet->hash),
+		      packet->server, now, packet->service, packet->protocol, balance_mark(packet));
+	return slot;
+}
+
+/* The same, and if there is no slot, moves others for one. */
+static __always_inline __u32 balance_keep(struct balance_packet *packet, struct balance_cpu *cpu, __u32 now)
+{
+	__u32 mask = balance_settings()->bucket_mask, slot = balance_open(packet, cpu, now);
+
+	if (!slot && (balance_make_room(cpu, balance_first_bucket(packet->hash, mask), now) ||
+		      balance_make_room(cpu, balance_second_bucket(packet->hash, mask), now)))
+		slot = balance_open(packet, cpu, now);
+	if (!slot)
+		cpu->counters[BALANCE_COUNT_REFUSED]++;
+	return slot;
+}
+
+/* The server of a flow is gone: its next one is that of the ring. Returns whether there is one. */
+__noinline int balance_move(struct balance_packet *packet, struct balance_cpu *cpu)
+{
+	struct balance_connection *connection;
+	__u32 slot;
+
+	if (!packet || !cpu)
+		return 0;
+	if (packet->server == packet->ring || packet->ring == BALANCE_NO_SERVER)
+		return 0;
+	packet->server = packet->ring;
+	cpu->counters[BALANCE_COUNT_MOVED]++;
+	connection = balance_look_up(packet->hash, &slot);
+	if (connection)
+		BALANCE_STORE(connection->word, balance_tag(packet->hash) | packet->server);
+	return 1;
 }
 
 #endif

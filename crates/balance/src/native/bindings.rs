@@ -16,8 +16,7 @@ pub const BALANCE_BUCKET_SLOTS: u32 = 4;
 pub const BALANCE_QUIC_CONFIGS: u32 = 8;
 pub const BALANCE_QUIC_ID_MAX: u32 = 8;
 pub const BALANCE_RECENT: u32 = 64;
-pub const BALANCE_SERVER_BITS: u32 = 16;
-pub const BALANCE_FULLER: u32 = 2;
+pub const BALANCE_NO_SLOT: u32 = 4294967295;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct balance_service_key {
@@ -473,6 +472,32 @@ pub const BALANCE_COUNT_DYING_EARLY: balance_counter = 33;
 pub const BALANCE_COUNTER_COUNT: balance_counter = 34;
 pub type balance_counter = ::core::ffi::c_uint;
 #[repr(C)]
+#[derive(Copy, Clone)]
+pub struct balance_cpu {
+    pub counters: [__u64; 34usize],
+    pub ended: balance_epoch,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of balance_cpu"][::core::mem::size_of::<balance_cpu>() - 608usize];
+    ["Alignment of balance_cpu"][::core::mem::align_of::<balance_cpu>() - 8usize];
+    [
+        "Offset of field: balance_cpu::counters",
+    ][::core::mem::offset_of!(balance_cpu, counters) - 0usize];
+    [
+        "Offset of field: balance_cpu::ended",
+    ][::core::mem::offset_of!(balance_cpu, ended) - 272usize];
+};
+impl Default for balance_cpu {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct balance_checks_config {
     pub seed: __u64,
@@ -504,52 +529,24 @@ pub const BALANCE_CHECK_TOO_LONG: balance_check_counter = 3;
 pub const BALANCE_CHECK_NO_ROOM: balance_check_counter = 4;
 pub const BALANCE_CHECK_COUNTER_COUNT: balance_check_counter = 5;
 pub type balance_check_counter = ::core::ffi::c_uint;
-pub const BALANCE_ROOM_OPENING: balance_room = 0;
-pub const BALANCE_ROOM_UNUSED: balance_room = 1;
-pub const BALANCE_ROOM_ABANDONED: balance_room = 2;
-pub const BALANCE_ROOM_CLOSED: balance_room = 3;
-pub const BALANCE_ROOM_IDLE: balance_room = 4;
-pub const BALANCE_ROOM_NONE: balance_room = 5;
-pub type balance_room = ::core::ffi::c_uint;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct balance_choice {
-    pub room: __u32,
-    pub slot: __u32,
-    pub used: __u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of balance_choice"][::core::mem::size_of::<balance_choice>() - 12usize];
-    ["Alignment of balance_choice"][::core::mem::align_of::<balance_choice>() - 4usize];
-    [
-        "Offset of field: balance_choice::room",
-    ][::core::mem::offset_of!(balance_choice, room) - 0usize];
-    [
-        "Offset of field: balance_choice::slot",
-    ][::core::mem::offset_of!(balance_choice, slot) - 4usize];
-    [
-        "Offset of field: balance_choice::used",
-    ][::core::mem::offset_of!(balance_choice, used) - 8usize];
-};
 unsafe extern "C" {
     pub fn fathom_balance_ring_entry(word: __u64, ring_size: __u32) -> __u32;
 }
 unsafe extern "C" {
     pub fn fathom_balance_look_up(
-        buckets: *const balance_bucket,
+        buckets: *mut balance_bucket,
         hash: __u64,
         config: *const balance_config,
     ) -> __u32;
 }
 unsafe extern "C" {
-    pub fn fathom_balance_open(
+    pub fn fathom_balance_keep(
         buckets: *mut balance_bucket,
         hash: __u64,
         server: __u16,
         now: __u32,
         config: *const balance_config,
-        room: *mut __u32,
+        cpu: *mut balance_cpu,
     ) -> __u32;
 }
 unsafe extern "C" {

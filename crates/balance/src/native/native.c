@@ -4,10 +4,34 @@
 #include "../bpf/encapsulate.h"
 #include "../bpf/icmp.h"
 #include "../bpf/quic.h"
+#include "../bpf/table.h"
 
 __u32 fathom_balance_ring_entry(__u64 word, __u32 ring_size)
 {
 	return balance_ring_entry(word, ring_size);
+}
+
+/* What the functions of table.h work on, within a call from user space. */
+static __thread struct {
+	struct balance_bucket *buckets;
+	const struct balance_config *config;
+} table;
+
+static struct balance_bucket *balance_bucket_at(__u32 index)
+{
+	return &table.buckets[index];
+}
+
+static const struct balance_config *balance_settings(void)
+{
+	return table.config;
+}
+
+/* Nothing is measured here. */
+static void balance_put_measured(__u32 to, __u32 from)
+{
+	(void)to;
+	(void)from;
 }
 
 static struct balance_connection *connection_at(struct balance_bucket *buckets, __u32 slot)
@@ -15,71 +39,23 @@ static struct balance_connection *connection_at(struct balance_bucket *buckets, 
 	return &buckets[slot / BALANCE_BUCKET_SLOTS].connections[slot % BALANCE_BUCKET_SLOTS];
 }
 
-__u32 fathom_balance_look_up(const struct balance_bucket *buckets, __u64 hash, const struct balance_config *config)
+__u32 fathom_balance_look_up(struct balance_bucket *buckets, __u64 hash, const struct balance_config *config)
 {
-	__u32 index = balance_first_bucket(hash, config->bucket_mask);
-	__u32 at = balance_find(&buckets[index], balance_tag(hash));
+	__u32 slot;
 
-	if (at >= BALANCE_BUCKET_SLOTS) {
-		index = balance_second_bucket(hash, config->bucket_mask);
-		at = balance_find(&buckets[index], balance_tag(hash));
-	}
-	return at < BALANCE_BUCKET_SLOTS ? index * BALANCE_BUCKET_SLOTS + at : ~0U;
+	table.buckets = buckets;
+	table.config = config;
+	return balance_look_up(hash, &slot) ? slot : BALANCE_NO_SLOT;
 }
 
-static struct balance_choice choose_in(const struct balance_bucket *bucket, __u64 tag, __u32 now,
-				       const struct balance_config *config)
+__u32 fathom_balance_keep(struct balance_bucket *buckets, __u64 hash, __u16 server, __u32 now,
+			  const struct balance_config *config, struct balance_cpu *cpu)
 {
-	__u32 rooms[BALANCE_BUCKET_SLOTS], first = balance_first_slot(tag), i;
+	struct balance_packet packet = { .hash = hash, .server = server, .protocol = IP_PROTOCOL_TCP };
 
-	for (i = 0; i < BALANCE_BUCKET_SLOTS; i++)
-		rooms[i] = balance_room_at(&bucket->connections[(first + i) % BALANCE_BUCKET_SLOTS], now, config);
-	return balance_choose(rooms, first);
-}
-
-/* All connections of a bucket are in use: has one room in its other bucket? */
-static __u32 make_room(struct balance_bucket *buckets, __u32 index, __u32 now, const struct balance_config *config)
-{
-	__u32 i, other;
-
-	for (i = 0; i < BALANCE_BUCKET_SLOTS; i++) {
-		struct balance_connection *own = &buckets[index].connections[i];
-		struct balance_choice choice;
-
-		other = balance_other_bucket(index, own->word, config->bucket_mask);
-		choice = choose_in(&buckets[other], own->word, now, config);
-		if (!balance_is_free(&choice))
-			continue;
-		balance_put(&buckets[other].connections[choice.slot], own);
-		return index * BALANCE_BUCKET_SLOTS + i;
-	}
-	return ~0U;
-}
-
-__u32 fathom_balance_open(struct balance_bucket *buckets, __u64 hash, __u16 server, __u32 now,
-			  const struct balance_config *config, __u32 *room)
-{
-	__u32 index = balance_first_bucket(hash, config->bucket_mask), slot;
-	__u32 second_index = balance_second_bucket(hash, config->bucket_mask);
-	struct balance_choice choice = choose_in(&buckets[index], hash, now, config);
-	struct balance_choice other = choose_in(&buckets[second_index], hash, now, config);
-
-	if (balance_prefers_second(&choice, &other)) {
-		choice = other;
-		index = second_index;
-	}
-	*room = choice.room;
-	slot = index * BALANCE_BUCKET_SLOTS + choice.slot;
-	if (choice.room >= BALANCE_ROOM_NONE) {
-		slot = make_room(buckets, index, now, config);
-		if (slot == ~0U)
-			slot = make_room(buckets, second_index, now, config);
-		if (slot == ~0U)
-			return slot;
-		*room = BALANCE_ROOM_UNUSED;
-	}
-	balance_write(connection_at(buckets, slot), balance_tag(hash), server, now, 0, IP_PROTOCOL_TCP, 0);
-	return slot;
+	table.buckets = buckets;
+	table.config = config;
+	return balance_keep(&packet, cpu, now) - 1;
 }
 
 void fathom_balance_touch(struct balance_bucket *buckets, __u32 slot, __u32 now, int is_over)

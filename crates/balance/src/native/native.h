@@ -4,16 +4,17 @@
 #define FATHOM_BALANCE_NATIVE_H
 
 #include "../bpf/balance.h"
-#include "../bpf/table.h"
+
+#define BALANCE_NO_SLOT 0xffffffffU
 
 /* The entry of a connection's flow in a ring of so many entries. */
 __u32 fathom_balance_ring_entry(__u64 word, __u32 ring_size);
 
-/* For the tests of the table: as the programs do it. A slot is the number of a bucket and that within it; none: ~0. */
-__u32 fathom_balance_look_up(const struct balance_bucket *buckets, __u64 hash, const struct balance_config *config);
-/* Gives a flow a slot. `room` tells an enum balance_room. */
-__u32 fathom_balance_open(struct balance_bucket *buckets, __u64 hash, __u16 server, __u32 now,
-			  const struct balance_config *config, __u32 *room);
+/* For the tests of the table, which the programs have too. They return a slot, or BALANCE_NO_SLOT. */
+__u32 fathom_balance_look_up(struct balance_bucket *buckets, __u64 hash, const struct balance_config *config);
+/* Gives a flow that is not there a slot. */
+__u32 fathom_balance_keep(struct balance_bucket *buckets, __u64 hash, __u16 server, __u32 now,
+			  const struct balance_config *config, struct balance_cpu *cpu);
 void fathom_balance_touch(struct balance_bucket *buckets, __u32 slot, __u32 now, int is_over);
 int fathom_balance_begins_anew(const struct balance_bucket *buckets, __u32 slot, int is_syn, __u32 now,
 			       const struct balance_config *config);

@@ -1,7 +1,7 @@
 //! Are responses measured on interfaces, and at XDP?
 
-use fathom_measure::Measurement as _;
 use fathom_measure::response::{ResponseMonitor, Settings};
+use fathom_measure::{Measurement as _, Scope};
 
 use crate::doctor::live::{FLOWS, attached, on_loopback};
 use crate::doctor::{Checks, Verdict};
@@ -9,7 +9,10 @@ use crate::doctor::{Checks, Verdict};
 pub(super) fn examine(checks: &mut Checks) {
     let start = |has_xdp| {
         let settings = Settings {
-            flows: FLOWS,
+            scope: Scope {
+                flows: FLOWS,
+                ..Scope::live()
+            },
             ..Settings::live()
         };
         ResponseMonitor::start(&on_loopback(settings, has_xdp), None, None)

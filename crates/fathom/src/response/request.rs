@@ -1,7 +1,7 @@
 //! From options to what the measurement takes.
 
-use fathom_measure::Selection;
 use fathom_measure::response::{Grouping, ResponseAggregate, ResponseEpoch, Settings};
+use fathom_measure::{Scope, Selection};
 
 use super::arguments::ResponseArguments;
 use crate::output::LineOptions;
@@ -27,12 +27,14 @@ impl ResponseArguments {
             servers: self.servers.net.clone(),
             ports: self.servers.port.clone(),
             one_flow_in: self.servers.flows_sampled,
-            flows: self.flows.unwrap_or(defaults.flows),
-            has_tunnels: !self.servers.no_tunnels,
-            selection: Selection {
-                excluded: self.servers.not_net.clone(),
-                protocols: self.servers.protocol.clone(),
-                ..Selection::default()
+            scope: Scope {
+                selection: Selection {
+                    excluded: self.servers.not_net.clone(),
+                    protocols: self.servers.protocol.clone(),
+                    ..Selection::default()
+                },
+                has_tunnels: !self.servers.no_tunnels,
+                flows: self.flows.unwrap_or(defaults.scope.flows),
             },
         }
     }

@@ -19,10 +19,15 @@ pub(super) fn examine(checks: &mut Checks) {
 
 #[cfg(feature = "live")]
 fn live(checks: &mut Checks) {
+    use fathom_measure::Scope;
+
     use crate::doctor::live::{FLOWS, attached, on_loopback};
 
     let settings = Settings {
-        flows: FLOWS,
+        scope: Scope {
+            flows: FLOWS,
+            ..Scope::live()
+        },
         ..Settings::live()
     };
     let started = RttMonitor::start(&on_loopback(settings, false), None);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fathom_measure::Scope;
 use fathom_measure::rtt::{Aggregation, MethodSet, RttAggregate, RttSample, Settings};
 
 use super::arguments::{Bounds, RttArguments, RttFormat};
@@ -29,7 +30,7 @@ impl RttArguments {
     pub(super) fn settings_for_files(&self) -> Settings {
         let mut settings = self.settings(&Settings::files());
         let slots = slots_taken(FILE_SLOTS, &settings);
-        settings.flows = self.bounds.flows(settings.flows, slots);
+        settings.scope.flows = self.bounds.flows(settings.scope.flows, slots);
         settings
     }
 
@@ -38,12 +39,12 @@ impl RttArguments {
         let mut settings = self.settings(&Settings::live());
         if settings.sample_interval.is_zero() {
             settings.slots = UNSAMPLED_SLOTS;
-            settings.flows = UNSAMPLED_FLOWS;
+            settings.scope.flows = UNSAMPLED_FLOWS;
             // Every one is every one, unless the user says otherwise.
             settings.per_rtt = self.sampling.per_rtt.unwrap_or(0);
         }
         let slots = slots_taken(settings.slots.into(), &settings);
-        settings.flows = self.bounds.flows(settings.flows, slots);
+        settings.scope.flows = self.bounds.flows(settings.scope.flows, slots);
         settings
     }
 
@@ -60,10 +61,13 @@ impl RttArguments {
                 .unwrap_or(defaults.sample_interval),
             per_rtt: self.sampling.per_rtt.unwrap_or(defaults.per_rtt),
             has_near_side: self.sampling.near_side,
-            has_tunnels: !self.sampling.no_tunnels,
             has_events: self.output.events,
             has_bytes: self.output.format == Some(RttFormat::Ppviz),
-            selection: self.selection.ends.selection(&self.selection.protocol),
+            scope: Scope {
+                selection: self.selection.ends.selection(&self.selection.protocol),
+                has_tunnels: !self.sampling.no_tunnels,
+                flows: defaults.scope.flows,
+            },
             ..*defaults
         }
     }

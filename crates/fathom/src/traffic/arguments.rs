@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use fathom_measure::Scope;
 use fathom_measure::traffic::{Settings, TrafficRecord};
 use fathom_record::Protocol;
 use fathom_record::format::Format;
@@ -70,9 +71,11 @@ impl TrafficArguments {
     /// What the measurement takes.
     pub(super) fn settings(&self, defaults: &Settings) -> Settings {
         Settings {
-            flows: self.flows.unwrap_or(defaults.flows),
-            has_tunnels: !self.selection.no_tunnels,
-            selection: self.selection.ends.selection(&self.selection.protocol),
+            scope: Scope {
+                selection: self.selection.ends.selection(&self.selection.protocol),
+                has_tunnels: !self.selection.no_tunnels,
+                flows: self.flows.unwrap_or(defaults.scope.flows),
+            },
         }
     }
 

@@ -1,7 +1,7 @@
 //! Are throughput and loss measured on interfaces, and at XDP?
 
-use fathom_measure::Measurement as _;
 use fathom_measure::traffic::{Settings, TrafficMonitor};
+use fathom_measure::{Measurement as _, Scope};
 
 use super::MEASUREMENT;
 use crate::doctor::live::{FLOWS, attached, on_loopback};
@@ -12,8 +12,10 @@ pub(super) fn examine(checks: &mut Checks) {
 
     let start = |has_xdp| {
         let settings = Settings {
-            flows: FLOWS,
-            ..Settings::live()
+            scope: Scope {
+                flows: FLOWS,
+                ..Scope::live()
+            },
         };
         TrafficMonitor::start(&on_loopback(settings, has_xdp))
     };

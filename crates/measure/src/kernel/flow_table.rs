@@ -1,5 +1,5 @@
-//! The table of flows in the kernel (`bpf/flow_table.h`): how large it is, reading it, and freeing
-//! slots.
+//! The table of flows in the kernel (`bpf/flow_table.bpf.h`): how large it is, reading it, and
+//! freeing slots.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use libbpf_rs::{OpenMap, OpenObject};
 
 use super::attach::choose_programs;
+use super::counters::OwnCounters;
 use super::flow_table::{FlowTable, Slot, size_flow_table};
 use super::interfaces::{InterfaceNames, passing};
 use super::load::set_constants;
@@ -14,32 +15,21 @@ use super::places::Places;
 use super::programs::Programs;
 use crate::bytes::bytes_of;
 use crate::native::{FLOW_WORD_MEASUREMENTS, flow_key};
-use crate::{Error, Selection};
+use crate::{Error, Scope};
 
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dispatch.bpf.o"));
 
-/// Which packets are measured, and how many flows are kept at a time. Measurements that share
-/// their programs have the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scope {
-    /// Of which flows.
-    pub selection: Selection,
-    /// Look into tunnels: the flow is the innermost.
-    pub has_tunnels: bool,
-    /// Flows with state at the same time.
-    pub flows: u32,
-}
-
 /// The settings of a measurement of packets that pass. What it has in the programs begins with its
-/// name: its maps, among them the array `NAME_flows` of what it keeps of flows, and the constant
-/// `NAME_state_bit`, without which it is off.
+/// name: its maps, among them the array `NAME_flows` of what it keeps of flows, the constant
+/// `NAME_state_bit`, without which it is off, and the member `NAME` of `struct packet_cpu`, which
+/// begins with its counters.
 pub trait OfPackets {
     /// That of its command.
     fn name(&self) -> &'static str;
 
     /// Which packets it measures.
-    fn scope(&self) -> Scope;
+    fn scope(&self) -> &Scope;
 
     /// How many bytes it keeps of a flow.
     fn state_bytes(&self) -> usize;
@@ -109,6 +99,7 @@ impl Hooks {
             shared: Rc::clone(&self.shared),
             changes: self.shared.changes.get(),
             flows: self.programs.flows(&format!("{name}_flows"), state_bit)?,
+            counters: self.programs.own_counters(OBJECT, name)?,
             programs: self.programs.with_ring(ring)?,
         })
     }
@@ -121,6 +112,7 @@ pub(crate) struct Part {
     /// Of interfaces, that it has taken note of.
     changes: u64,
     pub(crate) flows: FlowTable,
+    pub(crate) counters: OwnCounters,
     pub(crate) programs: Programs,
 }
 

@@ -83,7 +83,7 @@ pub(super) fn find_map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, Er
         .ok_or_else(|| missing(name))
 }
 
-fn missing(name: &str) -> Error {
+pub(super) fn missing(name: &str) -> Error {
     let source = std::io::Error::other("the object that was built into this program lacks it");
     Error::kernel(format!("find {name}"), source)
 }

@@ -21,13 +21,13 @@ mod wanted;
 use fathom_record::Time;
 
 pub(crate) use attach::choose_programs;
-pub use counters::{add_counters, of_each_cpu};
+pub use counters::{OwnCounters, add_counters, of_each_cpu};
 pub use egress::Egress;
 pub use flow_table::{FlowTable, Slot};
 
 pub(crate) use groups::{Group, group_root};
 pub(crate) use hooks::Part;
-pub use hooks::{Hooks, OfPackets, Scope, prepare, try_load};
+pub use hooks::{Hooks, OfPackets, prepare, try_load};
 pub(crate) use interfaces::{Framing, Interface, InterfaceNames, local_addresses};
 pub use interfaces::{examine, interface_names};
 pub(crate) use link::{check_function, link};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use libbpf_rs::{AsRawLibbpf, MapHandle, Object, OpenObject, ProgramMut};
 use libbpf_sys as sys;
 
-use super::counters::{add_counters, of_each_cpu};
+use super::counters::{OwnCounters, add_counters, of_each_cpu};
 use super::flow_table::{FlowTable, Slot};
 use super::load::{self, find_map};
 use super::ring::Ring;
@@ -75,6 +75,14 @@ impl Programs {
     /// When the object has none of that name, or the process no descriptor left.
     pub(crate) fn map(&self, name: &str) -> Result<MapHandle, Error> {
         load::map(&self.object, name)
+    }
+
+    /// As [`OwnCounters::open`].
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when it has no part in them.
+    pub(crate) fn own_counters(&self, object: &[u8], name: &str) -> Result<OwnCounters, Error> {
+        OwnCounters::open(object, &self.object, name)
     }
 
     /// As [`FlowTable::open`].

@@ -59,11 +59,11 @@ impl Engine {
     /// [`Error::TooMany`] when the selection is too long.
     pub fn new(settings: &Settings, seed: u64, is_compared: bool) -> Result<Self, Error> {
         Ok(Self {
-            table: Table::new(settings.flows as usize),
+            table: Table::new(settings.scope.flows as usize),
             handshakes: vec![response_handshake::default(); HANDSHAKES as usize],
             config: settings.to_native(seed, HANDSHAKES)?,
             estimator: settings.estimator,
-            selection: settings.selection.to_native_unless_empty()?,
+            selection: settings.scope.selection.to_native_unless_empty()?,
             seen_handshakes: is_compared.then(|| Handshakes::new(HANDSHAKES as usize)),
             counts: ResponseCounts::default(),
             now: 0,

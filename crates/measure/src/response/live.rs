@@ -13,7 +13,7 @@ use super::waits::Waits;
 use super::{Estimator, Grouping, ResponseAggregator, ResponseEpoch, Settings};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Hooks, OfPackets, Options, Part, Scope, monotonic_ns, set_constants, wall_clock_offset,
+    Hooks, OfPackets, Options, Part, monotonic_ns, set_constants, wall_clock_offset,
 };
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::native::flow_key;
@@ -22,7 +22,7 @@ use crate::response::native::{
     response_flow, response_modes,
 };
 use crate::table::secret;
-use crate::{Counts, Error};
+use crate::{Counts, Error, Scope};
 
 /// As long may an epoch wait before it is handed on.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
@@ -236,7 +236,7 @@ impl Measurement for ResponseMonitor {
     fn counts(&self) -> Result<Counts, Error> {
         let mut counts = ResponseCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
-        self.part.programs.add_counters("response_cpus", own)?;
+        self.part.counters.add_to(own)?;
         counts.counters[native::RESPONSE_COUNT_EPOCHS as usize] += self.swept_count;
         counts.counters[native::RESPONSE_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RESPONSE_COUNT_FLOWS_OPENED as usize];
@@ -268,12 +268,8 @@ impl OfPackets for Settings {
         "response"
     }
 
-    fn scope(&self) -> Scope {
-        Scope {
-            selection: self.selection.clone(),
-            has_tunnels: self.has_tunnels,
-            flows: self.flows,
-        }
+    fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     fn state_bytes(&self) -> usize {

@@ -14,6 +14,7 @@ const volatile __u64 response_state_bit SEC(".rodata.response_state_bit") = 0;
 /* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
 #define RESPONSE_WAKE_UP 262144
 
+/* What happened to packets, by name, and room to work on the present one. */
 struct response_cpu {
 	__u64 verdicts[PACKET_VERDICT_COUNT];
 	__u64 counters[RESPONSE_COUNTER_COUNT];
@@ -44,14 +45,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct response_handshake);
 } response_handshakes SEC(".maps");
-
-/* What happened to packets, by name, and room to work on the present one; one entry, written by every packet. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct response_cpu);
-} response_cpus SEC(".maps");
 
 /* Epochs on their way to user space. What does not fit is lost and counted. */
 struct {
@@ -99,7 +92,7 @@ static __always_inline void response_begin(struct packet_pass *pass, struct resp
 {
 	__builtin_memset(&cpu->fresh.flow, 0, sizeof(cpu->fresh.flow));
 	if (response_without_flow(&cpu->fresh.flow, place, hash, direction, &pass->packet, pass->now)) {
-		if (pass->hook != PACKET_HOOK_EGRESS)
+		if (pass->sighting.hook != PACKET_HOOK_EGRESS)
 			cpu->fresh.flow.flags |= RESPONSE_ARRIVES;
 		cpu->counters[response_make_flow(pass, cpu) ? RESPONSE_COUNT_FLOWS_OPENED
 							    : RESPONSE_COUNT_FLOWS_REFUSED]++;
@@ -152,7 +145,8 @@ static __noinline int response_tell(struct packet_pass *pass, struct response_cp
 	return 0;
 }
 
-static __always_inline int response_take(struct packet_pass *pass, struct response_cpu *cpu, __u32 state_bits)
+static __always_inline int response_take(struct packet_pass *pass, struct packet_sighting sighting,
+					 struct response_cpu *cpu, __u32 state_bits)
 {
 	const struct response_config *config = response_settings();
 	struct response_flow *flow = 0;
@@ -165,7 +159,7 @@ static __always_inline int response_take(struct packet_pass *pass, struct respon
 	if (flow && !response_is_request(flow, &pass->packet))
 		return 0;
 	/* A router with one arm has each packet at both hooks of its interface; what it translated does not come in. */
-	if (flow && pass->is_turned && flow->flags & RESPONSE_ARRIVES) {
+	if (flow && sighting.is_turned && flow->flags & RESPONSE_ARRIVES) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
 		return 0;
@@ -175,7 +169,7 @@ static __always_inline int response_take(struct packet_pass *pass, struct respon
 		response_without_state(pass, cpu);
 		return 0;
 	}
-	if (pass->hook != PACKET_HOOK_EGRESS && !(flow->flags & RESPONSE_ARRIVES))
+	if (sighting.hook != PACKET_HOOK_EGRESS && !(flow->flags & RESPONSE_ARRIVES))
 		flow->flags |= RESPONSE_ARRIVES;
 	if (response_is_over(flow, now, config))
 		response_tell(pass, cpu, flow);
@@ -192,7 +186,7 @@ static __always_inline int response_take(struct packet_pass *pass, struct respon
 /* The same as a call, where the stack would be too deep otherwise. */
 static __noinline int response_take_apart(struct packet_pass *pass, struct response_cpu *cpu, __u32 state_bits)
 {
-	return response_take(pass, cpu, state_bits);
+	return response_take(pass, pass->sighting, cpu, state_bits);
 }
 
 /* What a host sends itself has its payload in pages, where a program cannot point at. */
@@ -215,14 +209,10 @@ static __always_inline void response_look(struct packet_pass *pass, struct __sk_
 }
 
 /* `verdict` is that of packet_read_other. */
-static __always_inline void response_measure(struct packet_pass *pass, __u32 verdict, int is_selected, __u32 state_bits,
+static __always_inline void response_measure(struct packet_pass *pass, struct packet_sighting sighting,
+					     struct response_cpu *cpu, __u32 verdict, int is_selected, __u32 state_bits,
 					     int is_alone)
 {
-	__u32 zero = 0;
-	struct response_cpu *cpu = bpf_map_lookup_elem(&response_cpus, &zero);
-
-	if (!cpu)
-		return;
 	verdict = response_verdict(verdict, &pass->packet, &pass->cursor);
 	/* Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory access". */
 	asm volatile("" : "+r"(verdict));
@@ -231,7 +221,7 @@ static __always_inline void response_measure(struct packet_pass *pass, __u32 ver
 	if (verdict != PACKET_MEASURABLE)
 		return;
 	if (is_selected && is_alone)
-		response_take(pass, cpu, state_bits);
+		response_take(pass, sighting, cpu, state_bits);
 	else if (is_selected)
 		response_take_apart(pass, cpu, state_bits);
 	else

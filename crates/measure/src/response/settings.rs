@@ -7,7 +7,7 @@ use std::time::Duration;
 use fathom_record::{AsValue, Nanoseconds, Network, Type, Value};
 
 use crate::response::native::{self, response_config};
-use crate::{Error, Selection};
+use crate::{Error, Scope, Selection};
 
 /// How the gaps of an epoch become a latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,12 +94,8 @@ pub struct Settings {
     pub ports: Vec<u16>,
     /// One flow of so many is measured, by a hash of its ends; 1: all.
     pub one_flow_in: u32,
-    /// Flows with state at the same time; those that were not used again go first.
-    pub flows: u32,
-    /// Look into tunnels: the flow is the innermost.
-    pub has_tunnels: bool,
-    /// Which flows are measured at all.
-    pub selection: Selection,
+    /// Which packets are measured at all.
+    pub scope: Scope,
 }
 
 impl Settings {
@@ -114,16 +110,14 @@ impl Settings {
             servers: Vec::new(),
             ports: Vec::new(),
             one_flow_in: 1,
-            flows: 65_536,
-            has_tunnels: true,
-            selection: Selection::default(),
+            scope: Scope::live(),
         }
     }
 
     /// For capture files.
     pub fn files() -> Self {
         Self {
-            flows: 1_048_576,
+            scope: Scope::files(),
             ..Self::live()
         }
     }
@@ -149,7 +143,7 @@ impl Settings {
             },
             handshake_mask: handshakes - 1,
             estimator: self.estimator as u8,
-            has_tunnels: u8::from(self.has_tunnels),
+            has_tunnels: u8::from(self.scope.has_tunnels),
             ..response_config::default()
         })
     }

@@ -83,11 +83,11 @@ impl Engine {
     pub fn new(settings: &Settings, seed: u64) -> Result<Self, Error> {
         let config = settings.to_native(seed, BUCKETS);
         Ok(Self {
-            table: Table::new(settings.flows as usize),
+            table: Table::new(settings.scope.flows as usize),
             slots: Slots::new(config),
             buckets: vec![rtt_bucket::default(); BUCKETS as usize],
             config,
-            selection: settings.selection.to_native_unless_empty()?,
+            selection: settings.scope.selection.to_native_unless_empty()?,
             counts: RttCounts::default(),
             output: rtt_output::default(),
             now: 0,

@@ -4,13 +4,13 @@ use libbpf_rs::{MapCore, MapFlags, OpenObject};
 
 use super::Settings;
 use super::counts::RttCounts;
-use crate::Error;
 use crate::bytes::bytes_of;
 use crate::flow::flow_address_of;
-use crate::kernel::{Hooks, OfPackets, Part, Scope, local_addresses, set_constants};
+use crate::kernel::{Hooks, OfPackets, Part, local_addresses, set_constants};
 use crate::native::flow_address;
 use crate::rtt::native::{self, rtt_bucket, rtt_flow, rtt_pending};
 use crate::table::secret;
+use crate::{Error, Scope};
 
 /// Request buckets, of four requests each: 256 KiB.
 const BUCKETS: u32 = 4096;
@@ -34,7 +34,7 @@ impl Object {
     pub(super) fn counts(&self) -> Result<RttCounts, Error> {
         let mut counts = RttCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
-        self.part.programs.add_counters("rtt_cpus", own)?;
+        self.part.counters.add_to(own)?;
         counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RTT_COUNT_FLOWS_OPENED as usize];
         let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];
@@ -68,12 +68,8 @@ impl OfPackets for Settings {
         "rtt"
     }
 
-    fn scope(&self) -> Scope {
-        Scope {
-            selection: self.selection.clone(),
-            has_tunnels: self.has_tunnels,
-            flows: self.flows,
-        }
+    fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     fn state_bytes(&self) -> usize {

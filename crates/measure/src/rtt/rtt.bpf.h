@@ -17,6 +17,7 @@ const volatile __u64 rtt_state_bit SEC(".rodata.rtt_state_bit") = 0;
 /* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
 #define RTT_WAKE_UP 262144
 
+/* What happened to packets, by name, and what the present one gave. */
 struct rtt_cpu {
 	__u64 verdicts[PACKET_VERDICT_COUNT];
 	__u64 counters[RTT_COUNTER_COUNT];
@@ -54,14 +55,6 @@ struct {
 	__type(key, struct flow_address);
 	__type(value, __u8);
 } rtt_local_addresses SEC(".maps");
-
-/* What happened to packets, by name, and what the present one gave; one entry, written by every packet. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct rtt_cpu);
-} rtt_cpus SEC(".maps");
 
 /* Samples and flow events on their way to user space. What does not fit is lost and counted. */
 struct {
@@ -114,8 +107,9 @@ static __always_inline void rtt_emit_sample(struct packet_pass *pass, struct rtt
 		cpu->counters[RTT_COUNT_SAMPLES_LOST]++;
 		return;
 	}
-	*event =
-		(struct rtt_event){ .key = pass->packet.key, .time = pass->now, .sample = *sample, .hook = pass->hook };
+	*event = (struct rtt_event){
+		.key = pass->packet.key, .time = pass->now, .sample = *sample, .hook = pass->sighting.hook
+	};
 	cpu->counters[RTT_COUNT_SAMPLES]++;
 	rtt_submit(event);
 }
@@ -142,7 +136,7 @@ static __noinline int rtt_emit_flow(struct packet_pass *pass, const struct rtt_f
 	if (!event)
 		return 0;
 	event->event = (struct rtt_event){
-		.key = pass->packet.key, .time = pass->now, .type = type, .reason = reason, .hook = pass->hook
+		.key = pass->packet.key, .time = pass->now, .type = type, .reason = reason, .hook = pass->sighting.hook
 	};
 	event->event.sample.direction = flow->opener;
 	rtt_copy_traffic(&event->traffic[0], &flow->half[0]);
@@ -189,7 +183,7 @@ static __noinline int rtt_make_flow(struct packet_pass *pass, struct rtt_cpu *cp
 	__builtin_memset(flow, 0, sizeof(*flow));
 	rtt_mark_near(flow, &pass->packet.key);
 	rtt_open(flow, rtt_ring_of(flow), &pass->packet, pass->now, rtt_settings(), &cpu->output);
-	if (pass->hook != PACKET_HOOK_EGRESS)
+	if (pass->sighting.hook != PACKET_HOOK_EGRESS)
 		flow->flags |= RTT_FLOW_ARRIVES << pass->packet.direction;
 	return 1;
 }
@@ -228,7 +222,6 @@ static __always_inline void rtt_forget_flow(struct packet_pass *pass, struct rtt
 static __noinline int rtt_act(struct packet_pass *pass, struct rtt_cpu *cpu, struct rtt_flow *flow)
 {
 	struct rtt_output *output = &cpu->output;
-	__u64 *counters = cpu->counters;
 
 	if (output->actions & RTT_ACTION_FORGET)
 		rtt_forget_flow(pass, cpu);
@@ -238,31 +231,41 @@ static __noinline int rtt_act(struct packet_pass *pass, struct rtt_cpu *cpu, str
 		rtt_emit_sample(pass, cpu, &output->samples[1]);
 	if (flow && output->actions & RTT_ACTION_CLOSED)
 		rtt_tell_flow(pass, cpu, flow, RTT_EVENT_CLOSE, output->reason);
-	if (output->left_out && output->left_out_as < RTT_COUNTER_COUNT)
-		counters[output->left_out_as] += output->left_out;
-	counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;
-	counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
 	return 0;
+}
+
+/* Not by rtt_act: in a flood of SYNs each displaces one, and the call would take as long as all this. */
+static __always_inline void rtt_count(struct rtt_cpu *cpu)
+{
+	const struct rtt_output *output = &cpu->output;
+
+	if (!(output->left_out | output->expired | output->displaced))
+		return;
+	if (output->left_out && output->left_out_as < RTT_COUNTER_COUNT)
+		cpu->counters[output->left_out_as] += output->left_out;
+	cpu->counters[RTT_COUNT_PENDING_EXPIRED] += output->expired;
+	cpu->counters[RTT_COUNT_REQUESTS_DISPLACED] += output->displaced;
 }
 
 /*
  * Has this packet passed before? A router with one arm has each packet at both hooks of its interface. What it translated is
  * another flow, none of whose packets come in.
  */
-static __always_inline int rtt_is_copy(const struct packet_pass *pass, struct rtt_flow *flow, struct rtt_bucket *bucket,
-				       __u64 hash)
+static __always_inline int rtt_is_copy(const struct packet *packet, struct packet_sighting sighting,
+				       struct rtt_flow *flow, struct rtt_bucket *bucket, __u64 hash)
 {
-	__u8 arrives = RTT_FLOW_ARRIVES << pass->packet.direction;
+	__u8 arrives = RTT_FLOW_ARRIVES << packet->direction;
 
-	if (pass->is_turned)
-		return flow ? flow->flags & arrives : bucket && rtt_knows_request(bucket, hash, &pass->packet);
-	if (flow && pass->hook != PACKET_HOOK_EGRESS && !(flow->flags & arrives))
+	if (sighting.is_turned)
+		return flow ? flow->flags & arrives : bucket && rtt_knows_request(bucket, hash, packet);
+	if (flow && sighting.hook != PACKET_HOOK_EGRESS && !(flow->flags & arrives))
 		flow->flags |= arrives;
 	return 0;
 }
 
 /* Returns the packet's flow, if it has one that is measured. What it gave is in cpu->output. */
-static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struct rtt_cpu *cpu, __u32 state_bits)
+static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struct packet_sighting sighting,
+						 struct rtt_cpu *cpu, __u32 state_bits)
 {
 	const struct rtt_config *config = rtt_settings();
 	const struct packet *packet = &pass->packet;
@@ -280,7 +283,7 @@ static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struc
 		index = hash & config->bucket_mask;
 		bucket = bpf_map_lookup_elem(&rtt_requests, &index);
 	}
-	if (rtt_is_copy(pass, flow, bucket, hash)) {
+	if (rtt_is_copy(packet, sighting, flow, bucket, hash)) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
 		return 0;
@@ -297,23 +300,14 @@ static __always_inline struct rtt_flow *rtt_take(struct packet_pass *pass, struc
 /* The same as a call, where the stack would be too deep otherwise. */
 static __noinline struct rtt_flow *rtt_take_apart(struct packet_pass *pass, struct rtt_cpu *cpu, __u32 state_bits)
 {
-	return rtt_take(pass, cpu, state_bits);
+	return rtt_take(pass, pass->sighting, cpu, state_bits);
 }
 
-static __always_inline int rtt_has_something(const struct rtt_output *output)
+static __always_inline void rtt_measure(struct packet_pass *pass, struct packet_sighting sighting, struct rtt_cpu *cpu,
+					__u32 verdict, int is_selected, __u32 state_bits, int is_alone)
 {
-	return output->actions | output->sample_count | output->left_out | output->expired | output->displaced;
-}
-
-static __always_inline void rtt_measure(struct packet_pass *pass, __u32 verdict, int is_selected, __u32 state_bits,
-					int is_alone)
-{
-	__u32 zero = 0;
-	struct rtt_cpu *cpu = bpf_map_lookup_elem(&rtt_cpus, &zero);
 	struct rtt_flow *flow;
 
-	if (!cpu)
-		return;
 	if (verdict < PACKET_VERDICT_COUNT)
 		cpu->verdicts[verdict]++;
 	if (verdict != PACKET_MEASURABLE)
@@ -322,12 +316,13 @@ static __always_inline void rtt_measure(struct packet_pass *pass, __u32 verdict,
 		cpu->counters[RTT_COUNT_FILTERED]++;
 		return;
 	}
-	flow = is_alone ? rtt_take(pass, cpu, state_bits) : rtt_take_apart(pass, cpu, state_bits);
+	flow = is_alone ? rtt_take(pass, sighting, cpu, state_bits) : rtt_take_apart(pass, cpu, state_bits);
 	/* Not by rtt_act: the stack would be too deep. */
 	if (cpu->output.actions & RTT_ACTION_OPEN)
 		cpu->counters[rtt_begin_flow(pass, cpu) ? RTT_COUNT_FLOWS_OPENED : RTT_COUNT_FLOWS_REFUSED]++;
-	if (rtt_has_something(&cpu->output))
+	if (cpu->output.sample_count || cpu->output.actions & (RTT_ACTION_FORGET | RTT_ACTION_CLOSED))
 		rtt_act(pass, cpu, flow);
+	rtt_count(cpu);
 }
 
 #endif

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::rtt::native;
-use crate::selection::Selection;
+use crate::selection::Scope;
 use fathom_record::{AsValue, Nanoseconds, Type, Value};
 
 /// A way of matching packets with their answers.
@@ -110,7 +110,6 @@ impl FromIterator<Method> for MethodSet {
 
 /// What is asked of the measurement.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Settings {
     /// The methods to use. A connection whose packets carry timestamps is measured by them if they
     /// are in the set, else by sequence.
@@ -120,22 +119,18 @@ pub struct Settings {
     pub sample_interval: Duration,
     /// At most so many samples a smoothed round trip in each direction; 0: no limit.
     pub per_rtt: u32,
-    /// Flows that have state at the same time. When full, those that were not used again go first.
-    pub flows: u32,
+    /// Which packets are measured.
+    pub scope: Scope,
     /// Packets of one direction that may wait for their answers at the same time: a power of two.
     /// In the kernel a flow holds so many from the start; over files it holds what it needs, up to
     /// this.
     pub slots: u32,
     /// Measure towards addresses of this machine too.
     pub has_near_side: bool,
-    /// Look into tunnels: the flow is the innermost.
-    pub has_tunnels: bool,
     /// Report flows that open and close.
     pub has_events: bool,
     /// Count bytes with the samples of TCP. It takes as much memory as slots do.
     pub has_bytes: bool,
-    /// Which flows are measured.
-    pub selection: Selection,
 }
 
 impl Settings {
@@ -148,13 +143,11 @@ impl Settings {
             methods: MethodSet::ALL,
             sample_interval: Duration::from_millis(100),
             per_rtt: 4,
-            flows: 65_536,
+            scope: Scope::live(),
             slots: 8,
             has_near_side: false,
-            has_tunnels: true,
             has_events: false,
             has_bytes: false,
-            selection: Selection::default(),
         }
     }
 
@@ -163,7 +156,7 @@ impl Settings {
         Self {
             sample_interval: Duration::ZERO,
             per_rtt: 0,
-            flows: 1_048_576,
+            scope: Scope::files(),
             slots: 8192,
             ..Self::live()
         }
@@ -186,7 +179,7 @@ impl Settings {
             slots: self.slots,
             bucket_mask: buckets - 1,
             has_near_side: u8::from(self.has_near_side),
-            has_tunnels: u8::from(self.has_tunnels),
+            has_tunnels: u8::from(self.scope.has_tunnels),
             has_events: u8::from(self.has_events),
             has_bytes: u8::from(self.has_bytes),
             ..native::rtt_config::default()

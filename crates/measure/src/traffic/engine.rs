@@ -70,9 +70,9 @@ impl Engine {
     /// [`Error::TooMany`] when the selection is too long.
     pub fn new(settings: &Settings, interval: Duration, seed: u64) -> Result<Self, Error> {
         Ok(Self {
-            table: Table::new(settings.flows as usize),
+            table: Table::new(settings.scope.flows as usize),
             config: settings.to_native(seed),
-            selection: settings.selection.to_native_unless_empty()?,
+            selection: settings.scope.selection.to_native_unless_empty()?,
             counts: TrafficCounts::default(),
             interval_ns: Nanoseconds::from(interval).0.max(1),
             begin: None,

@@ -13,12 +13,12 @@ use super::counts::{TrafficCounts, named};
 use super::engine::IDLE_NS;
 use super::increase::{Increase, add, counts_of, records, since};
 use crate::bytes::{bytes_of, read_prefix};
-use crate::kernel::{Hooks, OfPackets, Options, Part, Scope, monotonic_ns, set_constants};
+use crate::kernel::{Hooks, OfPackets, Options, Part, monotonic_ns, set_constants};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::native::flow_key;
 use crate::table::secret;
 use crate::traffic::native::{self, traffic_counts, traffic_flow};
-use crate::{Counts, Error};
+use crate::{Counts, Error, Scope};
 
 /// As long may interfaces that go or come wait until they are looked at.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
@@ -174,7 +174,7 @@ impl Measurement for TrafficMonitor {
     fn counts(&self) -> Result<Counts, Error> {
         let mut counts = TrafficCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
-        self.part.programs.add_counters("traffic_cpus", own)?;
+        self.part.counters.add_to(own)?;
         counts.counters[native::TRAFFIC_COUNT_RECORDS as usize] = self.records;
         counts.counters[native::TRAFFIC_COUNT_FLOWS_DELETED as usize] = self.deleted;
         let opened = counts.counters[native::TRAFFIC_COUNT_FLOWS_OPENED as usize];
@@ -189,12 +189,8 @@ impl OfPackets for Settings {
         "traffic"
     }
 
-    fn scope(&self) -> Scope {
-        Scope {
-            selection: self.selection.clone(),
-            has_tunnels: self.has_tunnels,
-            flows: self.flows,
-        }
+    fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     fn state_bytes(&self) -> usize {

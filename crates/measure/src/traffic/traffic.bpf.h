@@ -17,6 +17,7 @@ const volatile struct traffic_config traffic_config SEC(".rodata.traffic_config"
 /* By which the table of flows tells of those that have state here. 0: this is off, and the verifier removes it. */
 const volatile __u64 traffic_state_bit SEC(".rodata.traffic_state_bit") = 0;
 
+/* What happened to packets, by name. */
 struct traffic_cpu {
 	__u64 verdicts[PACKET_VERDICT_COUNT];
 	__u64 counters[TRAFFIC_COUNTER_COUNT];
@@ -33,14 +34,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct traffic_flow);
 } traffic_flows SEC(".maps");
-
-/* What happened to packets, by name; one entry, written by every packet. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct traffic_cpu);
-} traffic_cpus SEC(".maps");
 
 /* The state of a flow that begins. */
 static __noinline struct traffic_flow *traffic_begin(struct packet_pass *pass)
@@ -66,12 +59,12 @@ static __noinline int traffic_take(struct packet_pass *pass, struct traffic_cpu 
 	 * A router with one arm has each packet at both hooks of its interface; what it translated
 	 * does not come in.
 	 */
-	if (pass->is_turned && own->flags & TRAFFIC_HALF_ARRIVES) {
+	if (pass->sighting.is_turned && own->flags & TRAFFIC_HALF_ARRIVES) {
 		cpu->verdicts[PACKET_MEASURABLE]--;
 		cpu->verdicts[PACKET_COPY]++;
 		return 0;
 	}
-	if (pass->hook != PACKET_HOOK_EGRESS && !(own->flags & TRAFFIC_HALF_ARRIVES))
+	if (pass->sighting.hook != PACKET_HOOK_EGRESS && !(own->flags & TRAFFIC_HALF_ARRIVES))
 		own->flags |= TRAFFIC_HALF_ARRIVES;
 	/* Read back, so that the verifier goes on from one state. */
 	if (traffic_needs_clock(flow, &pass->packet))
@@ -95,13 +88,9 @@ static __always_inline void traffic_on_selected(struct packet_pass *pass, struct
 }
 
 /* `verdict` is that of packet_read_other. */
-static __always_inline void traffic_measure(struct packet_pass *pass, __u32 verdict, int is_selected, __u32 state_bits)
+static __always_inline void traffic_measure(struct packet_pass *pass, struct traffic_cpu *cpu, __u32 verdict,
+					    int is_selected, __u32 state_bits)
 {
-	__u32 zero = 0;
-	struct traffic_cpu *cpu = bpf_map_lookup_elem(&traffic_cpus, &zero);
-
-	if (!cpu)
-		return;
 	/*
 	 * Or clang 14 compares one register and indexes with its copy: "R2 unbounded memory
 	 * access".

@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-use fathom_measure::kernel::{FlowTable, OfPackets, Scope, prepare};
-use fathom_measure::{Error, response, rtt, traffic};
+use fathom_measure::kernel::{FlowTable, OfPackets, OwnCounters, prepare};
+use fathom_measure::{Error, Scope, response, rtt, traffic};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput, RingBuffer,
     RingBufferBuilder,
@@ -45,7 +45,7 @@ impl TestRun {
             let is_wanted = programs.iter().any(|name| own.name() == OsStr::new(name));
             own.set_autoload(is_wanted);
         }
-        let all = Everything::with(&measurement.scope());
+        let all = Everything::with(measurement.scope());
         let others = all.but(measurement.name());
         let others = others.filter(|_| programs[0] == "xdp_ingress");
         let on: Vec<_> = others.chain([measurement]).collect();
@@ -120,6 +120,21 @@ impl TestRun {
         self.events.take()
     }
 
+    /// Forgets what was counted.
+    pub(crate) fn forget_counters(&self) {
+        let cpus = self.map("packet_cpus");
+        let count = libbpf_rs::num_possible_cpus().unwrap();
+        let zero = vec![vec![0; cpus.value_size() as usize]; count];
+        cpus.update_percpu(&0_u32.to_ne_bytes(), &zero, MapFlags::ANY)
+            .unwrap();
+    }
+
+    /// Adds what was counted.
+    pub(crate) fn add_counters<'a>(&self, counters: impl IntoIterator<Item = &'a mut u64>) {
+        let own = OwnCounters::open(&OBJECT, &self.object, self.measurement.0).unwrap();
+        own.add_to(counters).unwrap();
+    }
+
     /// The table of flows, and what is kept of them.
     pub(crate) fn flows(&self) -> FlowTable {
         let (name, state_bit) = self.measurement;
@@ -139,29 +154,17 @@ struct Everything(rtt::Settings, response::Settings, traffic::Settings);
 
 impl Everything {
     fn with(scope: &Scope) -> Self {
-        let Scope {
-            selection,
-            has_tunnels,
-            flows,
-        } = scope.clone();
+        let scope = || scope.clone();
         Self(
             rtt::Settings {
-                selection: selection.clone(),
-                has_tunnels,
-                flows,
+                scope: scope(),
                 ..rtt::Settings::live()
             },
             response::Settings {
-                selection: selection.clone(),
-                has_tunnels,
-                flows,
+                scope: scope(),
                 ..response::Settings::live()
             },
-            traffic::Settings {
-                selection,
-                has_tunnels,
-                flows,
-            },
+            traffic::Settings { scope: scope() },
         )
     }
 

@@ -5,7 +5,7 @@
 mod together;
 
 use fathom_measure::kernel::{OfPackets, try_load};
-use fathom_measure::{response, rtt, traffic};
+use fathom_measure::{Scope, response, rtt, traffic};
 
 #[test]
 fn the_kernel_takes_the_programs() {
@@ -43,7 +43,10 @@ fn the_kernel_takes_the_programs() {
 fn measurements_of_other_packets_do_not_share_programs() {
     let rtt = rtt::Settings::live();
     let response = response::Settings {
-        has_tunnels: !rtt.has_tunnels,
+        scope: Scope {
+            has_tunnels: !rtt.scope.has_tunnels,
+            ..Scope::live()
+        },
         ..response::Settings::live()
     };
     let error = try_load(&[&rtt, &response]).expect_err("they see other packets");

@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 
+use fathom_measure::Scope;
 use fathom_measure::bytes::bytes_of;
 use fathom_measure::kernel::set_constants;
 use fathom_measure::response::{Estimator, Settings};
@@ -25,7 +26,10 @@ impl Kernel {
     pub(crate) fn load(program: &'static str, config: &response_config) -> Self {
         let settings = Settings {
             estimator: Estimator::ALL[usize::from(config.estimator)],
-            flows: FLOWS,
+            scope: Scope {
+                flows: FLOWS,
+                ..Scope::live()
+            },
             ..Settings::live()
         };
         let run = TestRun::load(&[program], &settings, "response_events", |object| {
@@ -41,6 +45,7 @@ impl Kernel {
     /// Runs the program over the packets, with nothing seen before.
     pub(crate) fn run(&mut self, packets: &[(u64, Vec<u8>)]) -> Vec<Epoch> {
         self.run.forget_flows();
+        self.run.forget_counters();
         let places = self.run.map("response_handshakes");
         for place in 0..HANDSHAKES {
             places
@@ -60,6 +65,9 @@ impl Kernel {
             });
         }
         let epochs = self.run.told();
+        let mut counts = [0; native::COUNTERS];
+        self.run.add_counters(&mut counts);
+        assert_eq!(counts[native::EPOCHS], epochs.len() as u64);
         let epochs = epochs
             .iter()
             .map(|bytes| native::epoch_of(bytes, self.estimator));

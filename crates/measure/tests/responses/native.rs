@@ -15,13 +15,23 @@ pub(crate) use bindings::{
     RESPONSE_ARRIVES, response_batches, response_bins, response_config, response_epoch,
     response_flow, response_handshake, response_modes,
 };
-use bindings::{RESPONSE_BY_FIXED, RESPONSE_BY_MODES, RESPONSE_DIRECTION_NONE, response_gaps};
-use shared::{PACKET_LINK_ETHERNET, PACKET_MEASURABLE, fathom_reading, flow_key};
+use bindings::{
+    RESPONSE_BY_FIXED, RESPONSE_BY_MODES, RESPONSE_COUNT_EPOCHS, RESPONSE_COUNTER_COUNT,
+    RESPONSE_DIRECTION_NONE, response_gaps,
+};
+use shared::{
+    PACKET_LINK_ETHERNET, PACKET_MEASURABLE, PACKET_VERDICT_COUNT, fathom_reading, flow_key,
+};
 
 /// The interface of test runs in the kernel: loopback.
 const INTERFACE: u32 = 1;
 /// Places for handshakes: few, so that they collide.
 pub(crate) const HANDSHAKES: u32 = 4;
+
+/// Counters of the kernel's: verdicts, then our own doings.
+pub(crate) const COUNTERS: usize = (PACKET_VERDICT_COUNT + RESPONSE_COUNTER_COUNT) as usize;
+/// Which of them counts epochs.
+pub(crate) const EPOCHS: usize = (PACKET_VERDICT_COUNT + RESPONSE_COUNT_EPOCHS) as usize;
 
 /// An epoch as bytes: key, times and flow; and what the estimator kept.
 pub(crate) type Epoch = (Vec<u8>, Vec<u8>);

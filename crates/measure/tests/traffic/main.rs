@@ -32,7 +32,7 @@ use std::time::Duration;
 use fathom_capture::{LinkType, Writer};
 use fathom_measure::kernel::try_load;
 use fathom_measure::traffic::{Engine, Settings, TrafficRecord};
-use fathom_measure::{Ended, Replay};
+use fathom_measure::{Ended, Replay, Scope};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -77,8 +77,10 @@ fn replay(
     }
     let file = Cursor::new(writer.finish().unwrap());
     let settings = Settings {
-        flows,
-        ..Settings::files()
+        scope: Scope {
+            flows,
+            ..Scope::files()
+        },
     };
     let mut engine = Engine::new(&settings, interval, 7).unwrap();
     let mut replay = Replay::from_reader("vector", file).unwrap().keep_copies();

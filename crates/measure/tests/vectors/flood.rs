@@ -1,6 +1,7 @@
 //! A table of flows that is full, and floods of flows that send one packet.
 
 use etherparse::PacketBuilder;
+use fathom_measure::Scope;
 use fathom_measure::rtt::{Method, Settings};
 
 use crate::compile;
@@ -40,7 +41,10 @@ fn a_table_has_room_for_as_many_flows_as_it_was_asked_for() {
         return;
     }
     let settings = Settings {
-        flows: FLOWS,
+        scope: Scope {
+            flows: FLOWS,
+            ..Scope::live()
+        },
         ..Settings::live()
     };
     let mut kernel = Kernel::load(&[PROGRAM], &settings, &Method::ALL);
@@ -61,7 +65,10 @@ fn a_flood_of_single_packets_drives_out_no_flow_that_goes_on() {
         return;
     }
     let settings = Settings {
-        flows: FLOWS,
+        scope: Scope {
+            flows: FLOWS,
+            ..Scope::live()
+        },
         ..Settings::live()
     };
     let mut kernel = Kernel::load(&[PROGRAM], &settings, &Method::ALL);

@@ -116,12 +116,7 @@ impl Kernel {
             .map("rtt_requests")
             .update_batch(&numbers, &empty, BUCKETS, MapFlags::ANY, MapFlags::ANY)
             .unwrap();
-        let counts = self.run.map("rtt_cpus");
-        let zero =
-            vec![vec![0; counts.value_size() as usize]; libbpf_rs::num_possible_cpus().unwrap()];
-        counts
-            .update_percpu(&0_u32.to_ne_bytes(), &zero, MapFlags::ANY)
-            .unwrap();
+        self.run.forget_counters();
     }
 
     fn flows(&self) -> Vec<(flow_key, rtt_flow)> {
@@ -134,18 +129,8 @@ impl Kernel {
 
     /// The counts as the library gives them: no zeros, measurable packets only in the sum.
     fn counts(&self, present: u64) -> BTreeMap<&'static str, u64> {
-        let values = self
-            .run
-            .map("rtt_cpus")
-            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
-            .unwrap()
-            .unwrap();
         let mut sums = vec![0; (shared::PACKET_VERDICT_COUNT + shared::RTT_COUNTER_COUNT) as usize];
-        for value in values {
-            for (sum, word) in sums.iter_mut().zip(value.as_chunks::<8>().0) {
-                *sum += u64::from_ne_bytes(*word);
-            }
-        }
+        self.run.add_counters(&mut sums);
         let (verdicts, counters) = sums.split_at(shared::PACKET_VERDICT_COUNT as usize);
         let opened = counters[shared::RTT_COUNT_FLOWS_OPENED as usize];
         let deleted = counters[shared::RTT_COUNT_FLOWS_DELETED as usize];
@@ -176,7 +161,7 @@ fn config(settings: &Settings, methods: &[Method]) -> rtt_config {
         slots: settings.slots,
         bucket_mask: BUCKETS - 1,
         has_near_side: settings.has_near_side.into(),
-        has_tunnels: settings.has_tunnels.into(),
+        has_tunnels: settings.scope.has_tunnels.into(),
         has_events: settings.has_events.into(),
         has_bytes: settings.has_bytes.into(),
         ..rtt_config::default()

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use fathom_capture::LinkType;
+use fathom_measure::Scope;
 use fathom_measure::rtt::{Method, MethodSet, SampleBytes, Settings};
 use fathom_record::{FlowKey, Protocol};
 
@@ -43,7 +44,10 @@ struct Reader {
 pub(crate) fn read(text: &str) -> Result<Scenario, Problem> {
     let settings = Settings {
         slots: 4,
-        flows: 4096,
+        scope: Scope {
+            flows: 4096,
+            ..Scope::files()
+        },
         ..Settings::files()
     };
     let scenario = Scenario {
@@ -116,7 +120,7 @@ impl Reader {
             }
             "per-rtt" => settings.per_rtt = words.value("number")?,
             "slots" => settings.slots = words.value("number")?,
-            "flows" => settings.flows = words.value("number")?,
+            "flows" => settings.scope.flows = words.value("number")?,
             "methods" => {
                 self.scenario.methods.clear();
                 while let Some(name) = words.next() {
@@ -125,13 +129,25 @@ impl Reader {
                 }
                 settings.methods = self.scenario.methods.iter().copied().collect::<MethodSet>();
             }
-            "tunnels" => settings.has_tunnels = words.take("on") || !words.take("off"),
+            "tunnels" => settings.scope.has_tunnels = words.take("on") || !words.take("off"),
             "events" => settings.has_events = words.take("on") || !words.take("off"),
             "bytes" => settings.has_bytes = words.take("on") || !words.take("off"),
-            "network" => settings.selection.networks.push(words.value("network")?),
-            "not-network" => settings.selection.excluded.push(words.value("network")?),
-            "port" => settings.selection.ports.push(words.value("port")?),
-            "protocol" => settings.selection.protocols.push(words.value("protocol")?),
+            "network" => settings
+                .scope
+                .selection
+                .networks
+                .push(words.value("network")?),
+            "not-network" => settings
+                .scope
+                .selection
+                .excluded
+                .push(words.value("network")?),
+            "port" => settings.scope.selection.ports.push(words.value("port")?),
+            "protocol" => settings
+                .scope
+                .selection
+                .protocols
+                .push(words.value("protocol")?),
             word => return Err(format!("\"{word}\" is no setting")),
         }
         Ok(())
