@@ -301,15 +301,15 @@ mod tests {
 
     /// Twenty gaps of 20 ms, of which the bounds tell little; lags and the least of the epoch are
     /// so far above the least of the connection.
-    fn ticking(tick_ms: f64, lag_ms: f64, least_ms: f64) -> Evidence {
-        let units = |ms: f64| (ms * 1e6 / f64::from(1 << RESPONSE_ECHO_SHIFT)) as u32;
+    fn ticking(tick_ms: u32, lag_us: u32, least_us: u32) -> Evidence {
+        let units = |us: u32| (us * 1_000) >> RESPONSE_ECHO_SHIFT;
         let echoes = response_echoes {
-            tick: (tick_ms * 1e6) as u32,
+            tick: tick_ms * 1_000_000,
             gaps: 20,
             seen: 40,
-            least: units(least_ms),
-            think: units(lag_ms * 20.0).cast_signed(),
-            phases: units(tick_ms / 2.0 * 20.0),
+            least: units(least_us),
+            think: units(lag_us * 20).cast_signed(),
+            phases: units(tick_ms * 500 * 20),
             thought: 20,
             is_prompt: 1,
             ..response_echoes::default()
@@ -329,8 +329,8 @@ mod tests {
     #[test]
     fn what_is_too_short_to_be_seen_is_thought_by_as_much_as_it_is_precise() {
         // Half a tick less is none, and 1 ms is less than twice as far as it may be off.
-        let none = estimated_ms(&ticking(100.0, 45.0, 0.0));
-        let some = estimated_ms(&ticking(100.0, 60.0, 0.0));
+        let none = estimated_ms(&ticking(100, 45_000, 0));
+        let some = estimated_ms(&ticking(100, 60_000, 0));
         assert!((none - 20.0).abs() < 0.1, "{none}");
         assert!((14.0..19.0).contains(&some), "{some}");
     }
@@ -339,18 +339,18 @@ mod tests {
     fn no_wait_is_shorter_than_is_proven() {
         let proven = Evidence {
             shortest_ns: 20.0 * 15e6,
-            ..ticking(1.0, 5.65, 0.0)
+            ..ticking(1, 5_650, 0)
         };
-        assert!(estimated_ms(&ticking(1.0, 5.65, 0.0)) < 14.9);
+        assert!(estimated_ms(&ticking(1, 5_650, 0)) < 14.9);
         assert!(estimated_ms(&proven) >= 15.0);
     }
 
     #[test]
     fn where_the_way_may_have_become_longer_by_less_than_half_the_middle_is_told() {
-        let of = |least_ms| estimated_ms(&ticking(1.0, 10.5, least_ms));
-        let thought = of(0.0);
+        let of = |least_us| estimated_ms(&ticking(1, 10_500, least_us));
+        let thought = of(0);
         assert!((thought - 10.0).abs() < 0.1, "{thought}");
-        assert!((of(4.0) - thought - 2.0).abs() < 0.1, "{}", of(4.0));
-        assert!((of(8.0) - thought).abs() < 0.1, "{}", of(8.0));
+        assert!((of(4_000) - thought - 2.0).abs() < 0.1, "{}", of(4_000));
+        assert!((of(8_000) - thought).abs() < 0.1, "{}", of(8_000));
     }
 }
