@@ -128,10 +128,19 @@ static __always_inline __u32 response_timeout(const struct packet *packet, const
 	return response_is_tcp(packet) ? config->timeout : config->datagram_timeout;
 }
 
-/* Does this packet answer one segment, at most? */
-static __always_inline int response_has_one_segment(const struct response_flow *flow, const struct packet *packet)
+/* What this packet acknowledges that no packet before it did, in bytes. */
+static __always_inline __u32 response_acknowledged(const struct response_tcp *tcp, const struct packet *packet)
 {
-	return packet->ack - flow->state.tcp.data_ack <= RESPONSE_SEGMENT;
+	return tcp->pure_age ? (__u16)(packet->ack - tcp->pure_ack) : packet->ack - tcp->data_ack;
+}
+
+/*
+ * Did these bytes come at once? One segment does. So did more than two: a client acknowledges every
+ * second one that comes (RFC 9293, section 3.8.6.3).
+ */
+static __always_inline int response_came_at_once(__u32 bytes)
+{
+	return bytes <= RESPONSE_SEGMENT || bytes > 2 * RESPONSE_SEGMENT;
 }
 
 /*
@@ -143,14 +152,14 @@ static __always_inline void response_on_lag(struct response_flow *restrict flow,
 					    const struct response_config *config)
 {
 	struct response_echoes *echoes = &flow->state.tcp.echoes;
-	int is_one = response_has_one_segment(flow, packet);
+	int is_at_once = response_came_at_once(response_acknowledged(&flow->state.tcp, packet));
 	__s64 gap_ns = (__s64)gap << RESPONSE_TICK_SHIFT;
 	__s64 server;
 
 	if (flow->state.tcp.open && lag > gap_ns)
 		lag = gap_ns;
 	server = (gap_ns - lag) >> RESPONSE_TICK_SHIFT;
-	if (!flow->state.tcp.open && !response_is_telling(echoes, lag, is_one, gap_ns)) {
+	if (!flow->state.tcp.open && !response_is_telling(echoes, lag, is_at_once, gap_ns)) {
 		response_leave_out(flow, gaps, packet, &echoes->untold, config);
 	} else if (server > (__s64)config->timeout) {
 		response_leave_out(flow, gaps, packet, &flow->timeouts, config);
@@ -177,7 +186,8 @@ static __always_inline void response_on_plain_gap(struct response_flow *restrict
 	} else {
 		if (is_triggered && ticks > told)
 			flow->state.tcp.silent += response_silence(ticks, told);
-		if (is_triggered && ticks == gap && response_has_one_segment(flow, packet))
+		if (is_triggered && ticks == gap &&
+		    response_came_at_once(response_acknowledged(&flow->state.tcp, packet)))
 			response_add_echo(&flow->state.tcp.echoes, packet, now);
 		response_on_gap(flow, gaps, packet, ticks, is_triggered, config);
 	}

@@ -153,18 +153,37 @@ static __always_inline int response_asks(struct response_flow *flow, const struc
 	return !(flow->flags & RESPONSE_IGNORES_SHORT);
 }
 
-/* A segment that asks for nothing may tell that the client has its answer. Of duplicates the first counts. */
+/*
+ * How late a segment without data is, by its lag, in ticks; 0: no later than ticks of the server's clock
+ * explain, or that is not known.
+ */
+static __always_inline __u32 response_lateness(const struct response_echoes *echoes, __s64 lag)
+{
+	__s64 late = lag - echoes->tick;
+
+	return late > RESPONSE_ECHO_SPREAD && late < RESPONSE_ECHO_MORE ? late >> RESPONSE_TICK_SHIFT : 0;
+}
+
+/*
+ * A segment that asks for nothing may tell that the client has its answer. Of duplicates the first
+ * counts. An acknowledgement of one segment that is so late was delayed: the client had its answer
+ * before. One of more than two was not, by its stack: the client was late to read them.
+ */
 static __always_inline void response_on_acknowledgement(struct response_flow *flow, const struct packet *packet,
-							__u64 now)
+							__u64 now, __s64 lag)
 {
 	struct response_tcp *tcp = &flow->state.tcp;
+	__u32 late = response_lateness(&tcp->echoes, lag);
 	__u32 age, bytes;
 
 	if (!response_is_after(packet->ack, tcp->data_ack) || (tcp->pure_age && (__u16)packet->ack == tcp->pure_ack))
 		return;
 	age = response_since(flow->last, now);
-	bytes = tcp->pure_age ? (__u16)(packet->ack - tcp->pure_ack) : packet->ack - tcp->data_ack;
-	response_raise_bound(tcp, bytes, tcp->pure_age, age);
+	bytes = response_acknowledged(tcp, packet);
+	late = late < age ? late : age;
+	response_raise_bound(tcp, bytes, tcp->pure_age, bytes > 2 * RESPONSE_SEGMENT ? age - late : age);
+	if (late >= RESPONSE_PROMPT && bytes <= RESPONSE_SEGMENT)
+		age -= late;
 	tcp->pure_ack = packet->ack;
 	tcp->pure_age = age ? age : 1;
 }
@@ -183,7 +202,7 @@ static __always_inline void response_on_data(struct response_flow *restrict flow
 		response_on_request(flow, gaps, packet, now, is_triggered, lag, config);
 		response_advance(flow, now);
 	} else {
-		response_on_acknowledgement(flow, packet, now);
+		response_on_acknowledgement(flow, packet, now, lag);
 		return;
 	}
 	if (is_triggered)
@@ -232,7 +251,7 @@ static __always_inline void response_on_segment(struct response_flow *restrict f
 		/* After a reset nobody waits any more. */
 		flow->state.tcp.pure_age |= !!(packet->tcp_flags & TCP_RST);
 	} else if (!packet->payload) {
-		response_on_acknowledgement(flow, packet, now);
+		response_on_acknowledgement(flow, packet, now, lag);
 	} else if (!response_is_after(next_seq, flow->state.tcp.next_seq)) {
 		response_count_some(&flow->repeated);
 	} else {

@@ -87,12 +87,12 @@ struct response_echoes {
 	__u32 tick; /* ns: how often the clock of the server ticks; 0: that is not known */
 	__u32 least; /* the least lag of the epoch, above that of the base; while the clock is learnt, the ticks of its gaps */
 	__s32 think; /* what lags were above that of the base: of the epoch's gaps, together */
-	__u32 phases; /* what of each was less than a tick, together */
+	__u32 phases; /* what of each was less than a tick, together; while the clock is learnt, see response_seek_leasts */
 	__u16 gaps; /* so many */
 	__u16 late; /* what lags are that a late path may be, together, in 64 units; while the clock is learnt, how many ticks it took to find one */
 	__u8 thought; /* gaps of the epoch with lags that no late path explains, 255: or more; while the clock is learnt, which one was found */
 	__u8 seen; /* packets that are within a tick of the base, it included; 0: the base may be old; 255: or more */
-	__u8 untold; /* gaps of the epoch that tell nothing; 255: or more */
+	__u8 untold; /* gaps of the epoch that tell nothing; 255: or more; while the clock is learnt, what `seen` is if it ticks every 10 ms */
 	__u8 is_prompt; /* the base, or what it replaced, was the acknowledgement that ends the handshake */
 };
 FATHOM_ASSERT_SIZE(struct response_echoes, 32);

@@ -40,6 +40,9 @@ pub(super) struct Responses {
 struct Segment {
     /// When it passed, in nanoseconds.
     time: u64,
+    /// What more than this acknowledges a part of it. Where the server's host was captured, it may
+    /// be several on the way.
+    begin: u32,
     /// What acknowledges it.
     end: u32,
     /// Which of several is acknowledged is not known.
@@ -74,6 +77,7 @@ impl Responses {
         let is_repeated = self.segments.iter().any(|segment| segment.end == end);
         self.segments.push_back(Segment {
             time: now,
+            begin: packet.seq,
             end,
             is_repeated,
         });
@@ -110,16 +114,20 @@ impl Responses {
             return;
         }
         self.acknowledged = Some(packet.ack);
-        let is_acknowledged =
-            |segment: &Segment| packet.ack.wrapping_sub(segment.end).cast_signed() >= 0;
-        let acknowledged = self
+        let is_behind = |edge: u32| packet.ack.wrapping_sub(edge).cast_signed();
+        let arrived = self
             .segments
             .iter()
-            .filter(|segment| is_acknowledged(segment));
-        let Some(&newest) = acknowledged.max_by_key(|segment| segment.time) else {
+            .filter(|segment| is_behind(segment.begin) > 0);
+        let Some(&newest) = arrived.max_by_key(|segment| segment.time) else {
             return;
         };
-        self.segments.retain(|segment| !is_acknowledged(segment));
+        self.segments.retain(|segment| is_behind(segment.end) < 0);
+        for segment in &mut self.segments {
+            if is_behind(segment.begin) > 0 {
+                segment.begin = packet.ack;
+            }
+        }
         self.answered = newest.time;
         if !newest.is_repeated {
             let client_rtt = now.saturating_sub(newest.time);
@@ -261,6 +269,20 @@ mod tests {
             Some(100.0),
             "what was sent before the request answers at once"
         );
+    }
+
+    #[test]
+    fn what_is_acknowledged_in_parts_was_sent_in_parts_that_the_capture_has_as_one() {
+        let mut responses = Responses::default();
+        request(&mut responses, 1000, 0);
+        responses.on_answer(&segment(0, 10, 3000), 1400);
+        request(&mut responses, 1450, 1448);
+        assert_eq!(responses.take(), Some(400.0 + 50.0), "and on to the client");
+        // Its rest answers nothing that was asked since.
+        responses.on_acknowledgement(&segment(0, 3000, 0), 1460);
+        responses.on_answer(&segment(3000, 20, 100), 1850);
+        request(&mut responses, 1900, 3100);
+        assert_eq!(responses.take(), Some(400.0 + 50.0));
     }
 
     #[test]

@@ -19,6 +19,9 @@
  * 1 us has shorter ones.
  */
 #define RESPONSE_CLOCK_MS 1
+/* Those of many servers that take long to be known: meanwhile the least lag is sought for each. */
+#define RESPONSE_CLOCK_10MS 3
+#define RESPONSE_CLOCK_4MS 4
 
 static __always_inline __u32 response_tick(__u32 clock)
 {
@@ -27,9 +30,9 @@ static __always_inline __u32 response_tick(__u32 clock)
 		return 1000000;
 	case 2:
 		return 1000;
-	case 3:
+	case RESPONSE_CLOCK_10MS:
 		return 10000000;
-	case 4:
+	case RESPONSE_CLOCK_4MS:
 		return 4000000;
 	case 5:
 		return 3333333;
@@ -79,6 +82,7 @@ static __always_inline void response_restart_echoes(struct response_echoes *echo
 		.base_time = time,
 		.base_echo = echo,
 		.seen = is_fresh,
+		.untold = is_fresh,
 	};
 }
 
@@ -97,11 +101,63 @@ static __always_inline void response_add_echo(struct response_echoes *echoes, co
 	echoes->gaps++;
 }
 
+/*
+ * A packet, so many units and ticks after the base. Returns by how much the least lag so far is below
+ * that of the base if the clock ticks so often, in 64 units; `least`: so much it was. `seen`: packets
+ * within a tick of it.
+ */
+static __always_inline __u32 response_seek_least(__u32 least, __u32 units, __u32 ticks, __u32 tick, __u8 *seen)
+{
+	__s64 less = ((__s64)ticks * tick >> RESPONSE_ECHO_SHIFT) - units;
+	__s64 above = ((__s64)least << RESPONSE_LATE_SHIFT) - less;
+
+	if (above < tick >> RESPONSE_ECHO_SHIFT && *seen < 0xff)
+		++*seen;
+	if (above >= 0)
+		return least;
+	less >>= RESPONSE_LATE_SHIFT;
+	return less < 0xffff ? less : 0xffff;
+}
+
+/*
+ * While the clock is learnt, the halves of `phases` have by how much the least lag is below that of
+ * the base: the lower if it ticks every 4 ms, the upper if it does every 10 ms.
+ */
+static __always_inline void response_seek_leasts(struct response_echoes *echoes, __u32 units, __u32 ticks)
+{
+	__u32 of_4ms = response_seek_least(echoes->phases & 0xffff, units, ticks, response_tick(RESPONSE_CLOCK_4MS),
+					   &echoes->seen);
+	__u32 of_10ms = response_seek_least(echoes->phases >> 16, units, ticks, response_tick(RESPONSE_CLOCK_10MS),
+					    &echoes->untold);
+
+	echoes->phases = of_10ms << 16 | of_4ms;
+}
+
+/* The base gets the least lag so far, if that was sought. Returns by how much it is less, in units. */
+static __always_inline __u32 response_lower_base(struct response_echoes *echoes)
+{
+	__u32 less = 0;
+
+	if (echoes->tick == response_tick(RESPONSE_CLOCK_4MS)) {
+		less = echoes->phases & 0xffff;
+	} else if (echoes->tick == response_tick(RESPONSE_CLOCK_10MS)) {
+		less = echoes->phases >> 16;
+		echoes->seen = echoes->untold;
+	} else {
+		echoes->seen = 1;
+	}
+	less <<= RESPONSE_LATE_SHIFT;
+	echoes->base_time -= less;
+	echoes->untold = 0;
+	return less;
+}
+
 /* The clock is known: now what was added by response_add_echo is known, too. */
 static __always_inline void response_begin_lags(struct response_flow *flow, struct response_echoes *echoes)
 {
 	__s64 lags = (__s64)echoes->think * (1 << RESPONSE_ECHO_SHIFT) - (__s64)(__s32)echoes->least * echoes->tick;
 
+	lags += ((__s64)response_lower_base(echoes) << RESPONSE_ECHO_SHIFT) * echoes->gaps;
 	echoes->think = lags >> RESPONSE_ECHO_SHIFT;
 	echoes->least = RESPONSE_NO_LEAST;
 	echoes->late = 0;
@@ -124,6 +180,8 @@ static __always_inline int response_learn_clock(struct response_echoes *echoes, 
 		response_restart_echoes(echoes, time, echo, !!echoes->base_echo);
 		return 0;
 	}
+	if (echoes->seen)
+		response_seek_leasts(echoes, units, ticks);
 	if (ticks < RESPONSE_ECHO_TICKS || ticks < 2U * echoes->late || units < RESPONSE_ECHO_TIME)
 		return 0;
 	clock = response_find_clock(((__u64)units << RESPONSE_ECHO_SHIFT) / ticks);
@@ -211,14 +269,14 @@ static __always_inline void response_begin_echoes(struct response_flow *flow,
 
 /*
  * Does the lag of a packet tell what the client thought in the gap before it? Of an answer of several segments a client echoes the first that it had not
- * acknowledged (RFC 7323, section 4.3); `is_one`: it was one segment.
+ * acknowledged (RFC 7323, section 4.3); `is_at_once`: the others did not come later.
  */
-static __always_inline int response_is_telling(const struct response_echoes *echoes, __s64 lag, int is_one,
+static __always_inline int response_is_telling(const struct response_echoes *echoes, __s64 lag, int is_at_once,
 					       __s64 gap_ns)
 {
 	__s64 rounding = 2LL * echoes->tick;
 
-	if (!is_one && lag > rounding + RESPONSE_ECHO_SPREAD)
+	if (!is_at_once && lag > rounding + RESPONSE_ECHO_SPREAD)
 		return 0;
 	return lag <= gap_ns + rounding;
 }
@@ -284,11 +342,11 @@ static __always_inline void response_end_echoes(struct response_echoes *echoes, 
 	if (echoes->tick) {
 		echoes->late = 0;
 		echoes->thought = 0;
+		echoes->phases = 0;
+		echoes->untold = 0;
 	}
 	echoes->think = 0;
 	echoes->gaps = 0;
-	echoes->phases = 0;
-	echoes->untold = 0;
 	echoes->least = echoes->tick ? RESPONSE_NO_LEAST : 0;
 }
 

@@ -62,7 +62,7 @@ pub(super) fn estimate(evidence: &Evidence) -> (Estimate, Estimator) {
         Some(known) if known.confidence >= bounded.confidence => {
             (known.unless_late(evidence), Estimator::Timestamps)
         }
-        _ => (bounded, plain),
+        _ => (bounded.blended(evidence, &bounds), plain),
     };
     (estimate.unless_one_burst(evidence), estimator)
 }
@@ -104,13 +104,19 @@ fn by_timestamps(evidence: &Evidence, bounds: &Bounds, is_sure: bool) -> Option<
                 .filter(|ns| wait_ns > THOUGHT * ns),
         )
     } else {
+        let longer_ns = think.longer_ns(wait_ns);
         let likely_ns = Bounds::of(together_ns, wait_ns).likely_ns(1.0);
-        (bounds.longest_ns.min(wait_ns + margin_ns), likely_ns)
+        let likely_ns = likely_ns.unwrap_or(wait_ns) + longer_ns / 2.0;
+        let longest_ns = wait_ns + longer_ns + margin_ns;
+        (bounds.longest_ns.min(longest_ns), Some(likely_ns))
     };
     let bounds = Bounds::of(shortest_ns, longest_ns);
     // Either the client thought for most of the time, or answers came long after each other.
     let is_either = is_batch && likely_ns.is_none();
-    let likely_ns = likely_ns.unwrap_or(wait_ns).min(longest_ns);
+    let likely_ns = likely_ns
+        .unwrap_or(wait_ns)
+        .max(bounds.shortest_ns)
+        .min(longest_ns);
     let estimate = estimate.between(&bounds, likely_ns, near(evidence));
     let estimate = if is_either || !think.is_known(evidence.causal) {
         estimate.at_most(Confidence::Low, Reason::Thinking)
@@ -175,6 +181,28 @@ impl Estimate {
         }
     }
 
+    /// If the bounds are far from each other: the mean of this and of what timestamps tell, each by
+    /// how precise it is.
+    fn blended(self, evidence: &Evidence, bounds: &Bounds) -> Self {
+        let (Some(think), Some(latency_ns)) = (evidence.think, self.latency_ns) else {
+            return self;
+        };
+        let is_told = think.is_known(evidence.causal) && think.is_near_base(latency_ns);
+        let is_batch = self.slides || self.concurrency.is_some_and(|requests| requests > 1.0);
+        if is_batch || !is_told || bounds.longest_ns <= NEAR * bounds.shortest_ns {
+            return self;
+        }
+        let told_ns = evidence.retained_ns / f64::from(self.causal) - think.likely_ns;
+        let spread_ns = (bounds.longest_ns - bounds.shortest_ns) / 12_f64.sqrt();
+        let weight = spread_ns.powi(2) / (spread_ns.powi(2) + think.deviation_ns.powi(2));
+        let blend_ns = latency_ns
+            + weight * (told_ns.clamp(bounds.shortest_ns, bounds.longest_ns) - latency_ns);
+        Self {
+            latency_ns: Some(blend_ns),
+            ..self
+        }
+    }
+
     /// Gaps after which the client was idle may have been long waits: without them the average is
     /// too short.
     fn unless_idle(self, evidence: &Evidence) -> Self {
@@ -223,7 +251,9 @@ impl Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::response::estimate::ThinkTime;
     use crate::response::evidence::{Flight, Gaps, Seal};
+    use crate::response::native::{RESPONSE_ECHO_SHIFT, response_echoes};
 
     /// So many waits of 20 ms, each before so many requests; the bounds leave no room for thinking.
     fn evidence(causal: u32, requests: u16) -> Evidence {
@@ -267,5 +297,60 @@ mod tests {
         assert_eq!(judged(1, 1), (Confidence::High, None));
         assert_eq!(judged(1, 3), (Confidence::Medium, Some(Reason::Few)));
         assert_eq!(judged(2, 3), (Confidence::High, None));
+    }
+
+    /// Twenty gaps of 20 ms, of which the bounds tell little; lags and the least of the epoch are
+    /// so far above the least of the connection.
+    fn ticking(tick_ms: u32, lag_us: u32, least_us: u32) -> Evidence {
+        let units = |us: u32| (us * 1_000) >> RESPONSE_ECHO_SHIFT;
+        let echoes = response_echoes {
+            tick: tick_ms * 1_000_000,
+            gaps: 20,
+            seen: 40,
+            least: units(least_us),
+            think: units(lag_us * 20).cast_signed(),
+            phases: units(tick_ms * 500 * 20),
+            thought: 20,
+            is_prompt: 1,
+            ..response_echoes::default()
+        };
+        Evidence {
+            shortest_ns: 2e6,
+            think: ThinkTime::read(&echoes, 0),
+            ..evidence(20, 1)
+        }
+    }
+
+    fn estimated_ms(evidence: &Evidence) -> f64 {
+        let (estimate, _) = estimate(evidence);
+        estimate.latency_ns.map_or(f64::NAN, |ns| ns / 1e6)
+    }
+
+    #[test]
+    fn what_is_too_short_to_be_seen_is_thought_by_as_much_as_it_is_precise() {
+        // Half a tick less is none, and 1 ms is less than twice as far as it may be off.
+        let none = estimated_ms(&ticking(100, 45_000, 0));
+        let some = estimated_ms(&ticking(100, 60_000, 0));
+        assert!((none - 20.0).abs() < 0.1, "{none}");
+        assert!((14.0..19.0).contains(&some), "{some}");
+    }
+
+    #[test]
+    fn no_wait_is_shorter_than_is_proven() {
+        let proven = Evidence {
+            shortest_ns: 20.0 * 15e6,
+            ..ticking(1, 5_650, 0)
+        };
+        assert!(estimated_ms(&ticking(1, 5_650, 0)) < 14.9);
+        assert!(estimated_ms(&proven) >= 15.0);
+    }
+
+    #[test]
+    fn where_the_way_may_have_become_longer_by_less_than_half_the_middle_is_told() {
+        let of = |least_us| estimated_ms(&ticking(1, 10_500, least_us));
+        let thought = of(0);
+        assert!((thought - 10.0).abs() < 0.1, "{thought}");
+        assert!((of(4_000) - thought - 2.0).abs() < 0.1, "{}", of(4_000));
+        assert!((of(8_000) - thought).abs() < 0.1, "{}", of(8_000));
     }
 }

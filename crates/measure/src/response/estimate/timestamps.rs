@@ -29,6 +29,10 @@ const KNOWN: f64 = 0.7;
 /// shorter.
 const BASED: f64 = 0.05;
 
+/// The same, for it to be of no account whether the way became longer, or the client thinks: the
+/// middle is within a quarter of both.
+const LONGER: f64 = 0.5;
+
 /// What a client thought before it sent its next request, in an epoch.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::response) struct ThinkTime {
@@ -36,6 +40,9 @@ pub(in crate::response) struct ThinkTime {
     pub(in crate::response) lags_ns: f64,
     /// On average; 0 where it is too short to be seen.
     pub(in crate::response) mean_ns: f64,
+    /// The same where it is too short to be seen, too, and its standard deviation.
+    pub(super) likely_ns: f64,
+    pub(super) deviation_ns: f64,
     /// What of it may be lateness of the path, and in how many gaps there is more.
     late_ns: f64,
     thought: f64,
@@ -85,6 +92,8 @@ impl ThinkTime {
         Some(Self {
             lags_ns,
             mean_ns: if is_seen { mean_ns } else { 0.0 },
+            likely_ns: mean_ns.max(0.0),
+            deviation_ns: average_ns.hypot(above_least_deviation),
             late_ns: late_ns.clamp(0.0, mean_ns.max(0.0)),
             thought: echoes.thought.into(),
             margin_ns,
@@ -105,6 +114,7 @@ impl ThinkTime {
         }
         Self {
             mean_ns: self.mean_ns - self.late_ns,
+            likely_ns: self.likely_ns - self.late_ns,
             late_ns: 0.0,
             margin_ns: self.margin_ns + self.late_ns,
             ..self
@@ -117,6 +127,17 @@ impl ThinkTime {
             self.mean_ns - self.late_ns
         } else {
             0.0
+        }
+    }
+
+    /// By how much longer the way may have become, if clients waited so long with what it was: by
+    /// what the least lag of the epoch is above that of the connection. Where that would make much
+    /// of a difference, the client is taken to think so long each time.
+    pub(super) fn longer_ns(&self, wait_ns: f64) -> f64 {
+        if self.is_near_base(wait_ns) || self.least_ns > LONGER * wait_ns {
+            0.0
+        } else {
+            self.least_ns
         }
     }
 

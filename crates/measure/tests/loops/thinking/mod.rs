@@ -1,5 +1,6 @@
 //! Clients that think before they ask again: what is measured of them, against what they waited.
 
+mod echoes;
 mod limit;
 mod score;
 mod simulation;
