@@ -11,7 +11,7 @@ use fathom_store::{Batches, Settings, Writer};
 record! {
     /// As an older fathom wrote it: without most of its columns.
     #[record = "rtt_aggregate"]
-    struct Rtt {
+    struct Aggregate {
         /// When.
         pub time: Time,
         /// Whose.
@@ -64,8 +64,8 @@ fn time(second: u64) -> Time {
     Time((BEGIN_S + second) * 1_000_000_000)
 }
 
-fn rtt(second: u64, flow: FlowKey, rtt_histogram: Histogram) -> Rtt {
-    Rtt {
+fn rtt(second: u64, flow: FlowKey, rtt_histogram: Histogram) -> Aggregate {
+    Aggregate {
         time: time(second),
         flow,
         rtt_p50_ns: rtt_histogram.quantile(0.5).map(Nanoseconds),

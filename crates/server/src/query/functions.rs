@@ -82,10 +82,10 @@ impl ScalarUDFImpl for Quantile {
 }
 
 fn histograms(column: &ArrayRef) -> Result<&ListArray> {
-    match column.as_list_opt::<i32>() {
-        Some(histograms) => Ok(histograms),
-        None => exec_err!("it is no histogram: its type is {}", column.data_type()),
-    }
+    let Some(histograms) = column.as_list_opt::<i32>() else {
+        return exec_err!("it is no histogram: its type is {}", column.data_type());
+    };
+    Ok(histograms)
 }
 
 /// `prefix(address, bits)`.
@@ -135,7 +135,8 @@ impl ScalarUDFImpl for Prefix {
 fn network(address: &str, bits: i64) -> Option<Network> {
     let address: IpAddr = address.parse().ok()?;
     let most = if address.is_ipv4() { 32 } else { 128 };
-    Network::new(address, bits.clamp(0, most) as u8).ok()
+    let bits = u8::try_from(bits.clamp(0, most)).ok()?;
+    Network::new(address, bits).ok()
 }
 
 /// `merge(histogram)`.

@@ -19,7 +19,7 @@ use fathom_store::Snapshot;
 /// Without a statement it lists the tables and views of the store, their columns, and examples.
 #[derive(Debug, Args)]
 pub(crate) struct QueryArguments {
-    /// The statement, such as "SELECT * FROM servers ORDER BY latency_p99_ns DESC LIMIT 10".
+    /// The statement, such as `SELECT * FROM servers ORDER BY latency_p99_ns DESC LIMIT 10`.
     #[arg(value_name = "SQL")]
     statement: Option<String>,
     /// The directory of the store.
@@ -71,7 +71,7 @@ async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
     let context = context(arguments.memory)?;
     functions::register(&context);
     let snapshot = Snapshot::of(&arguments.store)?;
-    tables::register(&context, &snapshot).await?;
+    tables::register(&context, &snapshot)?;
     views::register(&context).await?;
     let Some(statement) = &arguments.statement else {
         return views::list(&context, &snapshot, &arguments.store).await;

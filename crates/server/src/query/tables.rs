@@ -1,6 +1,6 @@
 //! The tables: one for each kind of record in the store.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
-use datafusion::parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use datafusion::prelude::SessionContext;
 use fathom_store::{Kind, Snapshot};
 
@@ -24,11 +24,11 @@ use super::views::wanted_columns;
 ///
 /// # Errors
 /// When a segment cannot be read.
-pub(super) async fn register(context: &SessionContext, snapshot: &Snapshot) -> anyhow::Result<()> {
+pub(super) fn register(context: &SessionContext, snapshot: &Snapshot) -> anyhow::Result<()> {
     let mut wanted = wanted_columns();
     for kind in snapshot.kinds() {
         let more = wanted.remove(kind.name.as_str()).unwrap_or_default();
-        register_kind(context, kind, more).await?;
+        register_kind(context, kind, more)?;
     }
     for (name, columns) in wanted {
         let columns = Arc::new(Schema::new(columns));
@@ -38,18 +38,14 @@ pub(super) async fn register(context: &SessionContext, snapshot: &Snapshot) -> a
     Ok(())
 }
 
-async fn register_kind(
-    context: &SessionContext,
-    kind: &Kind,
-    wanted: Vec<Field>,
-) -> anyhow::Result<()> {
+fn register_kind(context: &SessionContext, kind: &Kind, wanted: Vec<Field>) -> anyhow::Result<()> {
     let columns = columns_of(kind, wanted)?;
     let open = kind.open.iter().map(|rows| fitted(rows, &columns));
     let open = open.collect::<anyhow::Result<Vec<_>>>()?;
     let open = MemTable::try_new(columns.clone(), vec![open])?;
     let mut table = context.read_table(Arc::new(open))?;
     if !kind.segments.is_empty() {
-        let urls = kind.segments.iter().map(|path| url(path));
+        let urls = kind.segments.iter().map(url);
         let urls = urls.collect::<anyhow::Result<Vec<_>>>()?;
         let options = ListingOptions::new(Arc::new(ParquetFormat::default()));
         let options = options
@@ -75,10 +71,10 @@ fn url(path: &PathBuf) -> anyhow::Result<ListingTableUrl> {
 /// fathom; then those that views want.
 fn columns_of(kind: &Kind, wanted: Vec<Field>) -> anyhow::Result<SchemaRef> {
     let mut columns: Vec<Arc<Field>> = Vec::new();
-    let mut known: BTreeMap<String, ()> = BTreeMap::new();
+    let mut known = BTreeSet::new();
     let mut add = |fields: &mut dyn Iterator<Item = Arc<Field>>| {
         for field in fields {
-            if known.insert(field.name().clone(), ()).is_none() {
+            if known.insert(field.name().clone()) {
                 let field = field.as_ref().clone().with_nullable(true);
                 columns.push(Arc::new(field));
             }
@@ -97,7 +93,7 @@ fn columns_of(kind: &Kind, wanted: Vec<Field>) -> anyhow::Result<SchemaRef> {
         seen_day = day;
         let describe = || format!("cannot read the segment {}", path.display());
         let file = File::open(path).with_context(describe)?;
-        let metadata = ArrowReaderMetadata::load(&file, Default::default());
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
         let metadata = metadata.with_context(describe)?;
         add(&mut metadata.schema().fields().iter().cloned());
     }
