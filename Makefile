@@ -47,8 +47,8 @@ test-kernels: build ## load every program and measure in guest kernels 6.1 and 6
 		sed -n 's/.*"name":"'$$test'".*"executable":"\([^"]*\)".*/\1/p'; done)
 
 test-kernels-short: ## whether guest kernels 6.1 and 6.12 take every program, and one measurement (five minutes)
-	cargo build -q -p fathom
-	tests/kernels/short $(TARGET)/debug/fathom $$(cargo test -q -p fathom-measure --test kernel --no-run \
+	cargo test -q --workspace --no-run
+	tests/kernels/short $(TARGET)/debug/fathom $$(cargo test -q --workspace --test kernel --no-run \
 		--message-format json | sed -n 's/.*"name":"kernel".*"executable":"\([^"]*\)".*/\1/p')
 
 bench: build ## every claim about speed and memory, as ratios within one run (needs root, 45 minutes)

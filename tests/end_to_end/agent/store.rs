@@ -8,7 +8,7 @@ use fathom_tests::binary;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::{BYTES, DELAY, PATIENCE, REQUESTS, exchange, lab, wait_until_attached};
+use super::{BYTES, DELAY, PATIENCE, REQUESTS, exchange, lab, namespace_of, wait_until_attached};
 
 fn start(lab: &Topology, store: &Path) -> Process {
     let mut command = lab.client.command(binary().unwrap().to_str().unwrap());
@@ -39,20 +39,21 @@ const OF_THE_FLOW: &str = "
            max(client_rtt_min_ns) AS client_rtt_ns, min(latency_p50_ns) AS latency_ns
     FROM flows WHERE destination_port = 8080
     HAVING min(rtt_min_ns) IS NOT NULL AND min(latency_p50_ns) IS NOT NULL";
-const OF_THE_CONNECTION: &str = "
-    SELECT total_bytes_sent AS sent, total_bytes_received AS received, reason FROM connections
-    WHERE destination_port = 8080 AND source = '10.77.1.1'";
-
 #[fathom_lab::test]
 fn records_are_asked_for_while_they_come_and_survive_a_kill() {
     let lab = lab();
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path();
+    let of_the_connection = format!(
+        "SELECT total_bytes_sent AS sent, total_bytes_received AS received FROM connections
+         WHERE destination_port = 8080 AND network_namespace = {}",
+        namespace_of(&lab)
+    );
     let agent = start(&lab, store);
     wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     exchange(&lab);
     wait_until(PATIENCE, "the flow and its connection in the store", || {
-        !query(store, OF_THE_FLOW).is_empty() && !query(store, OF_THE_CONNECTION).is_empty()
+        !query(store, OF_THE_FLOW).is_empty() && !query(store, &of_the_connection).is_empty()
     })
     .unwrap();
 
@@ -66,7 +67,7 @@ fn records_are_asked_for_while_they_come_and_survive_a_kill() {
     );
     let payload = 2 * (REQUESTS * BYTES) as u64;
     assert!(flow["bytes"].as_u64().unwrap() > payload, "{flow}");
-    let connections = query(store, OF_THE_CONNECTION);
+    let connections = query(store, &of_the_connection);
     assert_eq!(connections.len(), 1);
     assert_eq!(connections[0]["sent"], payload / 2, "{connections:?}");
     assert_eq!(connections[0]["received"], payload / 2, "{connections:?}");
@@ -78,7 +79,7 @@ fn records_are_asked_for_while_they_come_and_survive_a_kill() {
     let mut agent = start(&lab, store);
     wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     assert_eq!(&query(store, OF_THE_FLOW)[0], flow);
-    assert_eq!(query(store, OF_THE_CONNECTION), connections);
+    assert_eq!(query(store, &of_the_connection), connections);
     let second = lab.client.command(binary().unwrap().to_str().unwrap());
     refused(second, store, &agent);
     agent.signal(Signal::SIGTERM).unwrap();
