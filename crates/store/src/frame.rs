@@ -44,9 +44,7 @@ pub(crate) fn write(batch: &Batch) -> Result<Vec<u8>, Error> {
         let mut body = vec![batch.kind.len() as u8];
         body.extend_from_slice(batch.kind.as_bytes());
         let compressed = zstd::Encoder::new(body, LEVEL)?;
-        // Without what the columns mean: who reads the log knows.
-        let columns = batch.rows.schema_ref().as_ref().clone();
-        let mut stream = StreamWriter::try_new(compressed, &columns)?;
+        let mut stream = StreamWriter::try_new(compressed, batch.rows.schema_ref())?;
         stream.write(&batch.rows)?;
         stream.finish()?;
         Ok(stream.into_inner()?.finish()?)
