@@ -52,12 +52,15 @@ mod error;
 mod export;
 mod iana;
 mod incoming;
+mod kind;
 mod listen;
 mod queue;
 mod sender;
 pub mod wire;
 
-pub use collect::{Collected, CollectedField, Collector, CollectorCounts, Frames, Limits, Session};
+pub use collect::{
+    Collected, CollectedField, Collector, CollectorCounts, Frames, Limits, Session, Table,
+};
 pub use destination::{Destination, Transport};
 pub use element::{DataType, Element, Semantics, Units, iana_element};
 pub use error::Error;

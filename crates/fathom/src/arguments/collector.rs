@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(plain.directory(), "10.0.0.1_80");
         let tls = collector("https://[::1]?ca=a.pem&cert=c.pem&key=k.pem");
         assert_eq!(tls.to_string(), "https://[::1]:4741");
-        assert_eq!(tls.directory(), "____1__4741");
+        assert_eq!(tls.directory(), "___1__4741");
         let identity = Some(("c.pem".into(), "k.pem".into()));
         let authority = "a.pem".into();
         assert_eq!(

@@ -180,7 +180,10 @@ impl Listeners {
 fn open_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     socket.set_nonblocking(true)?;
-    setsockopt(&socket, sockopt::RcvBuf, &DATAGRAM_QUEUE_BYTES)?;
+    // More than the system lets anyone have needs a capability.
+    if setsockopt(&socket, sockopt::RcvBufForce, &DATAGRAM_QUEUE_BYTES).is_err() {
+        setsockopt(&socket, sockopt::RcvBuf, &DATAGRAM_QUEUE_BYTES)?;
+    }
     Ok(socket)
 }
 

@@ -84,6 +84,21 @@ impl Exporters {
         change(&mut entry(&mut self.lock(), source).counts);
     }
 
+    /// So many records have been lost on the way. The first time this is told.
+    pub(super) fn lost(&self, source: Source, lost: u64) {
+        let mut all = self.lock();
+        let known = entry(&mut all, source);
+        let is_first = known.counts.lost == 0 && lost > 0;
+        known.counts.lost = lost;
+        drop(all);
+        if is_first {
+            eprintln!(
+                "fathom-server: {}: {lost} records did not arrive, by their numbers; more are counted in the table exporters",
+                source.exporter
+            );
+        }
+    }
+
     /// Something could not be read, or was refused: it is counted, and now and then told.
     pub(super) fn malformed(&self, source: Source, reason: &dyn fmt::Display) {
         let mut all = self.lock();

@@ -78,6 +78,7 @@ impl Keeper {
             is_synced: true,
             is_troubled: false,
             is_over: false,
+            refused_rows: 0,
         };
         let thread = thread::Builder::new()
             .name("store".to_owned())
@@ -129,6 +130,8 @@ struct Thread {
     /// It has been said.
     is_troubled: bool,
     is_over: bool,
+    /// Of IPFIX, with columns that the store cannot have.
+    refused_rows: u64,
 }
 
 impl Thread {
@@ -142,7 +145,10 @@ impl Thread {
             }
         }
         self.tell_exporters();
-        self.writer.finish()
+        let mut status = self.writer.finish()?;
+        status.rows += self.refused_rows;
+        status.lost_rows += self.refused_rows;
+        Ok(status)
     }
 
     /// Writes what waits, and syncs it if somebody wants to know.
@@ -184,7 +190,10 @@ impl Thread {
     }
 
     fn append(&mut self, batch: Batch) -> Result<(), Error> {
-        self.writer.accepts(&batch)?;
+        let rows = batch.rows.num_rows() as u64;
+        self.writer
+            .accepts(&batch)
+            .inspect_err(|_| self.refused_rows += rows)?;
         self.writer.append(batch)
     }
 

@@ -5,8 +5,11 @@
 
 mod addresses;
 mod exporters;
+mod foreign;
 mod http;
+mod ipfix;
 mod keeper;
+mod schemas;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -99,6 +102,7 @@ pub(crate) fn run(arguments: &CollectArguments) -> anyhow::Result<()> {
     keeper::say_recovered(&arguments.store, &recovered);
     let exporters = Arc::new(Exporters::default());
     let keeper = Keeper::start(&arguments.store, writer, exporters.clone())?;
+    let listening = ipfix::listen(&arguments.listen, &keeper, &exporters, &should_stop)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -112,6 +116,10 @@ pub(crate) fn run(arguments: &CollectArguments) -> anyhow::Result<()> {
     })?;
     // Requests that are not answered by now are sent again.
     runtime.shutdown_background();
+    should_stop.store(true, Ordering::Relaxed);
+    if listening.is_some_and(|thread| thread.join().is_err()) {
+        eprintln!("fathom-server: the thread that takes IPFIX has failed");
+    }
     let status = keeper.finish()?;
     eprintln!("{}", exporters.total());
     eprintln!(
