@@ -16,7 +16,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("fathom-ipfix", &["fathom-record"]),
     ("fathom-store", &["fathom-record"]),
-    ("fathom-server", &["fathom-store", "fathom-record"]),
+    (
+        "fathom-server",
+        &["fathom-store", "fathom-ipfix", "fathom-record"],
+    ),
     ("fathom-bindings", &[]),
     (
         "fathom",

@@ -1,6 +1,7 @@
 //! The command line. Every option is declared here, once: flags, environment, configuration file,
 //! help, manual and completions derive from it.
 
+mod collector;
 mod export;
 mod store;
 
@@ -28,6 +29,7 @@ use crate::profile::ProfileArguments;
 use crate::response::ResponseArguments;
 use crate::rtt::RttArguments;
 use crate::traffic::TrafficArguments;
+pub(crate) use collector::{CollectorUrl, ExportTarget};
 pub(crate) use export::ExportArguments;
 
 /// Measures where the latency of real traffic comes from.
@@ -114,6 +116,18 @@ pub(crate) enum Command {
     /// how long and what is printed is said here.
     #[cfg(feature = "live")]
     Agent(Box<AgentArguments>),
+    /// Keep the records that agents and exporters send in a store; by `fathom-server`, a program of
+    /// its own.
+    #[command(disable_help_flag = true)]
+    Collect {
+        /// What `fathom-server collect` takes: `fathom collect --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Ask the records of a store, in SQL; by `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
     Query {

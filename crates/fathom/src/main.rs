@@ -106,6 +106,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Balance(options) => balance::run(options, arguments.config.as_deref())?,
         #[cfg(feature = "live")]
         Command::Agent(options) => agent::run(options, arguments.config.as_deref())?,
+        Command::Collect { arguments } => return server::run("collect", arguments),
         Command::Query { arguments } => return server::run("query", arguments),
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
             configuration::print("ipfix.dump")?;

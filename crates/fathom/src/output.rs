@@ -1,6 +1,7 @@
 //! Where data goes: standard output or a file, in whole lines.
 
 mod csv;
+mod deliver;
 mod export;
 mod host;
 mod keeper;

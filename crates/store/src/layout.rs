@@ -85,6 +85,10 @@ impl Layout {
         self.root.join("aside")
     }
 
+    pub(crate) fn senders(&self) -> PathBuf {
+        self.root.join("senders")
+    }
+
     pub(crate) fn log_directory(&self) -> PathBuf {
         self.root.join("log")
     }

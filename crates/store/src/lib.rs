@@ -6,6 +6,7 @@
 //! DIR/lock                                      the process that writes
 //! DIR/log/00000000000000000007.log              what no segment has yet
 //! DIR/KIND/day=2026-11-24/1764000000-7-7.parquet  a segment: begin, first and last log
+//! DIR/senders                                   what was taken of whom
 //! DIR/aside/                                    what could not be read
 //! ```
 //!
@@ -37,12 +38,18 @@ mod histograms;
 mod layout;
 mod log;
 mod merge;
+mod recovery;
 mod segment;
+mod senders;
+mod sent;
 mod snapshot;
+mod union;
 mod writer;
 
 pub use batch::{Batch, Batches};
 pub use error::Error;
 pub use histograms::{Histograms, histogram_at, histogram_type};
+pub use recovery::Recovered;
+pub use sent::{Number, Sent, Unreadable, Whole, encode, is_kind, received, whole};
 pub use snapshot::{Kind, Snapshot};
-pub use writer::{Full, Recovered, Settings, Status, Writer};
+pub use writer::{Full, Settings, Status, Writer};

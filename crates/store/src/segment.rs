@@ -3,13 +3,11 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
-use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -17,6 +15,7 @@ use parquet::file::properties::WriterProperties;
 
 use crate::Error;
 use crate::layout::{Layout, SegmentName, make_directory, sync_directory};
+use crate::union::together;
 
 /// Few enough that a query for one flow reads little.
 const ROW_GROUP_ROWS: usize = 128 << 10;
@@ -111,10 +110,7 @@ pub(crate) fn write(
     log: u64,
     batches: &[RecordBatch],
 ) -> Result<PathBuf, Error> {
-    let columns = batches.first().map(RecordBatch::schema);
-    let columns = columns.unwrap_or_else(|| Arc::new(arrow_schema::Schema::empty()));
-    let rows = concat_batches(&columns, batches);
-    let rows = rows.and_then(|rows| sorted(&rows));
+    let rows = together(batches).and_then(|rows| sorted(&rows));
     let rows = rows.map_err(Error::records("put in order", kind))?;
     let begin_s = times_of(&rows)
         .first()
@@ -124,7 +120,7 @@ pub(crate) fn write(
         first: log,
         last: log,
     };
-    let mut segment = SegmentWriter::create(layout, kind, &name, columns)?;
+    let mut segment = SegmentWriter::create(layout, kind, &name, rows.schema())?;
     if let Err(error) = segment.write(&rows) {
         segment.discard();
         return Err(error);

@@ -96,6 +96,7 @@ pub(super) const SOCKET: &str = "/run/fathom/agent.sock";
 const MOST_CAPTURED: Duration = Duration::from_secs(3600);
 /// Where packages and systemd put what services keep.
 const STORE: &str = "/var/lib/fathom";
+const SPOOL: &str = "/var/spool/fathom";
 /// An agent runs for months: what it keeps is bounded.
 const STORE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 const STORE_MIB: u64 = 10_240;
@@ -110,6 +111,7 @@ impl AgentArguments {
         if !is_printed && !export.is_asked_for() {
             export.store.store = Some(STORE.into());
         }
+        export.spool.get_or_insert(SPOOL.into());
         let store = &mut export.store;
         store.store_age.get_or_insert(STORE_AGE);
         store.store_size.get_or_insert(STORE_MIB);

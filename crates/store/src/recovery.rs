@@ -1,0 +1,134 @@
+//! What a writer before has left.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::layout::{Layout, VERSION, make_directory, sync_directory};
+use crate::log::{Replayed, replay};
+use crate::senders::Senders;
+use crate::{Error, segment};
+
+/// What was found when a store was opened.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Records of a log whose writer ended before they were in a segment.
+    pub rows: u64,
+    /// At the end of that log, the beginning of a record that was being written.
+    pub cut_off_bytes: u64,
+    /// On a full disk, logs stay as they are: their records can be read, and become segments when a
+    /// writer finds room.
+    pub waiting_logs: u64,
+    /// Files that cannot be read, or are none of a store's. They are in the directory `aside` now.
+    pub aside: Vec<PathBuf>,
+}
+
+/// Makes the directory a store.
+pub(crate) fn begin(layout: &Layout) -> Result<(), Error> {
+    make_directory(layout.root())?;
+    match layout.check() {
+        Err(Error::NoStore { .. }) => {}
+        checked => return checked,
+    }
+    let root = layout.root();
+    let mut entries = fs::read_dir(root).map_err(Error::file("read", root))?;
+    if entries.any(|entry| !entry.is_ok_and(|entry| entry.path() == layout.lock())) {
+        return layout.check();
+    }
+    let path = layout.version();
+    fs::write(&path, format!("{VERSION}\n")).map_err(Error::file("write", &path))?;
+    sync_directory(root)
+}
+
+pub(crate) fn lock(layout: &Layout) -> Result<Flock<File>, Error> {
+    let path = layout.lock();
+    let mut open = OpenOptions::new();
+    let file = open.read(true).write(true).create(true).truncate(false);
+    let file = file.open(&path).map_err(Error::file("open", &path))?;
+    let Ok(mut lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        let pid = fs::read_to_string(&path).unwrap_or_default();
+        return Err(Error::Taken {
+            path: layout.root().to_owned(),
+            pid: pid.trim().to_owned(),
+        });
+    };
+    let written = lock
+        .set_len(0)
+        .and_then(|()| writeln!(lock, "{}", std::process::id()));
+    written.map_err(Error::file("write", &path))?;
+    Ok(lock)
+}
+
+/// Removes what is left of a writer that ended: parts, and what a larger segment has. Puts aside
+/// what cannot be read.
+pub(crate) fn clear(layout: &Layout, kind: &str, recovered: &mut Recovered) -> Result<(), Error> {
+    let (_, covered) = layout.segments_and_covered(kind)?;
+    let covered = covered.into_iter().map(|found| found.path);
+    let files = layout.files(kind)?;
+    let parts = files.iter().map(|(_, path)| path.clone());
+    let parts = parts.filter(|path| segment::is_part(path));
+    for path in covered.chain(parts) {
+        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+    }
+    for (name, path) in files {
+        if path.exists() && (name.is_none() || !segment::is_whole(&path)) {
+            put_aside(layout, &path, recovered)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_aside(layout: &Layout, path: &Path, recovered: &mut Recovered) -> Result<(), Error> {
+    make_directory(&layout.aside())?;
+    let within = path.strip_prefix(layout.root()).unwrap_or(path);
+    let to = layout
+        .aside()
+        .join(within.to_string_lossy().replace('/', "_"));
+    fs::rename(path, &to).map_err(Error::file("put aside", path))?;
+    recovered.aside.push(to);
+    Ok(())
+}
+
+/// Makes segments of a log, but for the kinds that have theirs. Returns how many.
+pub(crate) fn recover(
+    layout: &Layout,
+    number: u64,
+    senders: &mut Senders,
+    recovered: &mut Recovered,
+) -> Result<u64, Error> {
+    let path = layout.log(number);
+    let replayed = replay(&path)?;
+    senders.take_all(&replayed.numbers);
+    recovered.cut_off_bytes += replayed.cut_off_bytes;
+    let mut kinds: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
+    let Replayed {
+        batches,
+        damaged_bytes,
+        ..
+    } = replayed;
+    for batch in batches {
+        kinds.entry(batch.kind).or_default().push(batch.rows);
+    }
+    let mut segments = 0;
+    for (kind, batches) in kinds {
+        let there = layout.segments(&kind)?;
+        if !there.iter().any(|found| found.name.has_log(number)) {
+            segment::write(layout, &kind, number, &batches)?;
+            segments += 1;
+            let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+            recovered.rows += rows as u64;
+        }
+    }
+    senders.write(layout)?;
+    if damaged_bytes > 0 {
+        put_aside(layout, &path, recovered)?;
+    } else {
+        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+    }
+    Ok(segments)
+}
