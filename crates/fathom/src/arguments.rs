@@ -21,6 +21,7 @@ use crate::agent::AgentArguments;
 use crate::balance::BalanceArguments;
 #[cfg(feature = "live")]
 use crate::hops::HopsArguments;
+use crate::import::ImportArguments;
 use crate::ipfix::IpfixCommand;
 use crate::output::FORMATS;
 #[cfg(feature = "live")]
@@ -29,6 +30,7 @@ use crate::response::ResponseArguments;
 use crate::rtt::RttArguments;
 use crate::traffic::TrafficArguments;
 pub(crate) use export::ExportArguments;
+pub(crate) use store::StoreArguments;
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -114,6 +116,12 @@ pub(crate) enum Command {
     /// how long and what is printed is said here.
     #[cfg(feature = "live")]
     Agent(Box<AgentArguments>),
+    /// Fill a store from capture files, with round trips, responses and traffic.
+    ///
+    /// Each flow has one record of each measurement and interval. Intervals end at multiples of
+    /// their length, so records join by `time`, as in the view `flows` of `fathom query`. The
+    /// tables of the measurements in the configuration file say how they measure.
+    Import(Box<ImportArguments>),
     /// Ask the records of a store, in SQL; by `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
     Query {

@@ -58,6 +58,21 @@ const TEMPLATES: [Choice<TemplateSet>; 2] = [
 ];
 
 impl ExportArguments {
+    /// To a store, and nowhere else.
+    pub(crate) fn to_store(store: &StoreArguments) -> Self {
+        let defaults = ExporterSettings::default();
+        Self {
+            export: Vec::new(),
+            templates: TemplateSet::Derived,
+            enterprise_number: defaults.enterprise,
+            observation_domain: None,
+            text_bytes: 0,
+            flush: defaults.flush,
+            template_refresh: Refresh::default().interval,
+            store: store.clone(),
+        }
+    }
+
     /// Is there a collector, or a store?
     #[cfg(feature = "live")]
     pub(crate) fn is_asked_for(&self) -> bool {
