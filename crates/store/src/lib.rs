@@ -11,7 +11,8 @@
 //!
 //! A [`Writer`] takes batches of records. It appends them to the log, and what [`Writer::sync`]
 //! returned from is there whatever ends the process. When a log is full or old enough, its records
-//! become a segment of each kind, sorted by time. Small segments merge.
+//! become a segment of each kind and hour, sorted by time. Small segments merge, and rows of old
+//! segments become rows of longer intervals.
 //!
 //! ```
 //! use fathom_record::{Count, Time};
@@ -32,11 +33,14 @@
 mod batch;
 mod columns;
 mod error;
+mod fold;
 mod frame;
 mod histograms;
 mod layout;
 mod log;
 mod merge;
+mod rollup;
+mod schema;
 mod segment;
 mod snapshot;
 mod writer;
@@ -44,5 +48,6 @@ mod writer;
 pub use batch::{Batch, Batches};
 pub use error::Error;
 pub use histograms::{Histograms, histogram_at, histogram_type};
+pub use schema::fitted;
 pub use snapshot::{Kind, Snapshot};
 pub use writer::{Full, Recovered, Settings, Status, Writer};
