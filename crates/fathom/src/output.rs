@@ -5,6 +5,7 @@ mod export;
 mod host;
 mod keeper;
 mod lines;
+mod record_sink;
 mod writer;
 
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +17,7 @@ use std::{io, thread};
 
 use anyhow::Context;
 use fathom_record::format::{Format, Sink};
-use fathom_record::{Record, Schema, Time};
+use fathom_record::{Record, Schema};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
@@ -25,17 +26,13 @@ use crate::failure::say;
 use crate::signals::Signals;
 use crate::zone;
 use csv::Tables;
-use export::Exports;
-use keeper::Keeper;
 pub(crate) use lines::{Formatter, LineOptions, Lines};
+use record_sink::RecordSink;
 use writer::{Failure, Writer};
 
 /// Written out when there is more than this: waking the thread that writes costs as much as a few
 /// records.
 const FULL_BYTES: usize = 256 << 10;
-
-/// After so many records of a file it is seen whether collectors keep up.
-const EXPORTED_AT_A_TIME: u64 = 1_024;
 
 /// How records are printed.
 pub(crate) const FORMATS: [Choice<Format>; 3] = [
@@ -80,15 +77,10 @@ pub(crate) struct Output {
     sink: Box<dyn Sink>,
     host: String,
     buffer: Vec<u8>,
-    /// Collectors that get the same records.
-    exports: Exports,
-    /// A store that keeps them.
-    keeper: Option<Keeper>,
+    /// Collectors and stores that get the same records.
+    sinks: Vec<Box<dyn RecordSink>>,
     /// Only these get them.
     is_silent: bool,
-    /// Records that they got.
-    exported: u64,
-    backlog: Backlog,
     signals: Signals,
     /// What is in no table of this file; `None` where all kinds may be.
     others: Option<Tables>,
@@ -143,11 +135,8 @@ impl Output {
             sink: format.sink_of(&host, zone::offset_at),
             host,
             buffer: Vec::new(),
-            exports: Exports::default(),
-            keeper: None,
+            sinks: Vec::new(),
             is_silent: false,
-            exported: 0,
-            backlog,
             signals: signals.clone(),
             others,
         })
@@ -165,14 +154,10 @@ impl Output {
         target: &OutputTarget,
         is_asked_for: bool,
     ) -> anyhow::Result<Self> {
-        let exports = Exports::open(arguments, target)?;
-        let store = &arguments.store;
-        let open = |path| Keeper::open(path, store.settings(), &target.host()?);
-        let keeper = store.store.as_deref().map(open).transpose()?;
+        let sinks = record_sink::open(arguments, target)?;
         Ok(Self {
-            is_silent: (!exports.is_empty() || keeper.is_some()) && !is_asked_for,
-            exports,
-            keeper,
+            is_silent: !sinks.is_empty() && !is_asked_for,
+            sinks,
             ..self
         })
     }
@@ -213,16 +198,8 @@ impl Output {
 
     /// Takes a record for collectors and the store only: it is printed in some other way.
     pub(crate) fn export(&mut self, record: &dyn Record) {
-        if let Some(keeper) = &mut self.keeper {
-            keeper.put(record);
-        }
-        if self.exports.is_empty() {
-            return;
-        }
-        self.exports.put(record, Time::now());
-        self.exported += 1;
-        if self.backlog == Backlog::Short && self.exported.is_multiple_of(EXPORTED_AT_A_TIME) {
-            self.exports.wait();
+        for sink in &mut self.sinks {
+            sink.put(record);
         }
     }
 
@@ -245,7 +222,7 @@ impl Output {
     #[cfg(feature = "live")]
     pub(crate) fn is_behind(&self) -> bool {
         self.writer.waiting_bytes() >= FULL_BYTES * 4
-            || self.keeper.as_ref().is_some_and(Keeper::is_behind)
+            || self.sinks.iter().any(|sink| sink.is_behind())
     }
 
     /// Has written what was put, in whole lines. Waits only while the backlog is full, if it may.
@@ -254,9 +231,8 @@ impl Output {
     /// When this, or what was put before, cannot be written; a reader that has gone away is among
     /// the causes as a broken pipe.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
-        self.exports.tick(Time::now());
-        if let Some(keeper) = &mut self.keeper {
-            keeper.tick();
+        for sink in &mut self.sinks {
+            sink.tick();
         }
         let written = self.writer.write(&mut self.buffer);
         written.map_err(|failure| self.error(failure))?;
@@ -267,8 +243,8 @@ impl Output {
     /// lines that nobody takes in time are lost: how many is told at the end.
     pub(crate) fn may_wait(&mut self, may_wait: bool) {
         self.writer.may_wait(may_wait);
-        if let Some(keeper) = &mut self.keeper {
-            keeper.may_wait(may_wait);
+        for sink in &mut self.sinks {
+            sink.may_wait(may_wait);
         }
         if let Some(others) = &mut self.others {
             others.may_wait(may_wait);
@@ -294,8 +270,9 @@ impl Output {
                 self.target_name()
             );
         }
-        let kept = self.keeper.as_mut().map_or(Ok(()), Keeper::finish);
-        written.and(self.exports.finish()).and(kept)
+        // All of them end, whatever becomes of one.
+        let finished = self.sinks.iter_mut().map(|sink| sink.finish());
+        finished.fold(written, Result::and)
     }
 
     /// Opens the file anew if a signal asked for it, as logrotate does after it has moved the file
@@ -391,7 +368,7 @@ fn open_pipe(path: &Path, signals: &Signals) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use fathom_record::{Count, Nanoseconds, record};
+    use fathom_record::{Count, Nanoseconds, Time, record};
 
     use super::*;
 

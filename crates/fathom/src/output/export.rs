@@ -6,13 +6,16 @@ use anyhow::{Context, anyhow};
 use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings};
 use fathom_record::{Record, Schema, Time, Unit, Value, Visitor};
 
+use super::record_sink::RecordSink;
 use crate::arguments::{ExportArguments, OutputTarget};
 use crate::failure::say;
 
 /// How long the end waits for a collector that is slow or away.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// More than this of a file's records waits for no collector.
+/// After so many records it is seen whether collectors keep up, where records may wait.
+const AT_A_TIME: u64 = 1_024;
+/// More than this of records that may wait is not sent ahead of a collector.
 const WAITING_BYTES: usize = 4 << 20;
 /// Between looks at whether it does.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -57,9 +60,10 @@ impl Record for Opening<'_> {
 }
 
 /// All collectors that were asked for.
-#[derive(Default)]
 pub(super) struct Exports {
     exports: Vec<Export>,
+    records: u64,
+    may_wait: bool,
     /// Which of them was said to be away.
     troubles: Vec<Option<String>>,
 }
@@ -72,9 +76,6 @@ impl Exports {
     /// When a name has no address, a connection is refused, a certificate cannot be read, this host
     /// has no name, or the system has no threads.
     pub(super) fn open(arguments: &ExportArguments, target: &OutputTarget) -> anyhow::Result<Self> {
-        if arguments.export.is_empty() {
-            return Ok(Self::default());
-        }
         let defaults = ExporterSettings::new(arguments.templates);
         let settings = ExporterSettings {
             domain: arguments.observation_domain.unwrap_or(defaults.domain),
@@ -102,20 +103,13 @@ impl Exports {
         Ok(Self {
             troubles: vec![None; exports.len()],
             exports,
+            records: 0,
+            may_wait: true,
         })
     }
 
-    /// Takes a record; never waits for a collector.
-    pub(super) fn put(&mut self, record: &dyn Record, now: Time) {
-        let opening = Opening(record);
-        let record: &dyn Record = if opening.is_one() { &opening } else { record };
-        for export in &mut self.exports {
-            export.record(record, now);
-        }
-    }
-
     /// Waits until collectors that are there have taken most of what waits for them.
-    pub(super) fn wait(&mut self) {
+    fn wait(&mut self) {
         for export in &mut self.exports {
             export.tick(Time::now());
             while export.waiting_bytes() > WAITING_BYTES && export.trouble().is_none() {
@@ -123,10 +117,26 @@ impl Exports {
             }
         }
     }
+}
 
-    /// Sends what has waited long enough, and says once when a collector goes away, and when it is
+impl RecordSink for Exports {
+    fn put(&mut self, record: &dyn Record) {
+        let opening = Opening(record);
+        let record: &dyn Record = if opening.is_one() { &opening } else { record };
+        let now = Time::now();
+        for export in &mut self.exports {
+            export.record(record, now);
+        }
+        self.records += 1;
+        if self.may_wait && self.records.is_multiple_of(AT_A_TIME) {
+            self.wait();
+        }
+    }
+
+    /// Says once when a collector goes away, and when it is
     /// back.
-    pub(super) fn tick(&mut self, now: Time) {
+    fn tick(&mut self) {
+        let now = Time::now();
         for (export, known) in self.exports.iter_mut().zip(&mut self.troubles) {
             export.tick(now);
             let trouble = export.trouble();
@@ -144,16 +154,11 @@ impl Exports {
         }
     }
 
-    /// Are there none?
-    pub(super) fn is_empty(&self) -> bool {
-        self.exports.is_empty()
+    fn may_wait(&mut self, may_wait: bool) {
+        self.may_wait = may_wait;
     }
 
-    /// Sends the rest, and says what became of all.
-    ///
-    /// # Errors
-    /// When not all has left.
-    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+    fn finish(&mut self) -> anyhow::Result<()> {
         let mut outcome = Ok(());
         for mut export in self.exports.drain(..) {
             let destination = export.destination().to_string();

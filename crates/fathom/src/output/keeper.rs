@@ -11,6 +11,7 @@ use anyhow::{Context, anyhow};
 use fathom_record::{Record, Time};
 use fathom_store::{Batch, Batches, Error, Recovered, Settings, Status, Writer};
 
+use super::record_sink::RecordSink;
 use crate::failure::say;
 
 /// What is lost if the host crashes is at most what came in this time; and a batch has at least
@@ -72,32 +73,6 @@ impl Keeper {
         })
     }
 
-    /// Takes a record.
-    pub(super) fn put(&mut self, record: &dyn Record) {
-        self.batches.put(record);
-        if self.batches.rows() >= FULL_ROWS {
-            self.hand_over();
-        }
-    }
-
-    /// Hands over what was taken long enough ago.
-    pub(super) fn tick(&mut self) {
-        if self.handed_over.elapsed() >= SYNC / 2 {
-            self.hand_over();
-        }
-    }
-
-    /// Does so much wait that more should wait, too?
-    #[cfg(feature = "live")]
-    pub(super) fn is_behind(&self) -> bool {
-        self.waiting_bytes.load(Ordering::Relaxed) > WAITING_BYTES / 4
-    }
-
-    /// Whether what finds too much waiting waits itself, or is lost.
-    pub(super) fn may_wait(&mut self, may_wait: bool) {
-        self.may_wait = may_wait;
-    }
-
     fn hand_over(&mut self) {
         self.handed_over = Instant::now();
         let rows = self.batches.rows() as u64;
@@ -117,12 +92,34 @@ impl Keeper {
             self.lost_rows += rows;
         }
     }
+}
 
-    /// Hands over the rest, waits until it is on the disk, and says what became of all.
-    ///
-    /// # Errors
-    /// When not all is kept.
-    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+impl RecordSink for Keeper {
+    fn put(&mut self, record: &dyn Record) {
+        self.batches.put(record);
+        if self.batches.rows() >= FULL_ROWS {
+            self.hand_over();
+        }
+    }
+
+    /// Hands over what was taken long enough ago.
+    fn tick(&mut self) {
+        if self.handed_over.elapsed() >= SYNC / 2 {
+            self.hand_over();
+        }
+    }
+
+    #[cfg(feature = "live")]
+    fn is_behind(&self) -> bool {
+        self.waiting_bytes.load(Ordering::Relaxed) > WAITING_BYTES / 4
+    }
+
+    fn may_wait(&mut self, may_wait: bool) {
+        self.may_wait = may_wait;
+    }
+
+    /// Waits until all is on the disk.
+    fn finish(&mut self) -> anyhow::Result<()> {
         self.may_wait = true;
         self.hand_over();
         let Some((sender, thread)) = self.thread.take() else {

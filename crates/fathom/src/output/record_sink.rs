@@ -1,0 +1,55 @@
+//! Where records go besides the output.
+
+use fathom_record::Record;
+
+use super::export::Exports;
+use super::keeper::Keeper;
+use crate::arguments::{ExportArguments, OutputTarget};
+
+/// Takes records, and hands them on. None keeps measuring waiting, unless it is allowed to.
+pub(super) trait RecordSink {
+    /// Takes a record.
+    fn put(&mut self, record: &dyn Record);
+
+    /// Does what is due by the clock.
+    fn tick(&mut self);
+
+    /// Does so much wait that more should wait, too?
+    #[cfg(feature = "live")]
+    fn is_behind(&self) -> bool {
+        false
+    }
+
+    /// Whether what finds too much waiting waits itself, or is lost.
+    fn may_wait(&mut self, may_wait: bool);
+
+    /// Hands on the rest, and says what became of all.
+    ///
+    /// # Errors
+    /// When not all has got there.
+    fn finish(&mut self) -> anyhow::Result<()>;
+}
+
+/// Those that were asked for.
+///
+/// # Errors
+/// When a collector cannot be reached, a store cannot be opened, or this host has no name to tell
+/// it.
+pub(super) fn open(
+    arguments: &ExportArguments,
+    target: &OutputTarget,
+) -> anyhow::Result<Vec<Box<dyn RecordSink>>> {
+    let mut sinks: Vec<Box<dyn RecordSink>> = Vec::new();
+    if !arguments.export.is_empty() {
+        sinks.push(Box::new(Exports::open(arguments, target)?));
+    }
+    if let Some(directory) = &arguments.store.store {
+        let settings = arguments.store.settings();
+        sinks.push(Box::new(Keeper::open(
+            directory,
+            settings,
+            &target.host()?,
+        )?));
+    }
+    Ok(sinks)
+}
