@@ -22,6 +22,7 @@ use crate::agent::AgentArguments;
 use crate::balance::BalanceArguments;
 #[cfg(feature = "live")]
 use crate::hops::HopsArguments;
+use crate::import::ImportArguments;
 use crate::ipfix::IpfixCommand;
 use crate::output::FORMATS;
 #[cfg(feature = "live")]
@@ -31,6 +32,7 @@ use crate::rtt::RttArguments;
 use crate::traffic::TrafficArguments;
 pub(crate) use collector::{CollectorUrl, ExportTarget};
 pub(crate) use export::ExportArguments;
+pub(crate) use store::StoreArguments;
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -128,6 +130,12 @@ pub(crate) enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Fill a store from capture files, with round trips, responses and traffic.
+    ///
+    /// Each flow has one record of each measurement and interval. Intervals end at multiples of
+    /// their length, so records join by `time`, as in the view `flows` of `fathom query`. The
+    /// tables of the measurements in the configuration file say how they measure.
+    Import(Box<ImportArguments>),
     /// Ask the records of a store, in SQL; by `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
     Query {

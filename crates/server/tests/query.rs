@@ -4,6 +4,8 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Protocol, Record, Time, record};
 use fathom_store::{Batches, Settings, Writer};
@@ -275,4 +277,50 @@ fn bad_questions_are_told_and_change_nothing() {
     }
     assert!(refusal(&store, &["--format", "parquet", "SELECT 1"]).contains("--output"));
     assert_eq!(answer(&store, "SELECT count(*) FROM rtt_aggregate"), "1\n");
+}
+
+/// Segments merge and go while questions are asked, which are answered all the same: with all that
+/// was there before, each once.
+#[test]
+fn questions_are_answered_while_segments_merge() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    keep(path, &[&rtt(0, flow(1, 1), histogram([5]))]);
+    let (kept, is_over) = (AtomicU64::new(1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at_once = Settings {
+                log_age: Duration::ZERO,
+                ..Settings::default()
+            };
+            let (mut writer, _) = Writer::open(path, at_once).unwrap();
+            let mut second = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                second += 1;
+                let record = rtt(second, flow(1, 1), histogram([5]));
+                append(&mut writer, &[&record]);
+                kept.store(second + 1, Ordering::Release);
+                writer.tick(time(second)).unwrap();
+                writer.merge_due(time(second)).unwrap();
+                // A merge in half a second: a question takes a tenth of one.
+                std::thread::park_timeout(Duration::from_millis(30));
+            }
+            assert!(writer.status().merged_segments > 0);
+        });
+        let statement = "SELECT count(*), count(DISTINCT time) FROM rtt_aggregate";
+        for _ in 0..40 {
+            let before = kept.load(Ordering::Acquire);
+            let told = answer(path, statement);
+            let numbers: Vec<u64> = told
+                .trim()
+                .split(',')
+                .map(|it| it.parse().unwrap())
+                .collect();
+            assert!(
+                numbers[0] >= before && numbers[0] == numbers[1],
+                "{told} of {before}"
+            );
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

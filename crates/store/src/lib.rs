@@ -12,7 +12,8 @@
 //!
 //! A [`Writer`] takes batches of records. It appends them to the log, and what [`Writer::sync`]
 //! returned from is there whatever ends the process. When a log is full or old enough, its records
-//! become a segment of each kind, sorted by time. Small segments merge.
+//! become a segment of each kind and hour, sorted by time. Small segments merge, and rows of old
+//! segments become rows of longer intervals.
 //!
 //! ```
 //! use fathom_record::{Count, Time};
@@ -33,23 +34,25 @@
 mod batch;
 mod columns;
 mod error;
+mod fold;
 mod frame;
 mod histograms;
 mod layout;
 mod log;
 mod merge;
-mod recovery;
+mod rollup;
+mod schema;
 mod segment;
 mod senders;
 mod sent;
 mod snapshot;
-mod union;
+mod types;
 mod writer;
 
 pub use batch::{Batch, Batches};
 pub use error::Error;
 pub use histograms::{Histograms, histogram_at, histogram_type};
-pub use recovery::Recovered;
+pub use schema::fitted;
 pub use sent::{Number, Sent, Unreadable, Whole, encode, is_kind, received, whole};
 pub use snapshot::{Kind, Snapshot};
-pub use writer::{Full, Settings, Status, Writer};
+pub use writer::{Full, Recovered, Settings, Status, Writer};

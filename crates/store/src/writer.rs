@@ -1,8 +1,11 @@
 //! The one who writes.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::Path;
+mod recovery;
+mod upkeep;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +13,14 @@ use arrow_array::RecordBatch;
 use fathom_record::Time;
 use nix::fcntl::Flock;
 
-use crate::layout::{Found, Layout, make_directory};
+use crate::layout::{Layout, make_directory};
 use crate::log::Log;
-use crate::recovery::{Recovered, begin, clear, lock, recover};
+use crate::segment::Hour;
 use crate::senders::Senders;
-use crate::union::Types;
-use crate::{Batch, Error, Sent, merge, segment};
+use crate::types::Types;
+use crate::{Batch, Error, Sent, segment};
+pub use recovery::Recovered;
+use recovery::{begin, clear, lock, recover, say_version};
 
 /// How often it is seen whether segments should merge, or go.
 const UPKEEP: Duration = Duration::from_secs(10);
@@ -23,7 +28,7 @@ const UPKEEP: Duration = Duration::from_secs(10);
 /// What is done when the disk is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// The oldest segments go.
+    /// Segments go, as they do when the store is too large.
     RemoveOldest,
     /// Nothing is kept any more until there is room.
     Stop,
@@ -38,7 +43,12 @@ pub struct Settings {
     pub log_bytes: usize,
     /// Segments that begin longer ago are removed.
     pub max_age: Option<Duration>,
-    /// The oldest segments are removed when all take more bytes.
+    /// Records of intervals become one a minute when they are so old,
+    pub minutes_after: Option<Duration>,
+    /// and one an hour.
+    pub hours_after: Option<Duration>,
+    /// The oldest segments are removed when all take more bytes, first those with records as they
+    /// came, then those with one a minute.
     pub max_bytes: Option<u64>,
     /// What is done when the disk is full.
     pub full: Full,
@@ -50,6 +60,8 @@ impl Default for Settings {
             log_age: Duration::from_secs(60),
             log_bytes: 16 << 20,
             max_age: None,
+            minutes_after: None,
+            hours_after: None,
             max_bytes: None,
             full: Full::RemoveOldest,
         }
@@ -67,6 +79,8 @@ pub struct Status {
     pub segments: u64,
     /// Segments that became part of larger ones.
     pub merged_segments: u64,
+    /// Segments whose records were put together over longer intervals.
+    pub rolled_up_segments: u64,
     /// Segments that were removed for their age, for their size, or for a full disk.
     pub removed_segments: u64,
 }
@@ -84,6 +98,8 @@ pub struct Writer {
     types: Types,
     opened: Instant,
     upkept: Instant,
+    /// Kinds and hours whose segments can neither merge nor be rolled up.
+    stay: BTreeSet<(String, i64)>,
     status: Status,
 }
 
@@ -98,6 +114,7 @@ impl Writer {
         let layout = Layout::new(directory);
         begin(&layout)?;
         let lock = lock(&layout)?;
+        say_version(&layout)?;
         make_directory(&layout.log_directory())?;
         let mut recovered = Recovered::default();
         let mut next = 1;
@@ -128,6 +145,7 @@ impl Writer {
             types: Types::default(),
             opened: Instant::now(),
             upkept: Instant::now(),
+            stay: BTreeSet::new(),
             status,
         };
         Ok((writer, recovered))
@@ -215,6 +233,7 @@ impl Writer {
             self.upkept = Instant::now();
             self.retain(now)?;
             self.merge_due(now)?;
+            self.roll_up_due(now)?;
         }
         Ok(())
     }
@@ -245,97 +264,28 @@ impl Writer {
             self.senders.write(&self.layout)?;
         }
         while let Some((kind, batches)) = self.open.first_key_value() {
-            let (kind, number) = (kind.clone(), self.log.number);
-            match segment::write(&self.layout, &kind, number, batches) {
-                Ok(_) => {
-                    self.status.segments += 1;
-                    let written = self.open.remove(&kind).unwrap_or_default();
-                    let bytes = written.iter().map(RecordBatch::get_array_memory_size);
-                    self.open_bytes -= bytes.sum::<usize>();
-                }
-                Err(error) if error.is_full_disk() && self.make_room()? => {}
-                Err(error) => return Err(error),
+            let kind = kind.clone();
+            for hour in segment::hours(&kind, self.log.number, batches)? {
+                self.write_hour(&kind, &hour)?;
             }
+            let written = self.open.remove(&kind).unwrap_or_default();
+            let bytes = written.iter().map(RecordBatch::get_array_memory_size);
+            self.open_bytes -= bytes.sum::<usize>();
         }
         let next = Log::create(&self.layout, self.log.number + 1)?;
         std::mem::replace(&mut self.log, next).remove()
     }
 
-    /// Removes the oldest segment, if that is what is wanted. `false`: there is none.
-    fn make_room(&mut self) -> Result<bool, Error> {
-        if self.settings.full == Full::Stop {
-            return Ok(false);
-        }
-        match self.all()?.first() {
-            Some(oldest) => self.remove(oldest).map(|()| true),
-            None => Ok(false),
-        }
-    }
-
-    /// All segments, oldest first.
-    fn all(&self) -> Result<Vec<Found>, Error> {
-        let mut all = Vec::new();
-        for kind in self.layout.kinds()? {
-            all.extend(self.layout.segments(&kind)?);
-        }
-        all.sort_by_key(|found| found.name.begin_s);
-        Ok(all)
-    }
-
-    fn remove(&mut self, found: &Found) -> Result<(), Error> {
-        fs::remove_file(&found.path).map_err(Error::file("remove", &found.path))?;
-        self.status.removed_segments += 1;
-        if let Some(day) = found.path.parent() {
-            // Fails where there are others.
-            let _ = fs::remove_dir(day);
-        }
-        Ok(())
-    }
-
-    /// Removes what is too old or too much. [`Writer::tick`] does it now and then.
-    ///
-    /// # Errors
-    /// As [`Writer::tick`].
-    pub fn retain(&mut self, now: Time) -> Result<(), Error> {
-        let Settings {
-            max_age, max_bytes, ..
-        } = self.settings;
-        if max_age.is_none() && max_bytes.is_none() {
-            return Ok(());
-        }
-        let all = self.all()?;
-        let mut bytes: u64 = all.iter().map(|found| found.bytes).sum();
-        for found in &all {
-            let age_s = seconds(now).saturating_sub(found.name.begin_s);
-            let age_s = u64::try_from(age_s).unwrap_or_default();
-            let is_old = max_age.is_some_and(|most| age_s > most.as_secs());
-            if is_old || max_bytes.is_some_and(|most| bytes > most) {
-                self.remove(found)?;
-                bytes -= found.bytes;
+    fn write_hour(&mut self, kind: &str, hour: &Hour) -> Result<(), Error> {
+        loop {
+            match hour.write(&self.layout, kind) {
+                Ok(_) => {
+                    self.status.segments += 1;
+                    return Ok(());
+                }
+                Err(error) if error.is_full_disk() && self.make_room()? => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
-
-    /// Merges small segments in a row, one run of each kind. [`Writer::tick`] does it now and then.
-    ///
-    /// # Errors
-    /// As [`Writer::tick`].
-    pub fn merge_due(&mut self, now: Time) -> Result<(), Error> {
-        for kind in self.layout.kinds()? {
-            let segments = self.layout.segments(&kind)?;
-            let due = merge::due(&segments, seconds(now));
-            if let Some(run) = due
-                && merge::merge(&self.layout, &kind, run)?
-            {
-                self.status.merged_segments += run.len() as u64;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Since 1970.
-fn seconds(time: Time) -> i64 {
-    i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX)
 }

@@ -100,6 +100,9 @@ const SPOOL: &str = "/var/spool/fathom";
 /// An agent runs for months: what it keeps is bounded.
 const STORE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 const STORE_MIB: u64 = 10_240;
+/// And after a few days nobody asks what happened in which 10 s.
+const STORE_MINUTES: Duration = Duration::from_secs(2 * 24 * 3600);
+const STORE_HOURS: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl AgentArguments {
     /// Which collectors and which store get records, by default the store of this host; and how
@@ -115,6 +118,8 @@ impl AgentArguments {
         let store = &mut export.store;
         store.store_age.get_or_insert(STORE_AGE);
         store.store_size.get_or_insert(STORE_MIB);
+        store.store_minutes.get_or_insert(STORE_MINUTES);
+        store.store_hours.get_or_insert(STORE_HOURS);
         export
     }
 }

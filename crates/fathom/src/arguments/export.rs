@@ -10,6 +10,8 @@ use super::collector::{CollectorUrl, ExportTarget};
 use super::store::StoreArguments;
 use super::{Choice, duration, one_of, positive_duration, typed};
 
+const SPOOL_MIB: u64 = 1024;
+
 /// Which collectors records are sent to, and which store keeps them.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Export")]
@@ -31,7 +33,7 @@ pub(crate) struct ExportArguments {
     pub(crate) spool: Option<PathBuf>,
     /// What waits takes so many MiB on the disk for each collector; what comes then is lost, and
     /// counted.
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MIB", default_value_t = SPOOL_MIB, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) spool_size: u64,
     /// The templates of IPFIX: made from the fields of the records, or those of Flowcorder 0.8 (47561 to
     /// 47567), which are for profiles only.
@@ -77,6 +79,23 @@ impl ExportArguments {
             ExportTarget::Collector(url) => Some(url),
             ExportTarget::Ipfix(_) => None,
         })
+    }
+
+    /// To a store, and nowhere else.
+    pub(crate) fn to_store(store: &StoreArguments) -> Self {
+        let defaults = ExporterSettings::default();
+        Self {
+            export: Vec::new(),
+            spool: None,
+            spool_size: SPOOL_MIB,
+            templates: TemplateSet::Derived,
+            enterprise_number: defaults.enterprise,
+            observation_domain: None,
+            text_bytes: 0,
+            flush: defaults.flush,
+            template_refresh: Refresh::default().interval,
+            store: store.clone(),
+        }
     }
 
     /// Is there a collector, or a store?

@@ -1,4 +1,5 @@
-//! What a writer before has left.
+//! What is done when a store is opened: it becomes one, others are kept out, and what a writer left
+//! that ended is put in order.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +11,7 @@ use arrow_array::RecordBatch;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::layout::{Layout, VERSION, make_directory, sync_directory};
-use crate::log::{Replayed, replay};
+use crate::log::replay;
 use crate::senders::Senders;
 use crate::{Error, segment};
 
@@ -29,23 +30,37 @@ pub struct Recovered {
 }
 
 /// Makes the directory a store.
-pub(crate) fn begin(layout: &Layout) -> Result<(), Error> {
+pub(super) fn begin(layout: &Layout) -> Result<(), Error> {
     make_directory(layout.root())?;
-    match layout.check() {
-        Err(Error::NoStore { .. }) => {}
-        checked => return checked,
-    }
     let root = layout.root();
-    let mut entries = fs::read_dir(root).map_err(Error::file("read", root))?;
-    if entries.any(|entry| !entry.is_ok_and(|entry| entry.path() == layout.lock())) {
-        return layout.check();
+    match layout.check() {
+        Err(Error::NoStore { .. }) => {
+            let mut entries = fs::read_dir(root).map_err(Error::file("read", root))?;
+            let own = [layout.lock(), part_of(&layout.version())];
+            if entries.any(|entry| !entry.is_ok_and(|entry| own.contains(&entry.path()))) {
+                return layout.check();
+            }
+            say_version(layout)
+        }
+        checked => checked,
     }
-    let path = layout.version();
-    fs::write(&path, format!("{VERSION}\n")).map_err(Error::file("write", &path))?;
-    sync_directory(root)
 }
 
-pub(crate) fn lock(layout: &Layout) -> Result<Flock<File>, Error> {
+/// Says what is in the directory from now on: an older fathom does not touch it.
+pub(super) fn say_version(layout: &Layout) -> Result<(), Error> {
+    let path = layout.version();
+    let part = part_of(&path);
+    fs::write(&part, format!("{VERSION}\n")).map_err(Error::file("write", &part))?;
+    fs::rename(&part, &path).map_err(Error::file("rename", &part))?;
+    sync_directory(layout.root())
+}
+
+fn part_of(path: &Path) -> PathBuf {
+    path.with_extension("part")
+}
+
+/// Keeps other writers out.
+pub(super) fn lock(layout: &Layout) -> Result<Flock<File>, Error> {
     let path = layout.lock();
     let mut open = OpenOptions::new();
     let file = open.read(true).write(true).create(true).truncate(false);
@@ -66,7 +81,7 @@ pub(crate) fn lock(layout: &Layout) -> Result<Flock<File>, Error> {
 
 /// Removes what is left of a writer that ended: parts, and what a larger segment has. Puts aside
 /// what cannot be read.
-pub(crate) fn clear(layout: &Layout, kind: &str, recovered: &mut Recovered) -> Result<(), Error> {
+pub(super) fn clear(layout: &Layout, kind: &str, recovered: &mut Recovered) -> Result<(), Error> {
     let (_, covered) = layout.segments_and_covered(kind)?;
     let covered = covered.into_iter().map(|found| found.path);
     let files = layout.files(kind)?;
@@ -94,8 +109,8 @@ fn put_aside(layout: &Layout, path: &Path, recovered: &mut Recovered) -> Result<
     Ok(())
 }
 
-/// Makes segments of a log, but for the kinds that have theirs. Returns how many.
-pub(crate) fn recover(
+/// Makes segments of a log, but for the kinds and hours that have theirs. Returns how many.
+pub(super) fn recover(
     layout: &Layout,
     number: u64,
     senders: &mut Senders,
@@ -106,26 +121,22 @@ pub(crate) fn recover(
     senders.take_all(&replayed.numbers);
     recovered.cut_off_bytes += replayed.cut_off_bytes;
     let mut kinds: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
-    let Replayed {
-        batches,
-        damaged_bytes,
-        ..
-    } = replayed;
-    for batch in batches {
+    for batch in replayed.batches {
         kinds.entry(batch.kind).or_default().push(batch.rows);
     }
     let mut segments = 0;
     for (kind, batches) in kinds {
         let there = layout.segments(&kind)?;
-        if !there.iter().any(|found| found.name.has_log(number)) {
-            segment::write(layout, &kind, number, &batches)?;
-            segments += 1;
-            let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
-            recovered.rows += rows as u64;
+        for hour in segment::hours(&kind, number, &batches)? {
+            if !hour.is_in(&there) {
+                hour.write(layout, &kind)?;
+                segments += 1;
+                recovered.rows += hour.rows().num_rows() as u64;
+            }
         }
     }
     senders.write(layout)?;
-    if damaged_bytes > 0 {
+    if replayed.damaged_bytes > 0 {
         put_aside(layout, &path, recovered)?;
     } else {
         fs::remove_file(&path).map_err(Error::file("remove", &path))?;

@@ -1,56 +1,14 @@
-//! Batches of one kind whose columns differ, as records of several versions of fathom have them.
+//! Which type each column has: records of other versions of fathom may say otherwise.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, new_null_array};
-use arrow_schema::{ArrowError, DataType, Field as Column, Schema as Columns, SchemaRef};
-use arrow_select::concat::concat_batches;
+use arrow_schema::{DataType, Field as Column};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::layout::Layout;
 use crate::{Batch, Error};
-
-/// One batch with the rows and the columns of all. What a batch has no column for is null.
-///
-/// # Errors
-/// When columns of one name have different types.
-pub(crate) fn together(batches: &[RecordBatch]) -> Result<RecordBatch, ArrowError> {
-    let Some(first) = batches.first() else {
-        return Ok(RecordBatch::new_empty(Arc::new(Columns::empty())));
-    };
-    let columns = first.schema();
-    if batches.iter().all(|one| one.schema_ref() == &columns) {
-        return concat_batches(&columns, batches);
-    }
-    let columns = all_columns(batches);
-    let widened: Vec<_> = batches
-        .iter()
-        .map(|batch| widen(batch, &columns))
-        .collect::<Result<_, _>>()?;
-    concat_batches(&columns, &widened)
-}
-
-/// The columns of all, in the order in which they are met.
-fn all_columns(batches: &[RecordBatch]) -> SchemaRef {
-    let mut all: Vec<Column> = Vec::new();
-    for column in batches.iter().flat_map(|batch| batch.schema_ref().fields()) {
-        if !all.iter().any(|one| one.name() == column.name()) {
-            all.push(column.as_ref().clone().with_nullable(true));
-        }
-    }
-    let metadata = batches[0].schema_ref().metadata().clone();
-    Arc::new(Columns::new(all).with_metadata(metadata))
-}
-
-fn widen(batch: &RecordBatch, columns: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let values = columns.fields().iter().map(|column| {
-        let there = batch.column_by_name(column.name()).cloned();
-        there.unwrap_or_else(|| new_null_array(column.data_type(), batch.num_rows()))
-    });
-    RecordBatch::try_new(columns.clone(), values.collect())
-}
 
 /// Which type the columns of each kind have in a store.
 #[derive(Debug, Default)]
@@ -107,21 +65,13 @@ fn newest(layout: &Layout, kind: &str) -> Result<HashMap<String, DataType>, Erro
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::{ArrayRef, StringArray, UInt64Array};
+    use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 
     use super::*;
 
     fn numbers(name: &str, numbers: &[u64]) -> RecordBatch {
         let column = Arc::new(UInt64Array::from(numbers.to_vec())) as ArrayRef;
         RecordBatch::try_from_iter([(name, column)]).unwrap()
-    }
-
-    #[test]
-    fn a_column_that_a_batch_lacks_is_null() {
-        let all = together(&[numbers("old", &[1, 2]), numbers("new", &[3])]).unwrap();
-        assert_eq!((all.num_columns(), all.num_rows()), (2, 3));
-        let nulls = |name: &str| all.column_by_name(name).unwrap().null_count();
-        assert_eq!((nulls("old"), nulls("new")), (1, 2));
     }
 
     #[test]
