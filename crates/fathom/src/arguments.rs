@@ -2,6 +2,7 @@
 //! help, manual and completions derive from it.
 
 mod export;
+mod metrics;
 mod store;
 
 use std::ffi::OsString;
@@ -29,6 +30,7 @@ use crate::response::ResponseArguments;
 use crate::rtt::RttArguments;
 use crate::traffic::TrafficArguments;
 pub(crate) use export::ExportArguments;
+pub(crate) use metrics::{MetricsArguments, MetricsPlace};
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -140,10 +142,14 @@ pub(crate) enum Command {
         /// The shell.
         shell: Shell,
     },
-    /// Print the reference of all records, in Markdown.
+    /// Print the reference of all records, or the table of all metrics, in Markdown.
     #[cfg(feature = "live")]
     #[command(hide = true)]
-    Reference,
+    Reference {
+        /// What of.
+        #[arg(default_value = "records", value_parser = ["records", "metrics"])]
+        of: String,
+    },
     /// Write the manual pages.
     #[command(hide = true)]
     Man {

@@ -19,6 +19,7 @@ mod generate;
 #[cfg(feature = "live")]
 mod hops;
 mod ipfix;
+mod metrics;
 mod output;
 #[cfg(feature = "live")]
 mod profile;
@@ -106,7 +107,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Doctor(options) => return doctor::run(options),
         Command::Completions { shell } => generate::completions(configuration::command(), *shell)?,
         #[cfg(feature = "live")]
-        Command::Reference => generate::reference()?,
+        Command::Reference { of } => generate::reference(of)?,
         Command::Man { directory } => generate::manual(configuration::command(), directory)?,
         // Those that measure, above.
         Command::Rtt(_) | Command::Response(_) | Command::Traffic(_) => {}

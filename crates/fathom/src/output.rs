@@ -17,7 +17,7 @@ use std::{io, thread};
 
 use anyhow::Context;
 use fathom_record::format::{Format, Sink};
-use fathom_record::{Record, Schema};
+use fathom_record::{Count, Record, Schema, Time};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
@@ -178,9 +178,27 @@ impl Output {
         Self::start(None, Format::Text, String::new(), None, backlog, signals)
     }
 
-    /// Do programs read it, which then want every count as a record?
-    pub(crate) fn wants_counts(&self) -> bool {
-        self.format == Format::Json || self.is_silent
+    /// Takes a count, which people are told of in another way.
+    pub(crate) fn put_count(&mut self, count: &Count) {
+        if self.format == Format::Json {
+            self.put(count);
+        } else {
+            self.export(count);
+        }
+    }
+
+    /// Takes counts of what was lost on the way to the output and to each of the others.
+    #[cfg(feature = "live")]
+    pub(crate) fn put_losses(&mut self, time: Time) {
+        let sinks = self.sinks.iter().filter_map(|sink| sink.lost());
+        let written = ("lines lost", self.writer.lost_lines());
+        let losses: Vec<_> = sinks
+            .chain([written])
+            .filter(|&(_, lost)| lost > 0)
+            .collect();
+        for (name, lost) in losses {
+            self.put_count(&Count::new(time, "output", name, lost));
+        }
     }
 
     /// Takes a record, to be written later.

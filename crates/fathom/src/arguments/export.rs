@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::Args;
 use fathom_ipfix::{Destination, ExporterSettings, Refresh, TemplateSet};
 
+use super::MetricsArguments;
 use super::store::StoreArguments;
 use super::{Choice, duration, one_of, positive_duration, typed};
 
-/// Which collectors records are sent to, and which store keeps them.
+/// Which collectors records are sent to, which store keeps them, and who gets metrics of them.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Export over IPFIX")]
 pub(crate) struct ExportArguments {
@@ -46,6 +47,8 @@ pub(crate) struct ExportArguments {
     pub(crate) template_refresh: Duration,
     #[command(flatten)]
     pub(crate) store: StoreArguments,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArguments,
 }
 
 const TEMPLATES: [Choice<TemplateSet>; 2] = [
@@ -58,9 +61,15 @@ const TEMPLATES: [Choice<TemplateSet>; 2] = [
 ];
 
 impl ExportArguments {
-    /// Is there a collector, or a store?
+    /// Does anything get records, or figures of them?
     #[cfg(feature = "live")]
     pub(crate) fn is_asked_for(&self) -> bool {
+        self.has_records() || self.metrics.is_asked_for()
+    }
+
+    /// Is there a collector, or a store?
+    #[cfg(feature = "live")]
+    pub(crate) fn has_records(&self) -> bool {
         !self.export.is_empty() || self.store.store.is_some()
     }
 }

@@ -61,7 +61,7 @@ impl Record for Opening<'_> {
 
 /// All collectors that were asked for.
 pub(super) struct Exports {
-    exports: Vec<Export>,
+    all: Vec<Export>,
     records: u64,
     may_wait: bool,
     /// Which of them was said to be away.
@@ -102,7 +102,7 @@ impl Exports {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             troubles: vec![None; exports.len()],
-            exports,
+            all: exports,
             records: 0,
             may_wait: true,
         })
@@ -110,7 +110,7 @@ impl Exports {
 
     /// Waits until collectors that are there have taken most of what waits for them.
     fn wait(&mut self) {
-        for export in &mut self.exports {
+        for export in &mut self.all {
             export.tick(Time::now());
             while export.waiting_bytes() > WAITING_BYTES && export.trouble().is_none() {
                 std::thread::sleep(PAUSE);
@@ -124,7 +124,7 @@ impl RecordSink for Exports {
         let opening = Opening(record);
         let record: &dyn Record = if opening.is_one() { &opening } else { record };
         let now = Time::now();
-        for export in &mut self.exports {
+        for export in &mut self.all {
             export.record(record, now);
         }
         self.records += 1;
@@ -137,7 +137,7 @@ impl RecordSink for Exports {
     /// back.
     fn tick(&mut self) {
         let now = Time::now();
-        for (export, known) in self.exports.iter_mut().zip(&mut self.troubles) {
+        for (export, known) in self.all.iter_mut().zip(&mut self.troubles) {
             export.tick(now);
             let trouble = export.trouble();
             match (&trouble, &known) {
@@ -154,13 +154,20 @@ impl RecordSink for Exports {
         }
     }
 
+    #[cfg(feature = "live")]
+    fn lost(&self) -> Option<(&'static str, u64)> {
+        let counters = self.all.iter().map(Export::counters);
+        let dropped = counters.map(|it| it.dropped_records).sum();
+        Some(("records not exported", dropped))
+    }
+
     fn may_wait(&mut self, may_wait: bool) {
         self.may_wait = may_wait;
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
         let mut outcome = Ok(());
-        for mut export in self.exports.drain(..) {
+        for mut export in self.all.drain(..) {
             let destination = export.destination().to_string();
             let records = export.records();
             let counters = export.finish(PATIENCE);

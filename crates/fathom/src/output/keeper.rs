@@ -110,6 +110,11 @@ impl RecordSink for Keeper {
     }
 
     #[cfg(feature = "live")]
+    fn lost(&self) -> Option<(&'static str, u64)> {
+        Some(("records not kept", self.lost_rows))
+    }
+
+    #[cfg(feature = "live")]
     fn is_behind(&self) -> bool {
         self.waiting_bytes.load(Ordering::Relaxed) > WAITING_BYTES / 4
     }

@@ -5,6 +5,7 @@ use fathom_record::Record;
 use super::export::Exports;
 use super::keeper::Keeper;
 use crate::arguments::{ExportArguments, OutputTarget};
+use crate::metrics::Metrics;
 
 /// Takes records, and hands them on. None keeps measuring waiting, unless it is allowed to.
 pub(super) trait RecordSink {
@@ -13,6 +14,12 @@ pub(super) trait RecordSink {
 
     /// Does what is due by the clock.
     fn tick(&mut self);
+
+    /// How many records were lost up to now, and what these are called.
+    #[cfg(feature = "live")]
+    fn lost(&self) -> Option<(&'static str, u64)> {
+        None
+    }
 
     /// Does so much wait that more should wait, too?
     #[cfg(feature = "live")]
@@ -51,5 +58,22 @@ pub(super) fn open(
             &target.host()?,
         )?));
     }
+    if let Some(metrics) = Metrics::open(&arguments.metrics, || target.host())? {
+        sinks.push(Box::new(metrics));
+    }
     Ok(sinks)
+}
+
+impl RecordSink for Metrics {
+    fn put(&mut self, record: &dyn Record) {
+        Metrics::put(self, record);
+    }
+
+    fn tick(&mut self) {}
+
+    fn may_wait(&mut self, _may_wait: bool) {}
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        Metrics::finish(self)
+    }
 }
