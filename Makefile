@@ -72,8 +72,10 @@ recordings: ## record the loops of requests that tests replay, in the lab (needs
 	cargo run -q -p fathom -- --version
 	cargo run -q -p fathom-tests --bin recordings -- crates/measure/tests/loops/recordings
 
-reference: ## generate docs/records.md from the declarations of records
+reference: ## generate docs/records.md, and the table of docs/metrics.md, from the declarations of records
 	@cargo run -q -p fathom -- reference > $(TARGET)/records.md && mv $(TARGET)/records.md docs/records.md
+	@{ sed '/^| family/,$$d' docs/metrics.md && cargo run -q -p fathom -- reference metrics; } \
+		> $(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
 
 bindings: ## generate Rust's view of the shared C structs
 	cargo run -q -p fathom-bindings -- --write

@@ -3,6 +3,7 @@
 
 mod collector;
 mod export;
+mod metrics;
 mod store;
 
 use std::ffi::OsString;
@@ -32,6 +33,7 @@ use crate::rtt::RttArguments;
 use crate::traffic::TrafficArguments;
 pub(crate) use collector::{CollectorUrl, ExportTarget};
 pub(crate) use export::ExportArguments;
+pub(crate) use metrics::{MetricsArguments, MetricsPlace};
 pub(crate) use store::StoreArguments;
 
 /// Measures where the latency of real traffic comes from.
@@ -162,10 +164,14 @@ pub(crate) enum Command {
         /// The shell.
         shell: Shell,
     },
-    /// Print the reference of all records, in Markdown.
+    /// Print the reference of all records, or the table of all metrics, in Markdown.
     #[cfg(feature = "live")]
     #[command(hide = true)]
-    Reference,
+    Reference {
+        /// What of.
+        #[arg(default_value = "records", value_parser = ["records", "metrics"])]
+        of: String,
+    },
     /// Write the manual pages.
     #[command(hide = true)]
     Man {

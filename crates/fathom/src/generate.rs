@@ -41,8 +41,12 @@ pub(crate) fn manual(command: Command, directory: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// When standard output cannot be written.
 #[cfg(feature = "live")]
-pub(crate) fn reference() -> anyhow::Result<()> {
+pub(crate) fn reference(of: &str) -> anyhow::Result<()> {
     let mut output = Output::text()?;
-    output.put_text(&crate::reference::markdown());
+    let text = match of {
+        "metrics" => crate::reference::metrics(),
+        _ => crate::reference::markdown(),
+    };
+    output.put_text(&text);
     output.finish()
 }

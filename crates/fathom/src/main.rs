@@ -22,6 +22,7 @@ mod generate;
 mod hops;
 mod import;
 mod ipfix;
+mod metrics;
 mod output;
 #[cfg(feature = "live")]
 mod profile;
@@ -119,7 +120,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Doctor(options) => return doctor::run(options),
         Command::Completions { shell } => generate::completions(configuration::command(), *shell)?,
         #[cfg(feature = "live")]
-        Command::Reference => generate::reference()?,
+        Command::Reference { of } => generate::reference(of)?,
         Command::Man { directory } => generate::manual(configuration::command(), directory)?,
         // Those that measure, above.
         Command::Rtt(_) | Command::Response(_) | Command::Traffic(_) => {}

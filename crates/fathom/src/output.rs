@@ -20,7 +20,7 @@ use anyhow::Context;
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
 use fathom_record::format::{Format, Sink};
-use fathom_record::{Record, Schema};
+use fathom_record::{Count, Record, Schema, Time};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
@@ -181,9 +181,27 @@ impl Output {
         Self::start(None, Format::Text, String::new(), None, backlog, signals)
     }
 
-    /// Do programs read it, which then want every count as a record?
-    pub(crate) fn wants_counts(&self) -> bool {
-        self.format == Format::Json || self.is_silent
+    /// Takes a count, which people are told of in another way.
+    pub(crate) fn put_count(&mut self, count: &Count) {
+        if self.format == Format::Json {
+            self.put(count);
+        } else {
+            self.export(count);
+        }
+    }
+
+    /// Takes counts of what was lost on the way to the output and to each of the others.
+    #[cfg(feature = "live")]
+    pub(crate) fn put_losses(&mut self, time: Time) {
+        let sinks = self.sinks.iter();
+        let lost: Vec<_> = sinks
+            .map(|sink| (sink.name(), sink.counts().get("lost")))
+            .chain([("output", self.writer.lost_lines())])
+            .filter(|&(_, lost)| lost > 0)
+            .collect();
+        for (name, lost) in lost {
+            self.put_count(&Count::new(time, name, "lost", lost));
+        }
     }
 
     /// Takes a record, to be written later.
@@ -281,7 +299,7 @@ impl Output {
             );
         }
         // All of them end, whatever becomes of one.
-        let finished = self.sinks.iter_mut().map(|sink| sink.finish());
+        let finished = self.sinks.drain(..).map(|mut sink| sink.finish());
         finished.fold(written, Result::and)
     }
 

@@ -62,6 +62,11 @@ pub(crate) fn markdown() -> String {
     text
 }
 
+/// The families of metrics, in docs/metrics.md.
+pub(crate) fn metrics() -> String {
+    crate::metrics::table(kinds().flat_map(|(_, schemas)| schemas.iter().copied()))
+}
+
 pub(crate) fn manual_page() -> String {
     let mut text = ".TH fathom-records 7\n.SH NAME\nfathom-records \\- what the records of fathom hold\n.SH DESCRIPTION\n".to_owned();
     for paragraph in COMMON {
@@ -173,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn the_table_of_metrics_is_what_the_declarations_give() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        let document = fs::read_to_string(path).unwrap();
+        assert!(
+            document.ends_with(&metrics()),
+            "docs/metrics.md is old: `make reference` writes it anew"
+        );
+    }
+
+    #[test]
     fn every_declaration_is_in_it() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut declared = Vec::new();
@@ -193,6 +208,8 @@ mod tests {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 collect(&path, declared);
+            } else if path.ends_with("tests.rs") {
+                // Those that stand in files of their own.
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).unwrap();
                 let text = text.split("#[cfg(test)]").next().unwrap_or_default();

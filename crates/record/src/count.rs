@@ -1,6 +1,6 @@
 //! How often something happened.
 
-use crate::{Time, record};
+use crate::{Metric, Time, record};
 
 record! {
     /// How often something happened that is not a measurement: what was left out, lost, evicted or
@@ -11,14 +11,15 @@ record! {
         /// When it was read.
         #[field(ipfix = 325)]
         pub time: Time,
-        /// Which measurement counts: `rtt`, `hops`, `response`, `profile`, `balance`.
-        #[field(bare, own_ipfix = 330)]
+        /// Which measurement counts: `rtt`, `hops`, `response`, `profile`, `balance`;
+        /// `output`: what became of records.
+        #[field(bare, own_ipfix = 330, metric = Metric::Label)]
         pub measurement: &'static str,
         /// What is counted, since the start; of `balance` since forwarding began.
-        #[field(bare, own_ipfix = 331)]
+        #[field(bare, own_ipfix = 331, metric = Metric::Label)]
         pub name: &'static str,
         /// How often.
-        #[field(own_ipfix = 332)]
+        #[field(own_ipfix = 332, metric = Metric::Counter)]
         pub count: u64,
     }
 }

@@ -66,12 +66,26 @@ pub enum TextForm {
 /// What a field is where records are served as metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Metric {
-    /// Names the series, as an address does.
+    /// Names the series, as an interface does.
     Label,
+    /// Names the series, and the records of each are counted.
+    Outcome,
+    /// Names the series by its network: an address, or a network itself.
+    Network,
+    /// Names the series by its service: the protocol and the ports.
+    Service,
     /// Only grows, as a count of packets since the start does.
     Counter,
+    /// How much was added to what only grows, since the record before.
+    Increase,
     /// Goes up and down.
     Gauge,
+    /// One duration of many, whose distribution is served.
+    Sample,
+    /// The mean of so many durations as the field of this name says.
+    Mean(&'static str),
+    /// A histogram, which is added to those before.
+    Distribution,
 }
 
 /// Where the number of an IPFIX element comes from.

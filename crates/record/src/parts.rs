@@ -4,7 +4,7 @@ use crate::field::{
     DESTINATION_IPV4_ADDRESS, DESTINATION_TRANSPORT_PORT, PROTOCOL_IDENTIFIER, SOURCE_IPV4_ADDRESS,
     SOURCE_TRANSPORT_PORT, same,
 };
-use crate::{AsValue, Field, FlowKey, Type, Unit, Value, Visitor};
+use crate::{AsValue, Field, FlowKey, Metric, Type, Unit, Value, Visitor};
 
 /// What one Rust field adds to the fields of a record.
 #[derive(Clone, Copy)]
@@ -68,6 +68,7 @@ static FLOW_FIELDS: [Field; 6] = [
         "IP protocol of the flow: a name, or the number of one without.",
     )
     .bare()
+    .metric(Metric::Service)
     .ipfix(PROTOCOL_IDENTIFIER),
     Field::new(
         "source",
@@ -84,6 +85,7 @@ static FLOW_FIELDS: [Field; 6] = [
         "Port the measured packet came from; the identifier for ICMP echo.",
     )
     .bare()
+    .metric(Metric::Service)
     .ipfix(SOURCE_TRANSPORT_PORT),
     Field::new(
         "destination",
@@ -92,6 +94,7 @@ static FLOW_FIELDS: [Field; 6] = [
         "Address the measured packet went to.",
     )
     .bare()
+    .metric(Metric::Network)
     .ipfix(DESTINATION_IPV4_ADDRESS),
     Field::new(
         "destination_port",
@@ -100,6 +103,7 @@ static FLOW_FIELDS: [Field; 6] = [
         "Port the measured packet went to; the identifier for ICMP echo.",
     )
     .bare()
+    .metric(Metric::Service)
     .ipfix(DESTINATION_TRANSPORT_PORT),
     Field::new(
         "community_id",

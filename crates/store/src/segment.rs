@@ -8,6 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};

@@ -9,7 +9,9 @@ use fathom_record::format::Format;
 
 use super::capture::End;
 use super::measured;
-use crate::arguments::{ExportArguments, OutputTarget, interval, one_of, positive_duration};
+use crate::arguments::{
+    ExportArguments, MetricsPlace, OutputTarget, interval, one_of, positive_duration,
+};
 use crate::output::LINE_FORMATS;
 
 /// Options of `fathom agent`.
@@ -106,15 +108,16 @@ const STORE_HOURS: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl AgentArguments {
     /// Which collectors and which store get records, by default the store of this host; and how
-    /// much that keeps.
+    /// much that keeps. Metrics are by default for those on this host.
     pub(super) fn export(&self) -> ExportArguments {
         let mut export = self.export.clone();
         let Self { output, .. } = self;
         let is_printed = output.format.is_some() || output.target.output.is_some();
-        if !is_printed && !export.is_asked_for() {
+        if !is_printed && !export.has_records() {
             export.store.store = Some(STORE.into());
         }
         export.spool.get_or_insert(SPOOL.into());
+        export.metrics.metrics.get_or_insert(MetricsPlace::LOOPBACK);
         let store = &mut export.store;
         store.store_age.get_or_insert(STORE_AGE);
         store.store_size.get_or_insert(STORE_MIB);

@@ -8,11 +8,11 @@ use fathom_ipfix::{ExporterSettings, Refresh, TemplateSet};
 
 use super::collector::{CollectorUrl, ExportTarget};
 use super::store::StoreArguments;
-use super::{Choice, duration, one_of, positive_duration, typed};
+use super::{Choice, MetricsArguments, duration, one_of, positive_duration, typed};
 
 const SPOOL_MIB: u64 = 1024;
 
-/// Which collectors records are sent to, and which store keeps them.
+/// Which collectors records are sent to, which store keeps them, and who gets metrics of them.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Export")]
 pub(crate) struct ExportArguments {
@@ -61,6 +61,8 @@ pub(crate) struct ExportArguments {
     pub(crate) template_refresh: Duration,
     #[command(flatten)]
     pub(crate) store: StoreArguments,
+    #[command(flatten)]
+    pub(crate) metrics: MetricsArguments,
 }
 
 const TEMPLATES: [Choice<TemplateSet>; 2] = [
@@ -95,12 +97,19 @@ impl ExportArguments {
             flush: defaults.flush,
             template_refresh: Refresh::default().interval,
             store: store.clone(),
+            metrics: MetricsArguments::NONE,
         }
+    }
+
+    /// Does anything get records, or figures of them?
+    #[cfg(feature = "live")]
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.has_records() || self.metrics.is_asked_for()
     }
 
     /// Is there a collector, or a store?
     #[cfg(feature = "live")]
-    pub(crate) fn is_asked_for(&self) -> bool {
+    pub(crate) fn has_records(&self) -> bool {
         !self.export.is_empty() || self.store.store.is_some()
     }
 }

@@ -1,6 +1,5 @@
 //! Options of `fathom balance`.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -19,9 +18,6 @@ pub(crate) struct BalanceArguments {
     /// on.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
-    /// Serve Prometheus metrics at this address, such as 127.0.0.1:9464.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) metrics: Option<SocketAddr>,
     /// Time between reports of each server's state and latency; changes are printed at once.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = interval)]
     pub(crate) interval: Duration,

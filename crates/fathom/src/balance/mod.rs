@@ -19,6 +19,7 @@ use fathom_record::{Count, Record, Schema, Time};
 use crate::configuration;
 use crate::control::Control;
 use crate::failure::{WrongUsage, say};
+use crate::metrics::Metrics;
 use crate::output::{Backlog, LineOptions, Output};
 use crate::signals::Signals;
 use crate::summary;
@@ -26,7 +27,7 @@ use crate::zone;
 use arguments::BalanceAction;
 pub(crate) use arguments::BalanceArguments;
 use control::{ControlRequest, ask, read_weight};
-use metrics::{Metrics, page};
+use metrics::publish;
 
 /// The kinds of its records.
 pub(crate) const KINDS: &[&Schema] = &[
@@ -179,18 +180,18 @@ fn balance(
     signals.listen_to_reload()?;
     let balancer = Balancer::start(config, arguments.interval)?;
     let control = Control::open(&balancer.config().socket)?;
-    let metrics = arguments.metrics.map(Metrics::serve).transpose()?;
+    // Those that are served are of the balancer itself, not of its records.
+    let mut export = arguments.export.clone();
+    let metrics = Metrics::open(&export.metrics, || arguments.target.host())?;
+    export.metrics.leave_out();
     let lines = LineOptions {
         target: &arguments.target,
-        export: &arguments.export,
+        export: &export,
         format: arguments.format,
         formatter: None,
         main: BalanceWeight::SCHEMA,
     };
     let output = lines.open(Backlog::Long, &signals)?.output;
-    if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
-        say!("fathom: metrics are at http://{address}/metrics");
-    }
     if balancer.has_taken_over() {
         say!("fathom: forwarding was under way, and goes on");
     }
@@ -313,11 +314,7 @@ impl Run {
             return Ok(());
         }
         self.page_due = Instant::now() + PAGE;
-        let (services, servers) = (self.balancer.services()?, self.balancer.servers()?);
-        let counts = self.balancer.counts()?;
-        let (weights, latencies) = (self.balancer.weights(), self.balancer.latencies());
-        metrics.set(page(&services, &servers, &weights, &latencies, &counts)?);
-        Ok(())
+        publish(&self.balancer, &mut metrics.registry())
     }
 
     fn finish(mut self, reason: StopReason, elapsed: Duration) -> anyhow::Result<()> {
@@ -325,13 +322,14 @@ impl Run {
             self.output.put(&record);
         }
         let counts = self.balancer.counts()?;
-        if self.output.wants_counts() {
-            for (name, count) in &counts {
-                self.output
-                    .put(&Count::new(Time::now(), "balance", name, *count));
-            }
+        for (name, count) in &counts {
+            let count = Count::new(Time::now(), "balance", name, *count);
+            self.output.put_count(&count);
         }
         self.output.finish()?;
+        if let Some(mut metrics) = self.metrics.take() {
+            metrics.finish()?;
+        }
         let seconds = elapsed.as_secs_f64();
         let headline = match reason {
             StopReason::ProcessEnds => format!(

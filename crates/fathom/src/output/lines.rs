@@ -84,12 +84,10 @@ impl Lines {
         }
     }
 
-    /// Takes counts, where programs read them.
+    /// Takes counts, which programs read.
     pub(crate) fn put_counts(&mut self, counts: &Counts, time: Time, measurement: &'static str) {
-        if self.output.wants_counts() {
-            for count in counts.records(time, measurement) {
-                self.output.put(&count);
-            }
+        for count in counts.records(time, measurement) {
+            self.output.put_count(&count);
         }
     }
 

@@ -9,6 +9,7 @@ use super::deliver::Delivery;
 use super::export::Exports;
 use super::keeper::Keeper;
 use crate::arguments::{ExportArguments, OutputTarget};
+use crate::metrics::Metrics;
 
 /// Takes records, and hands them on. None keeps measuring waiting, unless it is allowed to.
 pub(super) trait RecordSink {
@@ -70,5 +71,32 @@ pub(super) fn open(
             &target.host()?,
         )?));
     }
+    if let Some(metrics) = Metrics::open(&arguments.metrics, || target.host())? {
+        sinks.push(Box::new(metrics));
+    }
     Ok(sinks)
+}
+
+impl RecordSink for Metrics {
+    #[cfg(feature = "live")]
+    fn name(&self) -> &'static str {
+        "metrics"
+    }
+
+    #[cfg(feature = "live")]
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+
+    fn put(&mut self, record: &dyn Record) {
+        Metrics::put(self, record);
+    }
+
+    fn tick(&mut self) {}
+
+    fn may_wait(&mut self, _may_wait: bool) {}
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        Metrics::finish(self)
+    }
 }

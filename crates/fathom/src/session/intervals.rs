@@ -108,6 +108,7 @@ impl Intervals {
                 measurement: measurement.name(),
             });
         }
+        view.put_losses(time);
         Ok(())
     }
 

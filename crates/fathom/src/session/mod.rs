@@ -181,6 +181,9 @@ impl Session {
             }
             all.push(counts);
         }
+        if self.intervals.is_none() {
+            self.view.put_losses(Time::now());
+        }
         Ok(all)
     }
 }

@@ -54,6 +54,13 @@ impl View {
         }
     }
 
+    /// Tells programs of what was lost on its way to them.
+    pub(super) fn put_losses(&mut self, time: Time) {
+        if let Self::Lines(lines) = self {
+            lines.output.put_losses(time);
+        }
+    }
+
     /// Tells the user something that is no data.
     pub(crate) fn say(&mut self, message: String) {
         match self {

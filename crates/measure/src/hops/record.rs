@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fathom_record::{
-    AsValue, FlowKey, Fold, Nanoseconds, Network, Record, Time, Type, Unit, Value, record,
+    AsValue, FlowKey, Fold, Metric, Nanoseconds, Network, Record, Time, Type, Unit, Value, record,
 };
 
 /// What the measurement tells of.
@@ -153,10 +153,10 @@ record! {
         /// The flow; its source is this side.
         pub flow: FlowKey,
         /// The TTL that reaches the router.
-        #[field(own_ipfix = 200)]
+        #[field(own_ipfix = 200, metric = Metric::Label)]
         pub ttl: u8,
         /// Who answers there, most of the time.
-        #[field(bare, own_ipfix = 202)]
+        #[field(bare, own_ipfix = 202, metric = Metric::Label)]
         pub responder: Option<IpAddr>,
         /// Its name in the DNS, when asked for.
         #[field(bare, own_ipfix = 211)]
@@ -165,10 +165,10 @@ record! {
         #[field(label = "as", own_ipfix = 212)]
         pub as_number: Option<u32>,
         /// Probes whose fate is known since the interval began.
-        #[field(unit = Unit::Packets, label = "sent", own_ipfix = 213, fold = Fold::Sum)]
+        #[field(unit = Unit::Packets, label = "sent", own_ipfix = 213, fold = Fold::Sum, metric = Metric::Increase)]
         pub probes_sent: u64,
         /// Probes of these without an answer in time.
-        #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 214, fold = Fold::Sum)]
+        #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 214, fold = Fold::Sum, metric = Metric::Increase)]
         pub probes_lost: u64,
         /// Why there were none: `silent`, `rate limited`, `forward loss`, `reverse loss`, `loss`
         /// where it cannot be told.
@@ -184,7 +184,7 @@ record! {
         #[field(absent, own_ipfix = 240, fold = Fold::Mean("probes_sent"))]
         pub rtt_mean_ns: Option<Nanoseconds>,
         /// The median of the interval, within 1.6 %.
-        #[field(label = "p50", own_ipfix = 218, fold = Fold::Absent)]
+        #[field(label = "p50", own_ipfix = 218, fold = Fold::Absent, metric = Metric::Gauge)]
         pub rtt_p50_ns: Option<Nanoseconds>,
         /// The 90th percentile of the interval, within 1.6 %.
         #[field(absent, own_ipfix = 241, fold = Fold::Absent)]
@@ -200,7 +200,7 @@ record! {
         pub rtt_max_ns: Option<Nanoseconds>,
         /// What the link to this router adds by waiting: the median over the minimum, less the same
         /// of the router before.
-        #[field(label = "queue", own_ipfix = 220, fold = Fold::Mean("probes_sent"))]
+        #[field(label = "queue", own_ipfix = 220, fold = Fold::Mean("probes_sent"), metric = Metric::Gauge)]
         pub queue_ns: Option<Nanoseconds>,
         /// How many routers its answers seem to pass on the way back, where these are not as many
         /// as on the way there: by the TTL that they arrive with, as systems start with 64, 128 or
@@ -213,7 +213,7 @@ record! {
         #[field(label = "marks", own_ipfix = 251, fold = Fold::Absent)]
         pub marks: Option<Arc<str>>,
         /// The interface that the flow leaves by.
-        #[field(absent, ipfix = 82)]
+        #[field(absent, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
     }
 }
@@ -233,24 +233,24 @@ record! {
         pub flow: FlowKey,
         /// The TTL that reaches the router at the far end of the link; of TTL 1 the link begins at
         /// this host, and its own queue is part of it.
-        #[field(own_ipfix = 200)]
+        #[field(own_ipfix = 200, metric = Metric::Label)]
         pub ttl: u8,
         /// The router at the near end: the last one before that answers; for the first link this
         /// side of the flow.
         #[field(label = "from", own_ipfix = 222)]
         pub near: IpAddr,
         /// The router at the far end.
-        #[field(label = "to", own_ipfix = 223)]
+        #[field(label = "to", own_ipfix = 223, metric = Metric::Label)]
         pub far: Option<IpAddr>,
         /// Which way packets wait, by the application's TCP timestamps: `forward`, `reverse`,
         /// `both`, `unknown` where they do not tell.
-        #[field(bare, own_ipfix = 224)]
+        #[field(bare, own_ipfix = 224, metric = Metric::Label)]
         pub direction: &'static str,
         /// What the link adds to round trips by waiting, at the median of the second.
-        #[field(label = "queue", own_ipfix = 220)]
+        #[field(label = "queue", own_ipfix = 220, metric = Metric::Sample)]
         pub queue_ns: Nanoseconds,
         /// The interface that the flow leaves by.
-        #[field(absent, ipfix = 82)]
+        #[field(absent, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
     }
 }
@@ -266,10 +266,10 @@ record! {
         /// The flow; its source is this side.
         pub flow: FlowKey,
         /// `route`, or `flap` for the way that was left less than a minute before.
-        #[field(bare, own_ipfix = 225)]
+        #[field(bare, own_ipfix = 225, metric = Metric::Outcome)]
         pub change: &'static str,
         /// The first hop that is another.
-        #[field(own_ipfix = 200)]
+        #[field(own_ipfix = 200, metric = Metric::Label)]
         pub ttl: u8,
         /// Who was there.
         #[field(own_ipfix = 226)]
@@ -284,7 +284,7 @@ record! {
         #[field(label = "length", own_ipfix = 229)]
         pub new_length: u8,
         /// The interface that the flow leaves by.
-        #[field(absent, ipfix = 82)]
+        #[field(absent, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fathom_record::{AsValue, FlowKey, Nanoseconds, Time, Type, Unit, Value, record};
+use fathom_record::{AsValue, FlowKey, Metric, Nanoseconds, Time, Type, Unit, Value, record};
 
 use super::totals::AtEnd;
 
@@ -64,7 +64,7 @@ record! {
         #[field(bare, own_ipfix = 100)]
         pub start_state: State,
         /// The state that it ends in.
-        #[field(bare, own_ipfix = 101)]
+        #[field(bare, own_ipfix = 101, metric = Metric::Outcome)]
         pub end_state: State,
         /// What ended the profile.
         #[field(bare, own_ipfix = 102)]
@@ -85,17 +85,17 @@ record! {
         pub connection: u64,
         /// `client` where this host opened the connection, `server` where it accepted it; absent
         /// where that is not known.
-        #[field(bare, ipfix = 239)]
+        #[field(bare, ipfix = 239, metric = Metric::Label)]
         pub role: Option<&'static str>,
         /// True when the connection was there before fathom.
         #[field(own_ipfix = 105)]
         pub is_existing: Option<bool>,
         /// From the SYN to the established state; of a server, not including the time before its
         /// SYN-ACK.
-        #[field(label = "establishment", own_ipfix = 106)]
+        #[field(label = "establishment", own_ipfix = 106, metric = Metric::Sample)]
         pub establishment_ns: Option<Nanoseconds>,
         /// From the established state until the application took the connection.
-        #[field(label = "accept_queue", own_ipfix = 107)]
+        #[field(label = "accept_queue", own_ipfix = 107, metric = Metric::Sample)]
         pub accept_queue_ns: Option<Nanoseconds>,
         /// In the last profile of a connection, sums of all.
         pub total: AtEnd,
@@ -117,13 +117,13 @@ record! {
         #[field(unit = Unit::Bytes, absent, reverse_ipfix = 1)]
         pub reverse_bytes: u64,
         /// Payload sent, also when sent again.
-        #[field(unit = Unit::Bytes, label = "sent", ipfix = 401)]
+        #[field(unit = Unit::Bytes, label = "sent", ipfix = 401, metric = Metric::Increase)]
         pub bytes_sent: u64,
         /// Packets with payload sent, also when sent again.
-        #[field(unit = Unit::Packets, absent, ipfix = 402)]
+        #[field(unit = Unit::Packets, absent, ipfix = 402, metric = Metric::Increase)]
         pub packets_sent: u32,
         /// Payload received in order.
-        #[field(unit = Unit::Bytes, label = "received", own_ipfix = 112)]
+        #[field(unit = Unit::Bytes, label = "received", own_ipfix = 112, metric = Metric::Increase)]
         pub bytes_received: u64,
         /// Packets with payload received, also out of order or again.
         #[field(unit = Unit::Packets, absent, reverse_ipfix = 402)]
@@ -135,13 +135,13 @@ record! {
         #[field(unit = Unit::Packets, absent, own_ipfix = 115)]
         pub packets_acknowledged: u32,
         /// Packets that the stack marked as lost, each time that it did.
-        #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 116)]
+        #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 116, metric = Metric::Increase)]
         pub packets_lost: u32,
         /// Payload sent again.
         #[field(unit = Unit::Bytes, absent, own_ipfix = 117)]
         pub bytes_retransmitted: u64,
         /// Packets sent again; SYN, SYN-ACK and FIN count.
-        #[field(unit = Unit::Packets, label = "retransmitted", unless_zero, own_ipfix = 118)]
+        #[field(unit = Unit::Packets, label = "retransmitted", unless_zero, own_ipfix = 118, metric = Metric::Increase)]
         pub packets_retransmitted: u32,
         /// Of them, SYN-ACKs.
         #[field(unit = Unit::Packets, absent, own_ipfix = 119)]
@@ -254,7 +254,7 @@ record! {
         #[field(absent, own_ipfix = 157)]
         pub network_namespace: u32,
         /// The interface that its packets leave by.
-        #[field(bare, ipfix = 82)]
+        #[field(bare, ipfix = 82, metric = Metric::Label)]
         pub interface: Option<Arc<str>>,
         /// The router that they are sent to; absent where the peer is on the same network.
         #[field(label = "via", ipfix = 15)]

@@ -5,7 +5,8 @@ use std::collections::hash_map::RandomState;
 use std::net::IpAddr;
 
 use fathom_record::{
-    CommunityId, FlowKey, Fold, Histogram, Nanoseconds, Network, Port, Protocol, Time, record,
+    CommunityId, FlowKey, Fold, Histogram, Metric, Nanoseconds, Network, Port, Protocol, Time,
+    record,
 };
 
 use super::{Confidence, ResponseEpoch};
@@ -34,25 +35,25 @@ record! {
         #[field(ipfix = 325, fold = Fold::End)]
         pub time: Time,
         /// The transport, by flow and by service.
-        #[field(bare, ipfix = 4)]
+        #[field(bare, ipfix = 4, metric = Metric::Service)]
         pub protocol: Option<Protocol>,
         /// The client, by flow.
         #[field(label = "from", ipfix = 8)]
         pub source: Option<IpAddr>,
         /// Its port, by flow.
-        #[field(label = "port", ipfix = 7)]
+        #[field(label = "port", ipfix = 7, metric = Metric::Service)]
         pub source_port: Option<Port>,
         /// The server, by flow, by server and by service.
-        #[field(bare, ipfix = 12)]
+        #[field(bare, ipfix = 12, metric = Metric::Network)]
         pub destination: Option<IpAddr>,
         /// Its port, by flow and by service.
-        #[field(label = "port", ipfix = 11)]
+        #[field(label = "port", ipfix = 11, metric = Metric::Service)]
         pub destination_port: Option<Port>,
         /// The Community ID, by flow.
         #[field(absent, own_ipfix = 340)]
         pub community_id: Option<CommunityId>,
         /// The network of the clients, by network.
-        #[field(bare, own_ipfix = 230)]
+        #[field(bare, own_ipfix = 230, metric = Metric::Network)]
         pub network: Option<Network>,
         /// How long it was.
         #[field(label = "over", own_ipfix = 103, fold = Fold::Length)]
@@ -91,17 +92,17 @@ record! {
         #[field(unless_zero, own_ipfix = 299, fold = Fold::Sum)]
         pub epochs_without: u64,
         /// Gaps that were left out: longer than a retransmission timeout.
-        #[field(unless_zero, own_ipfix = 284, fold = Fold::Sum)]
+        #[field(unless_zero, own_ipfix = 284, fold = Fold::Sum, metric = Metric::Increase)]
         pub timeout_gaps: u64,
         /// The longest that a flow was waiting at the end of an epoch in which it had fallen
         /// silent.
         #[field(own_ipfix = 287, fold = Fold::Greatest)]
         pub waiting_ns: Option<Nanoseconds>,
         /// The interface or capture file.
-        #[field(bare, ipfix = 82)]
+        #[field(bare, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
         /// How often which time was waited.
-        #[field(fold = Fold::Merge)]
+        #[field(fold = Fold::Merge, metric = Metric::Distribution)]
         pub latency_histogram: Histogram,
     }
 }

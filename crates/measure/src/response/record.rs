@@ -1,6 +1,6 @@
 //! The records of the measurement.
 
-use fathom_record::{FlowKey, Nanoseconds, Time, record};
+use fathom_record::{FlowKey, Metric, Nanoseconds, Time, record};
 
 use super::{Confidence, Estimator, Reason};
 
@@ -19,7 +19,7 @@ record! {
         pub duration_ns: Nanoseconds,
         /// From a request to what its response triggered, on average; absent where a number would
         /// be wrong, see `reason`.
-        #[field(label = "latency", own_ipfix = 172)]
+        #[field(label = "latency", own_ipfix = 172, metric = Metric::Mean("causal_gaps"))]
         pub latency_ns: Option<Nanoseconds>,
         /// What clients thought before they sent the next request, on average; it is no part of the
         /// latency. Absent where it is not known.
@@ -72,7 +72,7 @@ record! {
         #[field(own_ipfix = 263)]
         pub tunnel: Option<u32>,
         /// The interface or capture file.
-        #[field(bare, ipfix = 82)]
+        #[field(bare, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
     }
 }

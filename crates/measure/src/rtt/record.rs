@@ -1,7 +1,8 @@
 //! The records of the measurement.
 
 use fathom_record::{
-    AsValue, FlowKey, Fold, Histogram, Nanoseconds, Network, Time, Type, Unit, Value, record,
+    AsValue, FlowKey, Fold, Histogram, Metric, Nanoseconds, Network, Time, Type, Unit, Value,
+    record,
 };
 
 use super::Method;
@@ -44,7 +45,7 @@ record! {
         #[field(bare, own_ipfix = 260)]
         pub method: Method,
         /// From the packet to its answer.
-        #[field(own_ipfix = 203)]
+        #[field(own_ipfix = 203, metric = Metric::Sample)]
         pub rtt_ns: Nanoseconds,
         /// The least round trip of this flow and direction so far; absent for single requests.
         #[field(label = "min", own_ipfix = 217)]
@@ -66,7 +67,7 @@ record! {
         #[field(own_ipfix = 263)]
         pub tunnel: Option<u32>,
         /// The interface or capture file.
-        #[field(bare, ipfix = 82)]
+        #[field(bare, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
         /// Where in the machine the answer was seen: ingress, egress, xdp, or capture.
         #[field(bare, own_ipfix = 264)]
@@ -150,7 +151,7 @@ record! {
         /// The flow, when grouped by flow; the round trips are those towards its destination.
         pub flow: Option<FlowKey>,
         /// The network of the destinations, when grouped by network.
-        #[field(bare, own_ipfix = 230)]
+        #[field(bare, own_ipfix = 230, metric = Metric::Network)]
         pub network: Option<Network>,
         /// The VLAN tag, the outer one if there are two, when grouped by VLAN or flow.
         #[field(ipfix = 58)]
@@ -195,13 +196,13 @@ record! {
         #[field(unit = Unit::Packets, label = "out_of_order", own_ipfix = 134, fold = Fold::Sum)]
         pub packets_out_of_order: u32,
         /// Of them, packets that a router marked as having met congestion (RFC 3168).
-        #[field(unit = Unit::Packets, label = "ce", own_ipfix = 148, fold = Fold::Sum)]
+        #[field(unit = Unit::Packets, label = "ce", own_ipfix = 148, fold = Fold::Sum, metric = Metric::Increase)]
         pub packets_congestion_experienced: u32,
         /// The interface or capture file.
-        #[field(bare, ipfix = 82)]
+        #[field(bare, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
         /// How often which round trip was measured.
-        #[field(fold = Fold::Merge)]
+        #[field(fold = Fold::Merge, metric = Metric::Distribution)]
         pub rtt_histogram: Histogram,
     }
 }

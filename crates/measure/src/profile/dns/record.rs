@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fathom_record::{FlowKey, Nanoseconds, Time, record};
+use fathom_record::{FlowKey, Metric, Nanoseconds, Time, record};
 
 use crate::profile::State;
 
@@ -22,7 +22,7 @@ record! {
         /// `FINISHED`: answered, if only by saying that the name does not exist; `BROKEN`: the
         /// resolver failed or refused; `UNREACHABLE`: no answer in time, or an error of the
         /// network; `DESYNC`: fathom may have lost the answer; `NEW`: the measurement ended before.
-        #[field(bare, own_ipfix = 101)]
+        #[field(bare, own_ipfix = 101, metric = Metric::Outcome)]
         pub end_state: State,
         /// What ended the exchange.
         #[field(bare, own_ipfix = 102)]
@@ -45,13 +45,13 @@ record! {
         pub query_type: Arc<str>,
         /// What the answer says: a name of the registry of RFC 6895. The upper bits, which EDNS
         /// has, are not looked at.
-        #[field(bare, own_ipfix = 171)]
+        #[field(bare, own_ipfix = 171, metric = Metric::Label)]
         pub response_code: Option<&'static str>,
         /// From the first query to the answer.
-        #[field(label = "latency", own_ipfix = 172)]
+        #[field(label = "latency", own_ipfix = 172, metric = Metric::Sample)]
         pub latency_ns: Option<Nanoseconds>,
         /// Times that the same socket sent the query again; over TCP the stack does.
-        #[field(own_ipfix = 173)]
+        #[field(own_ipfix = 173, metric = Metric::Increase)]
         pub retries: u32,
         /// The number in the message that ties answer and query together.
         #[field(absent, own_ipfix = 174)]
@@ -79,13 +79,13 @@ record! {
         #[field(bare, own_ipfix = 175)]
         pub query_name: Option<Arc<str>>,
         /// What the call returned: 0, or the name of an error (RFC 3493, section 6.1).
-        #[field(own_ipfix = 176)]
+        #[field(own_ipfix = 176, metric = Metric::Outcome)]
         pub result: &'static str,
         /// When it was called.
         #[field(absent, ipfix = 152)]
         pub start_time: Time,
         /// How long it took.
-        #[field(label = "latency", own_ipfix = 172)]
+        #[field(label = "latency", own_ipfix = 172, metric = Metric::Sample)]
         pub latency_ns: Nanoseconds,
         /// The process that called.
         #[field(own_ipfix = 155)]
