@@ -49,6 +49,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-balance",
             "fathom-measure",
             "fathom-lab",
+            "fathom-store",
             "fathom-record",
             "fathom-capture",
         ],

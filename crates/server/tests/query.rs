@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fathom_record::{FlowKey, Histogram, Nanoseconds, Protocol, Record, Time, record};
+use fathom_record::{FlowKey, Fold, Histogram, Nanoseconds, Protocol, Record, Time, record};
 use fathom_store::{Batches, Settings, Writer};
 
 record! {
@@ -15,14 +15,20 @@ record! {
     #[record = "rtt_aggregate"]
     struct Aggregate {
         /// When.
+        #[field(fold = Fold::End)]
         pub time: Time,
+        /// How long.
+        #[field(fold = Fold::Length)]
+        pub duration_ns: Nanoseconds,
         /// Whose.
         pub flow: FlowKey,
         /// The median.
+        #[field(fold = Fold::Percentile(50))]
         pub rtt_p50_ns: Option<Nanoseconds>,
         /// Where.
         pub interface: &'static str,
         /// All.
+        #[field(fold = Fold::Merge)]
         pub rtt_histogram: Histogram,
     }
 }
@@ -32,10 +38,15 @@ record! {
     #[record = "traffic"]
     struct Traffic {
         /// When.
+        #[field(fold = Fold::End)]
         pub time: Time,
+        /// How long.
+        #[field(fold = Fold::Length)]
+        pub duration_ns: Nanoseconds,
         /// Whose.
         pub flow: FlowKey,
         /// How much.
+        #[field(fold = Fold::Sum)]
         pub bytes: u64,
         /// Where.
         pub interface: &'static str,
@@ -43,6 +54,7 @@ record! {
 }
 
 const BEGIN_S: u64 = 1_764_000_000;
+const INTERVAL: Nanoseconds = Nanoseconds(10_000_000_000);
 
 fn flow(client: u8, port: u16) -> FlowKey {
     FlowKey {
@@ -69,10 +81,21 @@ fn time(second: u64) -> Time {
 fn rtt(second: u64, flow: FlowKey, rtt_histogram: Histogram) -> Aggregate {
     Aggregate {
         time: time(second),
+        duration_ns: INTERVAL,
         flow,
         rtt_p50_ns: rtt_histogram.quantile(0.5).map(Nanoseconds),
         interface: "eth0",
         rtt_histogram,
+    }
+}
+
+fn traffic(second: u64, flow: FlowKey, bytes: u64) -> Traffic {
+    Traffic {
+        time: time(second),
+        duration_ns: INTERVAL,
+        flow,
+        bytes,
+        interface: "eth0",
     }
 }
 
@@ -171,12 +194,7 @@ fn views_join_what_measurements_say_of_a_flow() {
         destination_port: flow.source_port,
         ..flow
     };
-    let traffic = |second, bytes| Traffic {
-        time: time(second),
-        flow,
-        bytes,
-        interface: "eth0",
-    };
+    let traffic = |second, bytes| traffic(second, flow, bytes);
     keep(
         directory.path(),
         &[
@@ -201,6 +219,34 @@ fn views_join_what_measurements_say_of_a_flow() {
     }
     let hosts = "SELECT kind, records FROM hosts ORDER BY kind";
     assert_eq!(answer(directory.path(), hosts), "rtt,2\ntraffic,2\n");
+}
+
+/// An hour has become rows of a minute, and the next one has not.
+#[test]
+fn views_join_rows_of_several_resolutions() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let flow = flow(1, 40_000);
+    for second in [10, 20, 70, 3_610, 3_620] {
+        let milliseconds = if second == 20 { 50 } else { 30 };
+        let round_trips = rtt(second, flow, histogram([milliseconds; 3]));
+        keep(path, &[&round_trips, &traffic(second, flow, second)]);
+    }
+    let settings = Settings {
+        minutes_after: Some(Duration::from_secs(3_600)),
+        ..Settings::default()
+    };
+    let (mut writer, _) = Writer::open(path, settings).unwrap();
+    writer.roll_up_due(time(2 * 3_600)).unwrap();
+    assert_eq!(writer.status().rolled_up_segments, 6);
+    writer.finish().unwrap();
+    let statement = "SELECT duration_ns, bytes, round(rtt_p50_ns / 1e6) FROM flows ORDER BY time";
+    let expected =
+        "60000000000,30,30.0\n60000000000,70,30.0\n10000000000,3610,30.0\n10000000000,3620,30.0\n";
+    assert_eq!(answer(path, statement), expected);
+    // Of the first minute there are six samples, of which three are 50 ms.
+    let slow = "SELECT round(quantile(merge(rtt_histogram), 0.6) / 1e6) FROM rtt_aggregate GROUP BY time ORDER BY time LIMIT 1";
+    assert_eq!(answer(path, slow), "50.0\n");
 }
 
 #[test]

@@ -5,18 +5,20 @@ use std::fs::File;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
 use crate::Error;
 use crate::fold::{Folder, interval_end};
-use crate::layout::{Found, HOUR_S, Layout};
+use crate::layout::{Found, HOUR_S, Layout, SegmentName};
 use crate::merge::{columns_of, name_of, remove_merged, runs};
 use crate::schema::{fitted, united};
 use crate::segment::SegmentWriter;
 
-/// No more rows of an interval are put together at a time: what comes then begins another.
+/// No more rows of an interval are put together at a time,
 const MOST_ROWS: usize = 1 << 16;
+/// unless segments would have to be read so often.
+const MOST_PARTS: u64 = 64;
 
 /// Segments of an hour that was over at `before_s` and have rows of shorter intervals.
 pub(crate) fn due(segments: &[Found], interval_s: u32, before_s: i64) -> Vec<&[Found]> {
@@ -38,67 +40,95 @@ pub(crate) fn fold(
     interval_s: u32,
 ) -> Result<bool, Error> {
     let columns = run.iter().map(columns_of).collect::<Result<Vec<_>, _>>()?;
-    let columns = united(&columns);
-    let folder = columns.and_then(|columns| Folder::new(&columns, interval_s).zip(Some(columns)));
-    let (Some((mut folder, columns)), Some(mut name)) = (folder, name_of(run)) else {
+    let (Some(columns), Some(name)) = (united(&columns), name_of(run)) else {
         return Ok(false);
     };
-    let open = |found| Source::open(found, &columns);
-    let mut sources = run.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    name.interval_s = interval_s;
-    let mut segment = SegmentWriter::create(layout, kind, &name, columns.clone())?;
-    if let Err(error) = fold_all(kind, &mut sources, &mut folder, interval_s, &mut segment) {
-        segment.discard();
-        return Err(error);
+    if Folder::new(&columns, interval_s).is_none() {
+        return Ok(false);
     }
-    let path = segment.finish()?;
+    let rollup = Rollup {
+        kind,
+        run,
+        columns,
+        interval_s,
+    };
+    let name = SegmentName { interval_s, ..name };
+    let mut parts = 1;
+    let path = loop {
+        let mut segment = SegmentWriter::create(layout, kind, &name, rollup.columns.clone())?;
+        match rollup.fold(parts, &mut segment) {
+            Ok(Folding::Done) => break segment.finish()?,
+            Ok(Folding::TooMany) => {
+                segment.discard();
+                parts *= 2;
+            }
+            Err(error) => {
+                segment.discard();
+                return Err(error);
+            }
+        }
+    };
     remove_merged(run, &path)?;
     Ok(true)
 }
 
-/// Interval by interval: there may be more rows than memory.
-fn fold_all(
-    kind: &str,
-    sources: &mut [Source<'_>],
-    folder: &mut Folder,
+/// Segments that become one.
+struct Rollup<'a> {
+    kind: &'a str,
+    run: &'a [Found],
+    columns: SchemaRef,
     interval_s: u32,
-    to: &mut SegmentWriter,
-) -> Result<(), Error> {
-    loop {
-        let mut first = None;
-        for source in &mut *sources {
-            let time = source.next_time()?;
-            first = first.into_iter().chain(time).min();
-        }
-        let Some(first) = first else { return Ok(()) };
-        let end_ns = interval_end(first, interval_s);
-        for source in &mut *sources {
-            while let Some(rows) = source.next_until(end_ns, interval_s)? {
-                let fold = folder.take(&rows);
-                let long = fold.map_err(Error::records("put together", kind))?;
-                if long.num_rows() > 0 {
-                    to.write(&long)?;
+}
+
+enum Folding {
+    Done,
+    /// An interval has more rows than memory.
+    TooMany,
+}
+
+impl Rollup<'_> {
+    /// Reads them so often, each time for a part of the flows, or whatever rows are about.
+    fn fold(&self, parts: u64, to: &mut SegmentWriter) -> Result<Folding, Error> {
+        for part in 0..parts {
+            let Some(folder) = Folder::new(&self.columns, self.interval_s) else {
+                break;
+            };
+            let mut folder = folder.of_part(part, parts);
+            let open = |found| Source::open(found, &self.columns);
+            let mut sources = self.run.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+            while let Some(end_ns) = self.next_end(&mut sources)? {
+                for source in &mut sources {
+                    while let Some(rows) = source.next_until(end_ns, self.interval_s)? {
+                        let long = folder.take(&rows).map_err(self.refused())?;
+                        if part == 0 && long.num_rows() > 0 {
+                            to.write(&long)?;
+                        }
+                        if folder.rows() > MOST_ROWS && parts < MOST_PARTS {
+                            return Ok(Folding::TooMany);
+                        }
+                    }
                 }
-                if folder.rows() >= MOST_ROWS {
-                    write(kind, folder, end_ns, to)?;
+                if folder.rows() > 0 {
+                    to.write(&folder.finish(end_ns).map_err(self.refused())?)?;
                 }
             }
         }
-        write(kind, folder, end_ns, to)?;
+        Ok(Folding::Done)
     }
-}
 
-fn write(
-    kind: &str,
-    folder: &mut Folder,
-    end_ns: i64,
-    to: &mut SegmentWriter,
-) -> Result<(), Error> {
-    if folder.rows() == 0 {
-        return Ok(());
+    /// When the interval ends that comes first.
+    fn next_end(&self, sources: &mut [Source<'_>]) -> Result<Option<i64>, Error> {
+        let mut first = None;
+        for source in sources {
+            let time = source.next_time()?;
+            first = first.into_iter().chain(time).min();
+        }
+        Ok(first.map(|first| interval_end(first, self.interval_s)))
     }
-    let rows = folder.finish(end_ns);
-    to.write(&rows.map_err(Error::records("put together", kind))?)
+
+    fn refused(&self) -> impl FnOnce(ArrowError) -> Error {
+        Error::records("put together", self.kind)
+    }
 }
 
 /// A segment that is read.

@@ -1,7 +1,7 @@
 //! Rows of short intervals become rows of longer ones, and say the same.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -399,6 +399,34 @@ fn segments_of_an_older_version_go_with_newer_ones() {
     );
     roll_up(directory.path(), settings(), 15 * DAY);
     assert_eq!(lengths(directory.path()).len(), 2);
+}
+
+/// More flows than are put together at a time: each has one row all the same.
+#[test]
+fn very_many_flows_are_put_together_some_at_a_time() {
+    const FLOWS: u64 = 70_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for end in [10, 20] {
+        let all = (0..FLOWS).map(|flow| sample(end, &flow.to_string(), 1));
+        keep_samples(path, &all.collect::<Vec<_>>());
+    }
+    roll_up(path, settings(), 3 * DAY);
+    let rows = rows(path, "sample");
+    let flows: BTreeSet<_> = rows
+        .iter()
+        .flat_map(|rows| {
+            rows["flow"]
+                .as_string::<i32>()
+                .iter()
+                .map(|it| it.unwrap().to_owned())
+        })
+        .collect();
+    let counts = rows
+        .iter()
+        .flat_map(|rows| rows["packets"].as_primitive::<UInt64Type>().iter());
+    assert_eq!(flows.len() as u64, FLOWS);
+    assert!(counts.eq((0..FLOWS).map(|_| Some(2))));
 }
 
 /// The finest go first, and of these the oldest.

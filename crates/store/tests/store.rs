@@ -267,6 +267,14 @@ fn what_is_no_store_is_left_alone() {
     let newer = tempfile::tempdir().unwrap();
     fs::write(newer.path().join("version"), "3\n").unwrap();
     assert!(matches!(open(newer.path()), Err(Error::Newer { .. })));
+    // An older one is newer from then on: what has to do with it does not know what is in it.
+    let older = tempfile::tempdir().unwrap();
+    keep(older.path(), &[at(0)]);
+    fs::write(older.path().join("version"), "1\n").unwrap();
+    assert_eq!(numbers(older.path()), [0]);
+    open(older.path()).unwrap();
+    let version = fs::read_to_string(older.path().join("version")).unwrap();
+    assert_eq!((version.trim(), numbers(older.path())), ("2", vec![0]));
     let taken = tempfile::tempdir().unwrap();
     let first = Writer::open(taken.path(), Settings::default()).unwrap();
     let own = std::process::id().to_string();

@@ -75,19 +75,20 @@ impl Folded {
         }
     }
 
-    /// Takes the rows of a column, each of which belongs to the group that stands in `groups`, and
-    /// is about an interval as long as `lengths` says.
+    /// Takes rows of a column of a batch, each of which belongs to a group. `lengths` are those of
+    /// their intervals.
     pub(super) fn take(
         &mut self,
         column: &ArrayRef,
-        rows: &RecordBatch,
-        groups: &[usize],
+        rows: impl Iterator<Item = (usize, usize)>,
+        batch: &RecordBatch,
         lengths: &UInt64Array,
     ) {
         match self {
             Self::Numbers(combine, values) => {
                 let numbers = column.as_primitive::<UInt64Type>();
-                for (&group, number) in groups.iter().zip(numbers) {
+                for (row, group) in rows {
+                    let number = numbers.is_valid(row).then(|| numbers.value(row));
                     let value = element(values, group);
                     *value = match (*value, number) {
                         (Some(value), Some(number)) => Some(combine(value, number)),
@@ -96,11 +97,11 @@ impl Folded {
                 }
             }
             Self::Rate(values) => {
-                let numbers = column.as_primitive::<Float64Type>();
-                for ((&group, number), length) in groups.iter().zip(numbers).zip(lengths) {
+                for (row, group) in rows {
                     let value = element(values, group);
-                    if let (Some(number), Some(length)) = (number, length) {
-                        *value = Some(value.unwrap_or(0.0) + number * length as f64);
+                    if let Some(number) = number_at(column, row) {
+                        let count = number * lengths.value(row) as f64;
+                        *value = Some(value.unwrap_or(0.0) + count);
                     }
                 }
             }
@@ -109,8 +110,8 @@ impl Folded {
                 is_rate,
                 sums,
             } => {
-                let weights = rows.column(*weight);
-                for (row, &group) in groups.iter().enumerate() {
+                let weights = batch.column(*weight);
+                for (row, group) in rows {
                     let sum = element(sums, group);
                     let known = number_at(column, row).zip(number_at(weights, row));
                     let Some((number, mut weight)) = known else {
@@ -125,7 +126,7 @@ impl Folded {
             }
             Self::Merge(merged) => {
                 let histograms = column.as_list::<i32>();
-                for (row, &group) in groups.iter().enumerate() {
+                for (row, group) in rows {
                     let merged = element(merged, group);
                     match (&mut *merged, histogram_at(histograms, row)) {
                         (Some(merged), Some(more)) => merged.merge(&more),

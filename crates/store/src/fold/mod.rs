@@ -5,6 +5,7 @@ mod column;
 mod key;
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
@@ -31,6 +32,8 @@ pub(crate) struct Folder {
     /// The column with the length of a row's interval.
     length: usize,
     interval_ns: u64,
+    /// Only rows of this part are taken, of so many parts.
+    part: (u64, u64),
     /// By what the rows have in common.
     groups: HashMap<Vec<u8>, u32>,
 }
@@ -78,8 +81,17 @@ impl Folder {
                 keys,
                 length,
                 interval_ns: u64::from(interval_s) * NS,
+                part: (0, 1),
                 groups: HashMap::new(),
             })
+    }
+
+    /// For a part of the rows alone: those that have the same in common are in one part.
+    pub(crate) fn of_part(self, part: u64, parts: u64) -> Self {
+        Self {
+            part: (part, parts),
+            ..self
+        }
     }
 
     /// How many rows there will be.
@@ -107,14 +119,17 @@ impl Folder {
         Ok(long)
     }
 
-    fn take_short(&mut self, rows: &RecordBatch) -> Result<(), ArrowError> {
-        let keys: Vec<&dyn Array> = self.keys.iter().map(|&it| &**rows.column(it)).collect();
-        let (mut groups, mut first) = (Vec::with_capacity(rows.num_rows()), Vec::new());
+    fn take_short(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
+        let keys: Vec<&dyn Array> = self.keys.iter().map(|&it| &**batch.column(it)).collect();
+        let (mut taken, mut groups, mut first) = (Vec::new(), Vec::new(), Vec::new());
         let mut key = Vec::new();
-        for row in 0..rows.num_rows() {
+        for row in 0..batch.num_rows() {
             key.clear();
             for column in &keys {
                 encode(*column, row, &mut key);
+            }
+            if !is_of(&key, self.part) {
+                continue;
             }
             let known = self.groups.get(&key).copied();
             let group = known.unwrap_or_else(|| {
@@ -123,19 +138,18 @@ impl Folder {
                 first.push(row as u32);
                 group
             });
+            taken.push(row);
             groups.push(group as usize);
         }
         let first = UInt32Array::from(first);
-        let lengths = rows
-            .column(self.length)
-            .as_primitive::<UInt64Type>()
-            .clone();
+        let lengths = batch.column(self.length).as_primitive::<UInt64Type>();
         for (index, folded) in self.folded.iter_mut().enumerate() {
-            let column = rows.column(index);
+            let column = batch.column(index);
             if let Folded::Key(pieces) = folded {
                 pieces.push(take(column, &first, None)?);
             } else {
-                folded.take(column, rows, &groups, &lengths);
+                let rows = taken.iter().copied().zip(groups.iter().copied());
+                folded.take(column, rows, batch, lengths);
             }
         }
         Ok(())
@@ -167,4 +181,14 @@ impl Folder {
         let columns: Result<Vec<_>, _> = columns.collect();
         RecordBatch::try_new(self.columns.clone(), columns?)
     }
+}
+
+/// Is what rows have in common of this part?
+fn is_of(key: &[u8], (part, parts): (u64, u64)) -> bool {
+    if parts == 1 {
+        return true;
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    hasher.finish() % parts == part
 }
