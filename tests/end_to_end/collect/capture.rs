@@ -8,12 +8,14 @@ use fathom_capture::{LinkType, Writer};
 pub(crate) fn echoes(numbers: std::ops::Range<u32>) -> Vec<u8> {
     const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
     let (client, server) = ([10, 0, 0, 1], [10, 0, 1, 1]);
-    let mut writer = Writer::new(Vec::new(), LinkType::IPV4, 0).unwrap();
+    let mut writer = Writer::new(Vec::new(), LinkType::ETHERNET, 0).unwrap();
     for number in numbers {
         let time_ns = BEGIN_NS + u64::from(number) * 10_000_000;
-        let request = PacketBuilder::ipv4(client, server, 64);
+        let request = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(client, server, 64);
         let request = request.icmpv4_echo_request(7, number as u16);
-        let reply = PacketBuilder::ipv4(server, client, 64).icmpv4_echo_reply(7, number as u16);
+        let reply = PacketBuilder::ethernet2([4; 6], [2; 6])
+            .ipv4(server, client, 64)
+            .icmpv4_echo_reply(7, number as u16);
         let mut write = |time_ns, packet: PacketBuilderStep<Icmpv4Header>| {
             let mut bytes = Vec::new();
             packet.write(&mut bytes, &[0; 8]).unwrap();

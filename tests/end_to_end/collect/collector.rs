@@ -13,6 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::capture::{HEADER_BYTES, echoes};
+
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -56,17 +58,26 @@ impl Place {
         text.lines().skip(1).map(str::to_owned).collect()
     }
 
+    /// How many records of a kind the store has.
+    pub(crate) fn rows(&self, kind: &str) -> usize {
+        let tables = self.ask("SELECT table_name FROM information_schema.tables");
+        if !tables.contains(&kind.to_owned()) {
+            return 0;
+        }
+        self.ask(&format!("SELECT count(*) FROM {kind}"))[0]
+            .parse()
+            .unwrap()
+    }
+
     /// How many round trips the store has, and how many different ones.
     pub(crate) fn samples(&self) -> (usize, usize) {
-        if !self
-            .ask("SELECT table_name FROM information_schema.tables")
-            .contains(&"rtt".to_owned())
-        {
-            return (0, 0);
+        match self.rows("rtt") {
+            0 => (0, 0),
+            all => {
+                let different = &self.ask("SELECT count(DISTINCT time) FROM rtt")[0];
+                (all, different.parse().unwrap())
+            }
         }
-        let row = &self.ask("SELECT count(*), count(DISTINCT time) FROM rtt")[0];
-        let (all, different) = row.split_once(',').unwrap();
-        (all.parse().unwrap(), different.parse().unwrap())
     }
 }
 
@@ -135,6 +146,38 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// An agent that reads a capture which grows: live, as far as it can tell.
+pub(crate) struct Agent {
+    pub(crate) process: Running,
+    /// Echoes so far.
+    pub(crate) echoes: u32,
+}
+
+impl Agent {
+    pub(crate) fn start(place: &Place, options: &[&str]) -> Self {
+        let measure = ["rtt", "-", "--sample-interval", "0", "--per-rtt", "0"];
+        let mut process = Running::start(place, "agent", &[&measure, options].concat());
+        process.write(&echoes(0..0));
+        Self { process, echoes: 0 }
+    }
+
+    /// So many more echoes pass.
+    pub(crate) fn more(&mut self, count: u32) {
+        let numbers = self.echoes..self.echoes + count;
+        self.echoes += count;
+        self.process.write(&echoes(numbers)[HEADER_BYTES..]);
+    }
+
+    /// Echoes pass until something is so. Captures are read a few hundred packets at a time.
+    pub(crate) fn more_until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
+        wait_until(PATIENCE, what, || {
+            self.more(500);
+            is_so()
+        })
+        .unwrap();
     }
 }
 

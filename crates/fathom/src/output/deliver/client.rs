@@ -68,7 +68,7 @@ impl Client {
     /// records that it has not.
     pub(super) fn post(&self, body: &[u8]) -> Result<Option<String>, Failure> {
         let sent = self.agent.post(&self.url).send(body);
-        let mut answer = sent.map_err(|error| Failure::Away(explain(&error)))?;
+        let mut answer = sent.map_err(|error| Failure::Away(self.reason(&error)))?;
         let words = answer.body_mut().read_to_string();
         let words = words.map_err(|error| Failure::Away(explain(&error)))?;
         let words = words.trim().chars().take(500).collect::<String>();
@@ -83,6 +83,21 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Why a body could not be sent. A collector that refuses a certificate closes the connection
+    /// while the body is written: what it has said is read by a request that has none.
+    fn reason(&self, error: &ureq::Error) -> String {
+        if self.url.starts_with("https:")
+            && matches!(error, ureq::Error::Io(_))
+            && let Err(said @ (ureq::Error::Rustls(_) | ureq::Error::Io(_))) =
+                self.agent.get(&self.url).call()
+        {
+            return explain(&said);
+        }
+        explain(error)
+    }
+}
+
 /// What went wrong, in words that say what to do.
 fn explain(error: &ureq::Error) -> String {
     let text = match error {
@@ -94,13 +109,17 @@ fn explain(error: &ureq::Error) -> String {
     if text.contains("CertificateRequired") || text.contains("certificate required") {
         return format!("{text}: name a certificate with &cert=FILE&key=FILE");
     }
-    if text.contains("UnknownCA")
-        || text.contains("DecryptError")
-        || text.contains("BadCertificate")
-    {
+    // The alerts by which servers refuse certificates of clients.
+    let refusals = [
+        "UnknownCA",
+        "DecryptError",
+        "BadCertificate",
+        "CertificateUnknown",
+    ];
+    if refusals.iter().any(|alert| text.contains(alert)) {
         return format!("{text}: the collector does not trust the certificate of &cert=FILE");
     }
-    if text.contains("UnknownIssuer") {
+    if text.contains("UnknownIssuer") || text.contains("BadSignature") {
         return format!("{text}: the collector's certificate is not signed by one in ?ca=FILE");
     }
     text
