@@ -16,6 +16,8 @@ use std::time::Duration;
 use std::{io, thread};
 
 use anyhow::Context;
+#[cfg(feature = "live")]
+use fathom_measure::Counts;
 use fathom_record::format::{Format, Sink};
 use fathom_record::{Record, Schema};
 use nix::errno::Errno;
@@ -223,6 +225,13 @@ impl Output {
     pub(crate) fn is_behind(&self) -> bool {
         self.writer.waiting_bytes() >= FULL_BYTES * 4
             || self.sinks.iter().any(|sink| sink.is_behind())
+    }
+
+    /// What became of the records that went elsewhere: the name of each sink, and its counts.
+    #[cfg(feature = "live")]
+    pub(crate) fn sinks(&self) -> Vec<(&'static str, Counts)> {
+        let sinks = self.sinks.iter();
+        sinks.map(|sink| (sink.name(), sink.counts())).collect()
     }
 
     /// Has written what was put, in whole lines. Waits only while the backlog is full, if it may.

@@ -2,6 +2,7 @@
 //! with itself.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+mod service;
 mod store;
 
 use std::collections::HashMap;
@@ -35,6 +36,8 @@ fn start(namespace: &Namespace, output: &Path, options: &[&str]) -> Process {
     command
         .args(["agent", "--format", "json", "--interval", "1s", "--output"])
         .arg(output)
+        .arg("--socket")
+        .arg(output.with_extension("sock"))
         .args(options)
         .stderr(Stdio::inherit());
     Process::start(&mut command).unwrap()

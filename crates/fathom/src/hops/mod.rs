@@ -46,6 +46,8 @@ pub(crate) const MEASUREMENT: Description = Description {
     import: None,
     agent: Some(agent::part),
     is_active: true,
+    has_samples: false,
+    needs_admin: false,
 };
 
 /// Probes until told to stop.

@@ -1,5 +1,7 @@
 //! Where records go besides the output.
 
+#[cfg(feature = "live")]
+use fathom_measure::Counts;
 use fathom_record::Record;
 
 use super::export::Exports;
@@ -8,6 +10,10 @@ use crate::arguments::{ExportArguments, OutputTarget};
 
 /// Takes records, and hands them on. None keeps measuring waiting, unless it is allowed to.
 pub(super) trait RecordSink {
+    /// What it is, for people and programs that are told of its counts.
+    #[cfg(feature = "live")]
+    fn name(&self) -> &'static str;
+
     /// Takes a record.
     fn put(&mut self, record: &dyn Record);
 
@@ -19,6 +25,10 @@ pub(super) trait RecordSink {
     fn is_behind(&self) -> bool {
         false
     }
+
+    /// What became of records so far.
+    #[cfg(feature = "live")]
+    fn counts(&self) -> Counts;
 
     /// Whether what finds too much waiting waits itself, or is lost.
     fn may_wait(&mut self, may_wait: bool);

@@ -36,6 +36,9 @@ pub(crate) const MEASUREMENT: Description = Description {
     import: None,
     agent: Some(agent::part),
     is_active: false,
+    has_samples: false,
+    // Probes of the libraries of containers that start later.
+    needs_admin: true,
 };
 
 /// Profiles until told to stop.
