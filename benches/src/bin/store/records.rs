@@ -63,10 +63,9 @@ fn flow(number: u64) -> FlowKey {
 fn histogram(base_ns: u64, random: &mut Random) -> Histogram {
     let mut histogram = Histogram::new();
     for _ in 0..SAMPLES {
-        // Most are near the least, and some are far: a tenth on average, of a tail.
-        let tail = -0.1 * random.part().max(1e-6).ln();
-        let thousandths = (1_000.0 * tail).round() as u32;
-        histogram.record(base_ns + base_ns / 1_000 * u64::from(thousandths));
+        // Most are near the least, and some are far, up to twice as long.
+        let thousandths = random.below(32) * random.below(32);
+        histogram.record(base_ns + base_ns / 1_000 * thousandths);
     }
     histogram
 }
@@ -172,11 +171,6 @@ impl Random {
 
     fn below(&mut self, end: u64) -> u64 {
         self.next() % end
-    }
-
-    /// From 0 to 1.
-    fn part(&mut self) -> f64 {
-        self.next() as f64 / u64::MAX as f64
     }
 }
 
