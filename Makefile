@@ -20,7 +20,8 @@ build: ## build the release binary, target/release/fathom
 	cargo build --release -p fathom
 
 build-server: ## build target/release/fathom-server, which answers queries (20 minutes on two cores)
-	cargo build --release -p fathom-server
+	cargo build --profile server -p fathom-server
+	@mkdir -p $(TARGET)/release && cp $(TARGET)/server/fathom-server $(TARGET)/release/
 
 demo: setup-demo ## measure real traffic in a lab on this machine, and compare with the truth (needs root)
 	cargo build --release -p fathom -p fathom-tests --bins
