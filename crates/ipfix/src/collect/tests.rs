@@ -110,7 +110,10 @@ fn own_elements_have_the_names_that_were_told() {
 fn lost_messages_and_templates_are_counted() {
     let messages = export(40);
     let mut collector = Collector::new(Limits::default());
-    for message in &messages[2..] {
+    // A set of templates stands first in its message, behind the header.
+    let is_template = |message: &Vec<u8>| message[16..18] == [0, 2];
+    let first = messages.iter().position(is_template).unwrap();
+    for message in &messages[first + 1..] {
         collect(&mut collector, message);
     }
     // The first template was lost, the second came: half of the records have none.
@@ -120,7 +123,7 @@ fn lost_messages_and_templates_are_counted() {
 
     let mut collector = Collector::new(Limits::default());
     for (index, message) in messages.iter().enumerate() {
-        if index != 4 {
+        if index != messages.len() - 3 {
             collect(&mut collector, message);
         }
     }
