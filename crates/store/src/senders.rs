@@ -67,7 +67,9 @@ impl Senders {
     }
 
     pub(crate) fn take_all(&mut self, numbers: &[Number]) {
-        numbers.iter().for_each(|number| self.take(number));
+        for number in numbers {
+            self.take(number);
+        }
     }
 
     pub(crate) fn have_changed(&self) -> bool {

@@ -1,7 +1,6 @@
 //! Exporters that send IPFIX: fathom's own, and others.
 
 use std::net::UdpSocket;
-use std::process::Command;
 
 use fathom_ipfix::wire::{FieldSpecifier, MessageWriter, Template};
 use fathom_lab::wait_until;
@@ -89,30 +88,4 @@ fn records_of_other_exporters_are_kept_with_unknown_elements_by_number() {
     assert_eq!(rows, [row, row]);
     let counts = "SELECT max(records), max(lost_records), max(malformed_messages) FROM exporters";
     assert_eq!(place.ask(counts), ["2,7,1"]);
-}
-
-/// softflowd reads the same capture.
-#[test]
-fn flows_of_softflowd_are_kept() {
-    if Command::new("softflowd").arg("-h").output().is_err() {
-        println!("skipped: softflowd is not installed");
-        return;
-    }
-    let (place, port) = (Place::new(), free_port());
-    std::fs::write(place.path("echoes.pcap"), echoes(0..500)).unwrap();
-    let _collector = collect(&place, &[&format!("ipfix+udp://127.0.0.1:{port}")]);
-    let (capture, pid) = (place.text("echoes.pcap"), place.text("pid"));
-    let to = format!("127.0.0.1:{port}");
-    let control = place.text("control");
-    let arguments = [
-        "-r", &capture, "-n", &to, "-v", "10", "-d", "-p", &pid, "-c", &control,
-    ];
-    let output = Command::new("softflowd").args(arguments).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let ask = "SELECT f['value'] FROM (SELECT unnest(fields) AS f FROM ipfix) WHERE f['element'] = 'packetDeltaCount' ORDER BY 1";
-    wait_until(PATIENCE, "both directions", || {
-        let tables = place.ask("SELECT table_name FROM information_schema.tables");
-        tables.contains(&"ipfix".to_owned()) && place.ask(ask) == ["500", "500"]
-    })
-    .unwrap();
 }

@@ -14,17 +14,17 @@ const REQUESTS: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 const BYTES: usize = 300;
 /// Connections a second: ten times as many are open at a time.
-pub const RATE: u64 = 200;
+pub(crate) const RATE: u64 = 200;
 
 /// What became of connections.
 #[derive(Debug, Default)]
-pub struct Outcome {
-    pub finished: AtomicU64,
-    pub failed: AtomicU64,
+pub(crate) struct Outcome {
+    pub(crate) finished: AtomicU64,
+    pub(crate) failed: AtomicU64,
 }
 
 /// Serves until the process ends.
-pub fn serve(namespace: &Namespace, address: SocketAddr) -> fathom_lab::Result<()> {
+pub(crate) fn serve(namespace: &Namespace, address: SocketAddr) -> fathom_lab::Result<()> {
     namespace.enter(|| {
         let listener = std::net::TcpListener::bind(address).expect("the address is free");
         listener.set_nonblocking(true).expect("it is a socket");
@@ -49,7 +49,12 @@ async fn answer(mut stream: TcpStream) {
 }
 
 /// Opens connections until told to stop, and waits for the last.
-pub fn ask(namespace: &Namespace, address: SocketAddr, stop: &AtomicBool, outcome: &Arc<Outcome>) {
+pub(crate) fn ask(
+    namespace: &Namespace,
+    address: SocketAddr,
+    stop: &AtomicBool,
+    outcome: &Arc<Outcome>,
+) {
     let asked = namespace.enter(|| {
         run(async {
             let mut ticks = interval(Duration::from_nanos(1_000_000_000 / RATE));

@@ -275,11 +275,11 @@ fn records(store: &Path, others: &[&str]) -> anyhow::Result<u64> {
         let mut of_kind = kind
             .open
             .iter()
-            .map(|batch| batch.num_rows() as u64)
+            .map(|batch| batch.num_rows().cast_unsigned())
             .sum::<u64>();
         for segment in &kind.segments {
             let reader = SerializedFileReader::new(File::open(segment)?)?;
-            of_kind += reader.metadata().file_metadata().num_rows() as u64;
+            of_kind += reader.metadata().file_metadata().num_rows().cast_unsigned();
         }
         println!("{}: {}: {of_kind} rows", store.display(), kind.name);
         if !others.contains(&kind.name.as_str()) {

@@ -97,15 +97,11 @@ impl FromStr for ExportTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once("://") {
-            Some((scheme @ ("https" | "http"), rest)) => {
-                CollectorUrl::parse(scheme, rest).map(Self::Collector)
-            }
-            _ => {
-                let parsed = text.parse().map(Self::Ipfix);
-                parsed.map_err(|error: fathom_ipfix::Error| error.to_string())
-            }
+        if let Some((scheme @ ("https" | "http"), rest)) = text.split_once("://") {
+            return CollectorUrl::parse(scheme, rest).map(Self::Collector);
         }
+        let parsed = text.parse().map(Self::Ipfix);
+        parsed.map_err(|error: fathom_ipfix::Error| error.to_string())
     }
 }
 

@@ -29,14 +29,14 @@ pub(super) struct Placed {
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     templates: HashMap<u16, String>,
-    kinds: HashMap<String, Columns>,
+    fields: HashMap<String, Fields>,
     /// By template, as long as nothing new is told.
     placed: HashMap<u16, Option<Placed>>,
     told: usize,
 }
 
 #[derive(Debug, Default)]
-struct Columns {
+struct Fields {
     columns: Vec<(String, Type)>,
     positions: HashMap<(u32, u16), usize>,
     table: Option<Arc<Table>>,
@@ -94,7 +94,7 @@ impl Kinds {
         column_type: Type,
         most: usize,
     ) {
-        let is_known = self.kinds.get(kind).is_some_and(|columns| {
+        let is_known = self.fields.get(kind).is_some_and(|columns| {
             let position = columns.positions.get(&element);
             position.is_some_and(|&at| columns.columns[at].0 == column)
         });
@@ -102,7 +102,7 @@ impl Kinds {
             return;
         }
         self.told += 1;
-        let columns = self.kinds.entry(kind.to_owned()).or_default();
+        let columns = self.fields.entry(kind.to_owned()).or_default();
         let position = columns.columns.iter().position(|(name, _)| name == column);
         let position = position.unwrap_or_else(|| {
             columns.columns.push((column.to_owned(), column_type));
@@ -130,7 +130,7 @@ impl Kinds {
 
     fn find(&mut self, template: &Template) -> Option<Placed> {
         let kind = self.templates.get(&template.id)?;
-        let columns = self.kinds.get_mut(kind)?;
+        let columns = self.fields.get_mut(kind)?;
         let position = |specifier: &FieldSpecifier| {
             let element = (specifier.enterprise.unwrap_or(0), specifier.element);
             columns.positions.get(&element).copied()

@@ -153,8 +153,7 @@ struct Body {
 /// exporter.record(&Connection { time: now, stalls: 2 }, now);
 /// exporter.flush();
 /// let messages: Vec<_> = exporter.outgoing().collect();
-/// assert!(matches!(messages[..], [Outgoing::Announcement(_), Outgoing::Announcement(_),
-/// Outgoing::Data(_)]));
+/// assert!(matches!(messages[..], [Outgoing::Announcement(_), .., Outgoing::Data(_)]));
 /// ```
 #[derive(Debug)]
 pub struct Exporter {

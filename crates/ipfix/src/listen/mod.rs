@@ -143,7 +143,7 @@ impl Listeners {
             .collect();
         match poll(&mut waiting, LOOK_MS) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 

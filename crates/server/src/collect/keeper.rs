@@ -261,23 +261,19 @@ impl Thread {
     /// Says once when something fails, and once when it does not any more. Returns what failed.
     fn tell(&mut self, done: Result<(), Error>) -> String {
         let directory = self.directory.display();
-        match done {
-            Err(error) => {
-                let error = format!("{:#}", anyhow::Error::new(error));
-                if !self.is_troubled {
-                    self.is_troubled = true;
-                    eprintln!("fathom-server: the store {directory}: {error}");
-                }
-                error
+        let Err(error) = done else {
+            if self.is_troubled {
+                self.is_troubled = false;
+                eprintln!("fathom-server: the store {directory} takes records again");
             }
-            Ok(()) => {
-                if self.is_troubled {
-                    self.is_troubled = false;
-                    eprintln!("fathom-server: the store {directory} takes records again");
-                }
-                String::new()
-            }
+            return String::new();
+        };
+        let error = format!("{:#}", anyhow::Error::new(error));
+        if !self.is_troubled {
+            self.is_troubled = true;
+            eprintln!("fathom-server: the store {directory}: {error}");
         }
+        error
     }
 }
 

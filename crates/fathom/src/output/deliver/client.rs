@@ -133,9 +133,9 @@ fn certificates(path: &Path) -> anyhow::Result<Vec<Certificate<'static>>> {
     let bytes = read(path)?;
     let mut all = Vec::new();
     for item in parse_pem(&bytes) {
-        match item.with_context(|| format!("cannot read {}", path.display()))? {
-            PemItem::Certificate(one) => all.push(one),
-            _ => {}
+        let item = item.with_context(|| format!("cannot read {}", path.display()))?;
+        if let PemItem::Certificate(one) = item {
+            all.push(one);
         }
     }
     if all.is_empty() {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
-use fathom_record::{Count, Record, Time};
+use fathom_record::Record;
 use fathom_store::{Batch, Batches};
 
 use super::record_sink::RecordSink;
@@ -51,8 +51,6 @@ pub(super) struct Delivery {
     shared: Arc<Shared>,
     /// Records that found no room before the queue.
     lost: u64,
-    /// Of all that were lost, those that a record tells of.
-    told: u64,
 }
 
 /// What the threads share.
@@ -114,7 +112,6 @@ impl Delivery {
             thread: Some((sender, thread)),
             shared,
             lost: 0,
-            told: 0,
         })
     }
 
@@ -137,21 +134,6 @@ impl Delivery {
         if is_full || sender.send(batches).is_err() {
             waiting.fetch_sub(bytes, Ordering::Relaxed);
             self.lost += rows;
-        }
-    }
-
-    /// The collector's records say how many are missing.
-    fn tell_losses(&mut self) {
-        // Whoever has the queue is writing to the disk: measuring does not wait for it.
-        let Ok(queue) = self.shared.queue.try_lock() else {
-            return;
-        };
-        let lost = self.lost + queue.counts().lost;
-        drop(queue);
-        if lost > self.told {
-            self.told = lost;
-            let count = Count::new(Time::now(), "export", "lost_records", lost);
-            self.batches.put(&count);
         }
     }
 }
@@ -187,7 +169,6 @@ impl RecordSink for Delivery {
 
     fn tick(&mut self) {
         if self.handed_over.elapsed() >= BATCH {
-            self.tell_losses();
             self.hand_over();
         }
     }
@@ -204,7 +185,6 @@ impl RecordSink for Delivery {
     /// Waits as long as the collector acknowledges something. The spool keeps the rest.
     fn finish(&mut self) -> anyhow::Result<()> {
         self.may_wait(true);
-        self.tell_losses();
         self.hand_over();
         let Some((sender, thread)) = self.thread.take() else {
             return Ok(());
@@ -255,9 +235,9 @@ fn bytes_of(batches: &[Batch]) -> usize {
 /// Puts batches into the queue.
 fn fill(shared: &Shared, receiver: &Receiver<Vec<Batch>>) {
     loop {
-        let received = receiver.recv_timeout(BATCH);
+        let next = receiver.recv_timeout(BATCH);
         let mut queue = shared.lock();
-        match received {
+        match next {
             Ok(batches) => {
                 let bytes = bytes_of(&batches);
                 for batch in batches {
