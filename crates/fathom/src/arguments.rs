@@ -312,7 +312,7 @@ pub(crate) struct Prefixes {
 }
 
 /// Where records go, and who observed what they tell.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, PartialEq, Default, Args)]
 pub(crate) struct OutputTarget {
     /// Append to this file instead of standard output; SIGHUP reopens it. With --format csv,
     /// records of other kinds go to their own files beside it.

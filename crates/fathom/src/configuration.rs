@@ -22,22 +22,33 @@ use crate::output::Output;
 /// Options that a configuration file or the environment cannot hold: they ask for something once.
 const ASKED_FOR_ONCE: [&str; 3] = ["config", "print-config", "help"];
 
-/// The options of this run. Ends the process when they are wrong, or ask for help.
+/// The options of this run. Ends the process when the command line is wrong, or asks for help.
 ///
 /// # Errors
 /// When the configuration file cannot be read or is wrong.
 pub(crate) fn arguments() -> anyhow::Result<Arguments> {
+    read().map_err(|error| match error.downcast::<clap::Error>() {
+        Ok(of_line) => of_line.exit(),
+        Err(other) => other,
+    })
+}
+
+/// The same, without an end of the process: the configuration file may have changed since it began.
+///
+/// # Errors
+/// When the command line, the environment or the configuration file is wrong.
+pub(crate) fn read() -> anyhow::Result<Arguments> {
     let command = command();
-    let mut matches = command.clone().get_matches();
+    let mut matches = command.clone().try_get_matches()?;
     if let Some(path) = config_of(&matches) {
         let only = matches.subcommand_name().and_then(own_file);
-        matches = file::apply(command, &path, only)?.get_matches();
+        matches = file::apply(command, &path, only)?.try_get_matches()?;
     }
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     if let Some(name) = matches.subcommand_name() {
         refuse_unknown_variables(&self::command(), name, variables)?;
     }
-    let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut arguments = Arguments::from_arg_matches(&matches)?;
     sources::settle(&mut arguments, &matches).map_err(WrongUsage::error)?;
     Ok(arguments)
 }

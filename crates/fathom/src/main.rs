@@ -13,6 +13,8 @@ mod arguments;
 mod balance;
 mod captures;
 mod configuration;
+#[cfg(feature = "live")]
+mod control;
 mod doctor;
 mod failure;
 mod generate;
@@ -62,6 +64,12 @@ struct Description {
     /// It sends packets: the agent runs it only where it is named.
     #[cfg(feature = "live")]
     is_active: bool,
+    /// Without intervals it has single samples of a flow.
+    #[cfg(feature = "live")]
+    has_samples: bool,
+    /// As long as it measures, it takes steps that need `CAP_SYS_ADMIN`.
+    #[cfg(feature = "live")]
+    needs_admin: bool,
 }
 
 /// Why nothing is measured on interfaces.

@@ -16,6 +16,8 @@ use std::time::Duration;
 use std::{io, thread};
 
 use anyhow::Context;
+#[cfg(feature = "live")]
+use fathom_measure::Counts;
 use fathom_record::format::{Format, Sink};
 use fathom_record::{Count, Record, Schema, Time};
 use nix::errno::Errno;
@@ -190,14 +192,11 @@ impl Output {
     /// Takes counts of what was lost on the way to the output and to each of the others.
     #[cfg(feature = "live")]
     pub(crate) fn put_losses(&mut self, time: Time) {
-        let sinks = self.sinks.iter().filter_map(|sink| sink.lost());
-        let written = ("lines lost", self.writer.lost_lines());
-        let losses: Vec<_> = sinks
-            .chain([written])
-            .filter(|&(_, lost)| lost > 0)
-            .collect();
-        for (name, lost) in losses {
-            self.put_count(&Count::new(time, "output", name, lost));
+        let written = ("output", self.writer.lost_lines());
+        let sinks = self.sinks().into_iter();
+        let sinks = sinks.map(|(name, counts)| (name, counts.get("lost")));
+        for (name, lost) in sinks.chain([written]).filter(|&(_, lost)| lost > 0) {
+            self.put_count(&Count::new(time, name, "lost", lost));
         }
     }
 
@@ -241,6 +240,13 @@ impl Output {
     pub(crate) fn is_behind(&self) -> bool {
         self.writer.waiting_bytes() >= FULL_BYTES * 4
             || self.sinks.iter().any(|sink| sink.is_behind())
+    }
+
+    /// What became of the records that went elsewhere: the name of each sink, and its counts.
+    #[cfg(feature = "live")]
+    pub(crate) fn sinks(&self) -> Vec<(&'static str, Counts)> {
+        let sinks = self.sinks.iter();
+        sinks.map(|sink| (sink.name(), sink.counts())).collect()
     }
 
     /// Has written what was put, in whole lines. Waits only while the backlog is full, if it may.

@@ -74,6 +74,17 @@ impl fmt::Display for Network {
     }
 }
 
+impl From<IpAddr> for Network {
+    /// That of one address alone.
+    fn from(address: IpAddr) -> Self {
+        let prefix_length = if address.is_ipv4() { 32 } else { 128 };
+        Self {
+            address,
+            prefix_length,
+        }
+    }
+}
+
 impl FromStr for Network {
     type Err = Error;
 

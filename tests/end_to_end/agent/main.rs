@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod metrics;
+mod service;
 mod store;
 
 use std::collections::HashMap;
@@ -36,6 +37,8 @@ fn start(namespace: &Namespace, output: &Path, options: &[&str]) -> Process {
     command
         .args(["agent", "--format", "json", "--interval", "1s", "--output"])
         .arg(output)
+        .arg("--socket")
+        .arg(output.with_extension("sock"))
         .args(options)
         .stderr(Stdio::inherit());
     Process::start(&mut command).unwrap()

@@ -15,6 +15,8 @@ fn start(lab: &Topology, store: &Path) -> Process {
     command
         .args(["agent", "--interval", "1s", "--host", "client", "--store"])
         .arg(store)
+        .arg("--socket")
+        .arg(store.with_extension("sock"))
         .stderr(Stdio::inherit());
     Process::start(&mut command).unwrap()
 }

@@ -1,11 +1,13 @@
 //! Options of `fathom agent`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
 use fathom_record::format::Format;
 
+use super::capture::End;
 use super::measured;
 use crate::arguments::{
     ExportArguments, MetricsPlace, OutputTarget, interval, one_of, positive_duration,
@@ -15,6 +17,9 @@ use crate::output::LINE_FORMATS;
 /// Options of `fathom agent`.
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {
+    /// What to do with the agent that runs; by default, run one.
+    #[command(subcommand)]
+    pub(crate) action: Option<AgentAction>,
     /// Measure on this interface: a name, a pattern such as 'veth*', or `any`; can be repeated; by
     /// default that of the default route.
     #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
@@ -29,6 +34,9 @@ pub(crate) struct AgentArguments {
     /// Stop after this time, such as 15s or 2m; by default at SIGTERM or Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
+    /// Where `status`, `reload` and `capture` reach the agent; only its owner may use it.
+    #[arg(long, value_name = "FILE", default_value = SOCKET)]
+    pub(crate) socket: PathBuf,
     /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -41,8 +49,41 @@ pub(crate) struct AgentArguments {
     pub(crate) export: ExportArguments,
 }
 
+/// What to do with an agent that runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentAction {
+    /// Print what is measured, what was counted, and what became of records.
+    Status {
+        /// The output format.
+        #[arg(long, default_value = "text", value_name = "FORMAT", value_parser = one_of(&LINE_FORMATS))]
+        format: Format,
+    },
+    /// Read the configuration file again, as at SIGHUP. Measuring goes on meanwhile; a file that is
+    /// wrong changes nothing.
+    Reload,
+    /// Print each round-trip time and each epoch of a flow for a time; the agent also keeps them.
+    Capture {
+        /// An end of the flow, or both: `ADDRESS:PORT`, or an address for all of its flows.
+        #[arg(value_name = "END", required = true, num_args = 1..=2)]
+        end: Vec<End>,
+        /// Stop after this time, at most an hour, or at Ctrl-C.
+        #[arg(long, value_name = "TIME", default_value = "1m", value_parser = capture_duration)]
+        duration: Duration,
+        /// The output format.
+        #[arg(long, default_value = "text", value_name = "FORMAT", value_parser = one_of(&LINE_FORMATS))]
+        format: Format,
+    },
+}
+
+fn capture_duration(text: &str) -> Result<Duration, String> {
+    match positive_duration(text)? {
+        time if time > MOST_CAPTURED => Err("it must be at most 1h".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// Where records go.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct AgentOutput {
     /// The output format; by default text, or no output with --export or --store.
@@ -52,6 +93,9 @@ pub(crate) struct AgentOutput {
     pub(crate) target: OutputTarget,
 }
 
+/// Where packages and systemd put the sockets of services.
+pub(super) const SOCKET: &str = "/run/fathom/agent.sock";
+const MOST_CAPTURED: Duration = Duration::from_secs(3600);
 /// Where packages and systemd put what services keep.
 const STORE: &str = "/var/lib/fathom";
 /// An agent runs for months: what it keeps is bounded.

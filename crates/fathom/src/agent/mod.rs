@@ -2,7 +2,12 @@
 //! that pass share their programs: a packet is parsed once.
 
 mod arguments;
+mod capture;
+mod privileges;
+mod requests;
 mod route;
+mod service;
+mod systemd;
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,15 +15,16 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ArgMatches;
 use fathom_measure::kernel::{Hooks, OfPackets};
-use fathom_measure::{Error, Measurement};
+use fathom_measure::{Error, Measurement, Scope};
 use fathom_record::Count;
 
 use crate::configuration::{self, Configured};
 use crate::output::LineOptions;
-use crate::session::{self, Plan, View};
+use crate::session::{Plan, Session, View};
 use crate::signals::Signals;
 use crate::{Description, MEASUREMENTS};
 pub(crate) use arguments::AgentArguments;
+use service::Service;
 
 /// What a measurement is asked for by the agent.
 pub(crate) struct Request<'a> {
@@ -26,8 +32,10 @@ pub(crate) struct Request<'a> {
     pub(crate) options: &'a ArgMatches,
     /// Measure on these.
     pub(crate) interfaces: &'a [String],
-    /// Put records together over such intervals.
-    pub(crate) interval: Duration,
+    /// Put records together over such intervals; `None`: single samples are wanted.
+    pub(crate) interval: Option<Duration>,
+    /// Measure these flows; by default those that the options choose.
+    pub(crate) scope: Option<&'a Scope>,
 }
 
 /// What the agent runs of a measurement.
@@ -59,13 +67,28 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     if arguments.print_config {
         return configuration::print("agent");
     }
+    if let Some(action) = &arguments.action {
+        return requests::ask(&arguments.socket, action);
+    }
     let signals = Signals::listen(arguments.output.target.output.is_some())?;
+    signals.listen_to_reload()?;
+    let mut service = Service::open(arguments, config, &signals)?;
     let measurements = start(arguments, config)?;
+    let is_measured = |one: &&Description| arguments.measure.iter().any(|name| name == one.name);
+    privileges::drop_others(measured().filter(is_measured).any(|one| one.needs_admin))?;
     let plan = Plan {
         duration: arguments.duration,
         interval: Some(arguments.interval),
         is_verbose: arguments.verbose,
     };
+    let open_view = || open_view(arguments, &signals);
+    let mut session = Session::start(measurements, &plan, open_view)?;
+    let measured = service.attend(&mut session);
+    drop(service);
+    session.end(measured)
+}
+
+fn open_view(arguments: &AgentArguments, signals: &Signals) -> anyhow::Result<View> {
     let export = arguments.export();
     let lines = LineOptions {
         target: &arguments.output.target,
@@ -74,12 +97,7 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
         formatter: None,
         main: Count::SCHEMA,
     };
-    session::run(
-        measurements,
-        &plan,
-        || View::lines(lines, &signals),
-        &signals,
-    )
+    View::lines(lines, signals)
 }
 
 /// Those that the agent can run.
@@ -99,21 +117,53 @@ fn start(
         let request = Request {
             options: &configured.options_of(one.name)?,
             interfaces: &interfaces,
-            interval: arguments.interval,
+            interval: Some(arguments.interval),
+            scope: None,
         };
         match part(&request).with_context(|| format!("cannot begin to measure {}", one.name))? {
             Part::OfPackets(part) => shared.push(part),
             Part::Running(measurement) => running.push(measurement),
         }
     }
-    if !shared.is_empty() {
-        let settings: Vec<_> = shared.iter().map(|part| part.settings()).collect();
-        let hooks = Hooks::attach(&interfaces, false, &settings)?;
-        for part in shared {
-            running.push(part.start(&hooks)?);
+    running.extend(attach(&interfaces, &shared)?);
+    Ok(running)
+}
+
+/// Begins those that share their programs.
+fn attach(
+    interfaces: &[String],
+    shared: &[Box<dyn Shared>],
+) -> Result<Vec<Box<dyn Measurement>>, Error> {
+    if shared.is_empty() {
+        return Ok(Vec::new());
+    }
+    let settings: Vec<_> = shared.iter().map(|part| part.settings()).collect();
+    let hooks = Hooks::attach(interfaces, false, &settings)?;
+    shared.iter().map(|part| part.start(&hooks)).collect()
+}
+
+/// Begins to take single samples of these flows, for as long as what is returned lives.
+fn start_samples(
+    arguments: &AgentArguments,
+    config: Option<&Path>,
+    scope: &Scope,
+) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
+    let interfaces = interfaces(arguments)?;
+    let configured = Configured::read(config)?;
+    let mut shared = Vec::new();
+    for one in measured().filter(|one| one.has_samples) {
+        let Some(part) = one.agent else { continue };
+        let request = Request {
+            options: &configured.options_of(one.name)?,
+            interfaces: &interfaces,
+            interval: None,
+            scope: Some(scope),
+        };
+        if let Part::OfPackets(part) = part(&request)? {
+            shared.push(part);
         }
     }
-    Ok(running)
+    Ok(attach(&interfaces, &shared)?)
 }
 
 fn interfaces(arguments: &AgentArguments) -> anyhow::Result<Vec<String>> {

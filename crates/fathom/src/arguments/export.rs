@@ -10,7 +10,7 @@ use super::store::StoreArguments;
 use super::{Choice, duration, one_of, positive_duration, typed};
 
 /// Which collectors records are sent to, which store keeps them, and who gets metrics of them.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Export over IPFIX")]
 pub(crate) struct ExportArguments {
     /// Send records to this collector, such as `ipfix+udp://192.0.2.1:4739`, `ipfix+tcp://HOST` or

@@ -8,7 +8,7 @@ use clap::Args;
 use super::positive_duration;
 
 /// Where metrics go.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArguments {
     /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9816, or at `none`; `fathom

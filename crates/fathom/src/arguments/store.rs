@@ -9,7 +9,7 @@ use fathom_store::{Full, Settings};
 use super::{Choice, one_of, positive_duration};
 
 /// Where records are kept, and for how long.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArguments {
     /// Keep records in this directory, as Parquet files that `fathom query` and any other engine

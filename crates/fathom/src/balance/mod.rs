@@ -17,6 +17,7 @@ use fathom_record::format::Format;
 use fathom_record::{Count, Record, Schema, Time};
 
 use crate::configuration;
+use crate::control::Control;
 use crate::failure::{WrongUsage, say};
 use crate::metrics::Metrics;
 use crate::output::{Backlog, LineOptions, Output};
@@ -25,7 +26,7 @@ use crate::summary;
 use crate::zone;
 use arguments::BalanceAction;
 pub(crate) use arguments::BalanceArguments;
-use control::{Control, ControlRequest, ask, read_weight};
+use control::{ControlRequest, ask, read_weight};
 use metrics::publish;
 
 /// The kinds of its records.
@@ -273,7 +274,7 @@ impl Run {
     fn answer(&mut self) -> Option<StopReason> {
         let mut reason = None;
         let (balancer, host) = (&mut self.balancer, &self.host);
-        self.control.answer(|request| {
+        control::answer(&self.control, |request| {
             let (done, server, format) = match request {
                 ControlRequest::Status(format) => {
                     return balancer

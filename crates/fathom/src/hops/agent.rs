@@ -8,7 +8,9 @@ use crate::agent::{Part, Request};
 pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
     let mut arguments = HopsArguments::from_arg_matches(request.options)?;
     arguments.interface = request.interfaces.to_vec();
-    arguments.output.interval = request.interval;
+    if let Some(interval) = request.interval {
+        arguments.output.interval = interval;
+    }
     Ok(Part::Running(Box::new(super::start(
         &arguments, None, false,
     )?)))

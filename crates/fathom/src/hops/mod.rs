@@ -45,6 +45,8 @@ pub(crate) const MEASUREMENT: Description = Description {
     examine: doctor::examine,
     agent: Some(agent::part),
     is_active: true,
+    has_samples: false,
+    needs_admin: false,
 };
 
 /// Probes until told to stop.

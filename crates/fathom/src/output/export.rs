@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+#[cfg(feature = "live")]
+use fathom_ipfix::Counters;
 use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings};
+#[cfg(feature = "live")]
+use fathom_measure::Counts;
 use fathom_record::{Record, Schema, Time, Unit, Value, Visitor};
 
 use super::record_sink::RecordSink;
@@ -61,7 +65,7 @@ impl Record for Opening<'_> {
 
 /// All collectors that were asked for.
 pub(super) struct Exports {
-    all: Vec<Export>,
+    collectors: Vec<Export>,
     records: u64,
     may_wait: bool,
     /// Which of them was said to be away.
@@ -92,7 +96,7 @@ impl Exports {
             },
             ..SenderSettings::default()
         };
-        let exports: Vec<_> = arguments
+        let collectors: Vec<_> = arguments
             .export
             .iter()
             .map(|destination| {
@@ -101,8 +105,8 @@ impl Exports {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            troubles: vec![None; exports.len()],
-            all: exports,
+            troubles: vec![None; collectors.len()],
+            collectors,
             records: 0,
             may_wait: true,
         })
@@ -110,7 +114,7 @@ impl Exports {
 
     /// Waits until collectors that are there have taken most of what waits for them.
     fn wait(&mut self) {
-        for export in &mut self.all {
+        for export in &mut self.collectors {
             export.tick(Time::now());
             while export.waiting_bytes() > WAITING_BYTES && export.trouble().is_none() {
                 std::thread::sleep(PAUSE);
@@ -120,11 +124,34 @@ impl Exports {
 }
 
 impl RecordSink for Exports {
+    #[cfg(feature = "live")]
+    fn name(&self) -> &'static str {
+        "ipfix"
+    }
+
+    #[cfg(feature = "live")]
+    fn counts(&self) -> Counts {
+        let counters: Vec<_> = self.collectors.iter().map(Export::counters).collect();
+        let sum = |of: fn(&Counters) -> u64| counters.iter().map(of).sum();
+        let away = self.troubles.iter().flatten().count();
+        Counts {
+            measured: vec![
+                ("records", sum(|it| it.records)),
+                ("lost", sum(|it| it.dropped_records)),
+            ],
+            named: vec![
+                ("messages", sum(|it| it.messages)),
+                ("reconnections", sum(|it| it.reconnects)),
+                ("collectors away", away as u64),
+            ],
+        }
+    }
+
     fn put(&mut self, record: &dyn Record) {
         let opening = Opening(record);
         let record: &dyn Record = if opening.is_one() { &opening } else { record };
         let now = Time::now();
-        for export in &mut self.all {
+        for export in &mut self.collectors {
             export.record(record, now);
         }
         self.records += 1;
@@ -137,7 +164,7 @@ impl RecordSink for Exports {
     /// back.
     fn tick(&mut self) {
         let now = Time::now();
-        for (export, known) in self.all.iter_mut().zip(&mut self.troubles) {
+        for (export, known) in self.collectors.iter_mut().zip(&mut self.troubles) {
             export.tick(now);
             let trouble = export.trouble();
             match (&trouble, &known) {
@@ -154,20 +181,13 @@ impl RecordSink for Exports {
         }
     }
 
-    #[cfg(feature = "live")]
-    fn lost(&self) -> Option<(&'static str, u64)> {
-        let counters = self.all.iter().map(Export::counters);
-        let dropped = counters.map(|it| it.dropped_records).sum();
-        Some(("records not exported", dropped))
-    }
-
     fn may_wait(&mut self, may_wait: bool) {
         self.may_wait = may_wait;
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
         let mut outcome = Ok(());
-        for mut export in self.all.drain(..) {
+        for mut export in self.collectors.drain(..) {
             let destination = export.destination().to_string();
             let records = export.records();
             let counters = export.finish(PATIENCE);

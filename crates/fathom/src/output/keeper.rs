@@ -1,13 +1,15 @@
 //! Records on their way into a store. A thread of its own writes them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+#[cfg(feature = "live")]
+use fathom_measure::Counts;
 use fathom_record::{Record, Time};
 use fathom_store::{Batch, Batches, Error, Recovered, Settings, Status, Writer};
 
@@ -36,6 +38,12 @@ pub(super) struct Keeper {
     /// Taken by the end.
     thread: Option<(Sender<Vec<Batch>>, JoinHandle<Outcome>)>,
     waiting_bytes: Arc<AtomicUsize>,
+    /// Of the thread.
+    #[cfg_attr(
+        not(feature = "live"),
+        expect(dead_code, reason = "an agent tells of it")
+    )]
+    status: Arc<Mutex<Status>>,
     lost_rows: u64,
     may_wait: bool,
 }
@@ -50,12 +58,13 @@ impl Keeper {
         let (writer, recovered) = opened.context("cannot keep records")?;
         say_recovered(directory, &recovered);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let (sender, receiver) = channel();
+        let (status, (sender, receiver)) = (Arc::new(Mutex::default()), channel());
         let thread = Thread {
             directory: directory.to_owned(),
             writer,
             receiver,
             waiting_bytes: waiting_bytes.clone(),
+            status: Arc::clone(&status),
             is_troubled: false,
         };
         let handle = thread::Builder::new()
@@ -68,6 +77,7 @@ impl Keeper {
             handed_over: Instant::now(),
             thread: Some((sender, handle)),
             waiting_bytes,
+            status,
             lost_rows: 0,
             may_wait: false,
         })
@@ -95,6 +105,25 @@ impl Keeper {
 }
 
 impl RecordSink for Keeper {
+    #[cfg(feature = "live")]
+    fn name(&self) -> &'static str {
+        "store"
+    }
+
+    #[cfg(feature = "live")]
+    fn counts(&self) -> Counts {
+        let status = *self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = self.lost_rows + status.lost_rows;
+        Counts {
+            measured: vec![("records", status.rows - status.lost_rows), ("lost", lost)],
+            named: vec![
+                ("segments written", status.segments),
+                ("segments merged", status.merged_segments),
+                ("segments removed", status.removed_segments),
+            ],
+        }
+    }
+
     fn put(&mut self, record: &dyn Record) {
         self.batches.put(record);
         if self.batches.rows() >= FULL_ROWS {
@@ -107,11 +136,6 @@ impl RecordSink for Keeper {
         if self.handed_over.elapsed() >= SYNC / 2 {
             self.hand_over();
         }
-    }
-
-    #[cfg(feature = "live")]
-    fn lost(&self) -> Option<(&'static str, u64)> {
-        Some(("records not kept", self.lost_rows))
     }
 
     #[cfg(feature = "live")]
@@ -189,6 +213,7 @@ struct Thread {
     writer: Writer,
     receiver: Receiver<Vec<Batch>>,
     waiting_bytes: Arc<AtomicUsize>,
+    status: Arc<Mutex<Status>>,
     /// It has been said.
     is_troubled: bool,
 }
@@ -220,6 +245,7 @@ impl Thread {
                     is_synced = done.is_ok();
                 }
                 done = done.and(self.writer.tick(Time::now()));
+                *self.status.lock().unwrap_or_else(PoisonError::into_inner) = self.writer.status();
             }
             self.tell(done, has_taken);
         }

@@ -1,5 +1,7 @@
 //! Where records go besides the output.
 
+#[cfg(feature = "live")]
+use fathom_measure::Counts;
 use fathom_record::Record;
 
 use super::export::Exports;
@@ -9,23 +11,25 @@ use crate::metrics::Metrics;
 
 /// Takes records, and hands them on. None keeps measuring waiting, unless it is allowed to.
 pub(super) trait RecordSink {
+    /// What it is, for people and programs that are told of its counts.
+    #[cfg(feature = "live")]
+    fn name(&self) -> &'static str;
+
     /// Takes a record.
     fn put(&mut self, record: &dyn Record);
 
     /// Does what is due by the clock.
     fn tick(&mut self);
 
-    /// How many records were lost up to now, and what these are called.
-    #[cfg(feature = "live")]
-    fn lost(&self) -> Option<(&'static str, u64)> {
-        None
-    }
-
     /// Does so much wait that more should wait, too?
     #[cfg(feature = "live")]
     fn is_behind(&self) -> bool {
         false
     }
+
+    /// What became of records so far.
+    #[cfg(feature = "live")]
+    fn counts(&self) -> Counts;
 
     /// Whether what finds too much waiting waits itself, or is lost.
     fn may_wait(&mut self, may_wait: bool);
@@ -65,6 +69,17 @@ pub(super) fn open(
 }
 
 impl RecordSink for Metrics {
+    #[cfg(feature = "live")]
+    fn name(&self) -> &'static str {
+        "metrics"
+    }
+
+    /// Those that it has are among its series.
+    #[cfg(feature = "live")]
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+
     fn put(&mut self, record: &dyn Record) {
         Metrics::put(self, record);
     }

@@ -35,6 +35,9 @@ pub(crate) const MEASUREMENT: Description = Description {
     examine: doctor::examine,
     agent: Some(agent::part),
     is_active: false,
+    has_samples: false,
+    // Probes of the libraries of containers that start later.
+    needs_admin: true,
 };
 
 /// Profiles until told to stop.

@@ -1,4 +1,4 @@
-//! What the agent runs of it: a record of each flow and interval.
+//! What the agent runs of it: a record of each flow and interval, or its epochs.
 
 use clap::FromArgMatches;
 use fathom_measure::kernel::{Hooks, OfPackets};
@@ -10,19 +10,23 @@ use crate::agent::{Part, Request, Shared};
 
 struct Flows {
     settings: Settings,
-    grouping: Grouping,
+    grouping: Option<Grouping>,
 }
 
 pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
     let arguments = ResponseArguments::from_arg_matches(request.options)?;
     let prefixes = &arguments.groups.prefixes;
+    let mut settings = arguments.settings_for_interfaces();
+    if let Some(scope) = request.scope {
+        settings.scope = scope.clone();
+    }
     Ok(Part::OfPackets(Box::new(Flows {
-        settings: arguments.settings_for_interfaces(),
-        grouping: Grouping {
+        settings,
+        grouping: request.interval.map(|_| Grouping {
             by: GroupBy::Flow,
             prefix_v4: prefixes.prefix_v4,
             prefix_v6: prefixes.prefix_v6,
-        },
+        }),
     })))
 }
 
@@ -32,7 +36,7 @@ impl Shared for Flows {
     }
 
     fn start(&self, hooks: &Hooks) -> Result<Box<dyn Measurement>, Error> {
-        let monitor = ResponseMonitor::of(hooks, &self.settings, Some(self.grouping), None)?;
+        let monitor = ResponseMonitor::of(hooks, &self.settings, self.grouping, None)?;
         Ok(Box::new(monitor))
     }
 }

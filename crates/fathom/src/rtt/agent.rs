@@ -1,4 +1,7 @@
-//! What the agent runs of it: a record of each flow, direction and interval.
+//! What the agent runs of it: a record of each flow, direction and interval,
+//! or its samples.
+
+use std::time::Duration;
 
 use clap::FromArgMatches;
 use fathom_measure::kernel::{Hooks, OfPackets};
@@ -10,20 +13,28 @@ use crate::agent::{Part, Request, Shared};
 
 struct Flows {
     settings: Settings,
-    aggregation: Aggregation,
+    aggregation: Option<Aggregation>,
 }
 
 pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
-    let arguments = RttArguments::from_arg_matches(request.options)?;
+    let mut arguments = RttArguments::from_arg_matches(request.options)?;
+    if request.interval.is_none() {
+        // Whoever asks for samples wants all of them.
+        arguments.sampling.sample_interval = Some(Duration::ZERO);
+    }
     let prefixes = &arguments.aggregation.prefixes;
+    let mut settings = arguments.settings_for_interfaces();
+    if let Some(scope) = request.scope {
+        settings.scope = scope.clone();
+    }
     Ok(Part::OfPackets(Box::new(Flows {
-        settings: arguments.settings_for_interfaces(),
-        aggregation: Aggregation {
-            interval: request.interval,
+        settings,
+        aggregation: request.interval.map(|interval| Aggregation {
+            interval,
             by: GroupBy::Flow,
             prefix_v4: prefixes.prefix_v4,
             prefix_v6: prefixes.prefix_v6,
-        },
+        }),
     })))
 }
 
@@ -33,7 +44,7 @@ impl Shared for Flows {
     }
 
     fn start(&self, hooks: &Hooks) -> Result<Box<dyn Measurement>, Error> {
-        let monitor = RttMonitor::of(hooks, &self.settings, Some(self.aggregation))?;
+        let monitor = RttMonitor::of(hooks, &self.settings, self.aggregation)?;
         Ok(Box::new(monitor))
     }
 }

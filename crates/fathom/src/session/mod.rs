@@ -39,53 +39,105 @@ pub(crate) fn run(
     open_view: impl FnOnce() -> anyhow::Result<View>,
     signals: &Signals,
 ) -> anyhow::Result<()> {
-    let begin = Instant::now();
-    if plan.is_verbose {
-        for line in measurements.iter().flat_map(|one| one.describe()) {
-            say!("{line}");
-        }
-    }
-    let mut session = Session {
-        measurements,
-        view: open_view()?,
-        intervals: plan.interval.map(Intervals::new),
-        end: plan.duration.and_then(|length| begin.checked_add(length)),
-    };
+    let mut session = Session::start(measurements, plan, open_view)?;
     let measured = session.measure(signals);
-    let finished = session.finish();
-    let written = session.view.finish();
-    // Gives the terminal back, and ends what was started, before anything is said.
-    drop(session);
-    for counts in finished.iter().flatten() {
-        say_summary(counts, begin.elapsed());
-    }
-    measured.and(finished.map(drop)).and(written)
+    session.end(measured)
 }
 
-struct Session {
-    measurements: Vec<Box<dyn Measurement>>,
-    view: View,
+/// What runs, and where its records go.
+pub(crate) struct Session {
+    pub(crate) measurements: Vec<Box<dyn Measurement>>,
+    pub(crate) view: View,
+    pub(crate) begin: Instant,
     intervals: Option<Intervals>,
     end: Option<Instant>,
 }
 
 impl Session {
-    fn measure(&mut self, signals: &Signals) -> anyhow::Result<()> {
-        self.follow()?;
-        while !signals.should_stop() && !self.is_over() {
-            wait_for(&self.measurements, self.longest_wait())?;
-            for measurement in &mut self.measurements {
-                measurement.poll(&mut |record| self.view.take(record))?;
-            }
-            if let Some(intervals) = &mut self.intervals {
-                intervals.advance(&mut self.measurements, &mut self.view)?;
-            }
-            self.follow()?;
-            if !self.view.refresh(&self.measurements)? {
-                break;
+    /// Begins with these measurements, which have just started.
+    ///
+    /// # Errors
+    /// When `open_view` fails.
+    pub(crate) fn start(
+        measurements: Vec<Box<dyn Measurement>>,
+        plan: &Plan,
+        open_view: impl FnOnce() -> anyhow::Result<View>,
+    ) -> anyhow::Result<Self> {
+        let begin = Instant::now();
+        if plan.is_verbose {
+            for line in measurements.iter().flat_map(|one| one.describe()) {
+                say!("{line}");
             }
         }
+        let mut session = Self {
+            measurements,
+            view: open_view()?,
+            begin,
+            intervals: plan.interval.map(Intervals::new),
+            end: plan.duration.and_then(|length| begin.checked_add(length)),
+        };
+        session.follow()?;
+        Ok(session)
+    }
+
+    fn measure(&mut self, signals: &Signals) -> anyhow::Result<()> {
+        while !signals.should_stop() && self.turn()? {}
         Ok(())
+    }
+
+    /// Waits a moment for what is measured, and hands it on. `false`: there is nothing more, or the
+    /// user has seen enough.
+    ///
+    /// # Errors
+    /// When a measurement fails, or the output cannot be written.
+    pub(crate) fn turn(&mut self) -> anyhow::Result<bool> {
+        if self.is_over() {
+            return Ok(false);
+        }
+        wait_for(&self.measurements, self.longest_wait())?;
+        for measurement in &mut self.measurements {
+            measurement.poll(&mut |record| self.view.take(record))?;
+        }
+        if let Some(intervals) = &mut self.intervals {
+            intervals.advance(&mut self.measurements, &mut self.view)?;
+        }
+        self.follow()?;
+        self.view.refresh(&self.measurements)
+    }
+
+    /// Goes on with these measurements, which have just started, over intervals of this length. The
+    /// ones before hand on what they have.
+    ///
+    /// # Errors
+    /// When one of those before fails.
+    pub(crate) fn replace(
+        &mut self,
+        measurements: Vec<Box<dyn Measurement>>,
+        interval: Option<Duration>,
+    ) -> anyhow::Result<()> {
+        self.view.may_wait(true);
+        let finished = self.finish();
+        self.view.may_wait(false);
+        self.measurements = measurements;
+        self.intervals = interval.map(Intervals::new);
+        finished.map(drop)
+    }
+
+    /// Ends, after `measured`: says what was counted.
+    ///
+    /// # Errors
+    /// That of `measured`, or when the rest cannot be handed on.
+    pub(crate) fn end(mut self, measured: anyhow::Result<()>) -> anyhow::Result<()> {
+        self.view.may_wait(true);
+        let finished = self.finish();
+        let written = self.view.finish();
+        let elapsed = self.begin.elapsed();
+        // Gives the terminal back, and ends what was started, before anything is said.
+        drop(self);
+        for counts in finished.iter().flatten() {
+            say_summary(counts, elapsed);
+        }
+        measured.and(finished.map(drop)).and(written)
     }
 
     fn is_over(&mut self) -> bool {
@@ -114,7 +166,6 @@ impl Session {
 
     /// What is still in the kernel, then the last counts.
     fn finish(&mut self) -> anyhow::Result<Vec<Counts>> {
-        self.view.may_wait();
         for measurement in &mut self.measurements {
             measurement.finish(&mut |record| self.view.take(record))?;
         }

@@ -39,7 +39,8 @@ impl View {
         Ok(Self::Lines(Box::new(lines)))
     }
 
-    pub(super) fn take(&mut self, record: &dyn Record) {
+    /// Takes a record.
+    pub(crate) fn take(&mut self, record: &dyn Record) {
         match self {
             Self::Lines(lines) => lines.put(record),
             Self::Table(screen) => screen.view.take(record),
@@ -61,7 +62,7 @@ impl View {
     }
 
     /// Tells the user something that is no data.
-    pub(super) fn say(&mut self, message: String) {
+    pub(crate) fn say(&mut self, message: String) {
         match self {
             Self::Lines(_) => say!("fathom: {message}"),
             Self::Table(screen) => screen.say(message),
@@ -73,10 +74,18 @@ impl View {
         matches!(self, Self::Lines(lines) if lines.output.is_behind())
     }
 
-    /// Nothing is measured any more: records taken from now on may wait for the reader.
-    pub(super) fn may_wait(&mut self) {
+    /// Whether records may wait for the reader.
+    pub(super) fn may_wait(&mut self, may_wait: bool) {
         if let Self::Lines(lines) = self {
-            lines.output.may_wait(true);
+            lines.output.may_wait(may_wait);
+        }
+    }
+
+    /// What became of records that went to collectors and stores, a measurement's counts each.
+    pub(crate) fn sinks(&self) -> Vec<(&'static str, Counts)> {
+        match self {
+            Self::Lines(lines) => lines.output.sinks(),
+            Self::Table(_) => Vec::new(),
         }
     }
 
@@ -110,7 +119,7 @@ impl View {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Lines(lines) => lines.finish(),
             Self::Table(_) => Ok(()),

@@ -27,6 +27,10 @@ pub(crate) const MEASUREMENT: Description = Description {
     agent: Some(agent::part),
     #[cfg(feature = "live")]
     is_active: false,
+    #[cfg(feature = "live")]
+    has_samples: false,
+    #[cfg(feature = "live")]
+    needs_admin: false,
 };
 
 /// Measures until there is nothing more, or until it is told to stop.

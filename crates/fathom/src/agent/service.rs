@@ -1,0 +1,272 @@
+//! The agent as a service: it answers requests, reads its configuration again, and tells systemd
+//! that it lives.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use fathom_measure::{Counts, Scope, Selection};
+use fathom_record::format::Format;
+use fathom_record::{Count, Network, Time};
+
+use super::arguments::{AgentArguments, SOCKET};
+use super::capture::{Capture, End};
+use super::requests::Request;
+use super::systemd::Manager;
+use super::{open_view, start, start_samples};
+use crate::arguments::Command;
+use crate::configuration;
+use crate::control::{Asked, Control};
+use crate::failure::say;
+use crate::session::Session;
+use crate::signals::Signals;
+use crate::{summary, zone};
+
+/// Captures at the same time: each has programs and tables of its own.
+const MOST_CAPTURES: usize = 4;
+/// Room in the tables of a capture.
+const CAPTURED_FLOWS: u32 = 1_024;
+
+/// What the agent does besides measuring.
+pub(super) struct Service<'a> {
+    /// The options that hold now; `None`: those of the start.
+    reloaded: Option<Box<AgentArguments>>,
+    started: &'a AgentArguments,
+    config: Option<&'a Path>,
+    signals: &'a Signals,
+    control: Option<Control>,
+    captures: Vec<Capture>,
+}
+
+impl<'a> Service<'a> {
+    /// Opens the socket. Without it, an agent that was not asked for one measures all the same.
+    ///
+    /// # Errors
+    /// When the socket that was asked for cannot be had.
+    pub(super) fn open(
+        arguments: &'a AgentArguments,
+        config: Option<&'a Path>,
+        signals: &'a Signals,
+    ) -> anyhow::Result<Self> {
+        let path = &arguments.socket;
+        let is_default = path == Path::new(SOCKET);
+        if let (true, Some(directory)) = (is_default, path.parent()) {
+            // If it cannot be made, the socket says why.
+            let _ = std::fs::create_dir(directory);
+        }
+        let control = match Control::open(path) {
+            Err(error) if is_default => {
+                say!("fathom: {error:#}; `fathom agent status` does not reach this agent");
+                None
+            }
+            control => Some(control?),
+        };
+        Ok(Self {
+            reloaded: None,
+            started: arguments,
+            config,
+            signals,
+            control,
+            captures: Vec::new(),
+        })
+    }
+
+    /// Measures until told to stop.
+    ///
+    /// # Errors
+    /// When a measurement fails, or records cannot be written.
+    pub(super) fn attend(&mut self, session: &mut Session) -> anyhow::Result<()> {
+        let mut manager = Manager::ready();
+        while !self.signals.should_stop() && session.turn()? {
+            if self.signals.take_reload() {
+                let reloaded = Manager::reloading(|| self.reload(session))?;
+                say_reloaded(&reloaded);
+            }
+            while let Some(asked) = self.control.as_ref().and_then(Control::next) {
+                self.answer(asked, session)?;
+            }
+            self.poll_captures(session)?;
+            manager.is_alive();
+        }
+        Ok(())
+    }
+
+    fn arguments(&self) -> &AgentArguments {
+        self.reloaded.as_deref().unwrap_or(self.started)
+    }
+
+    fn answer(&mut self, asked: Asked, session: &mut Session) -> anyhow::Result<()> {
+        match Request::parse(&asked.line) {
+            Err(why) => asked.answer(Err(why)),
+            Ok(Request::Status(format)) => {
+                let status = self.status(session, format);
+                asked.answer(status.map_err(|error| format!("{error:#}")));
+            }
+            Ok(Request::Reload) => {
+                let reloaded = Manager::reloading(|| self.reload(session))?;
+                say_reloaded(&reloaded);
+                let done = || b"the configuration was read again\n".to_vec();
+                asked.answer(reloaded.map(|()| done()).map_err(|error| one_line(&error)));
+            }
+            Ok(Request::Capture {
+                ends,
+                duration,
+                format,
+            }) => self.capture(asked, ends, duration, format),
+        }
+        Ok(())
+    }
+
+    /// Reads the configuration again, and begins what it says before it ends what runs: no packet
+    /// passes unseen. The inner result is that of the configuration, which if it is wrong changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// When what runs fails, or records cannot be written.
+    fn reload(&mut self, session: &mut Session) -> anyhow::Result<anyhow::Result<()>> {
+        let begun = configuration::read().and_then(|read| match read.command {
+            Command::Agent(arguments) => {
+                let measurements = start(&arguments, self.config)?;
+                Ok((arguments, measurements))
+            }
+            _ => bail!("the command is another one"),
+        });
+        let (arguments, measurements) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return Ok(Err(error)),
+        };
+        let now = self.arguments();
+        let is_same = arguments.output == now.output && arguments.export() == now.export();
+        session.replace(measurements, Some(arguments.interval))?;
+        let mut outcome = Ok(());
+        if !is_same {
+            session.view.finish()?;
+            let opened = open_view(&arguments, self.signals);
+            session.view = match opened {
+                Ok(view) => view,
+                Err(error) => {
+                    outcome = Err(error.context("records go where they went before"));
+                    open_view(now, self.signals)?
+                }
+            };
+        }
+        self.reloaded = Some(arguments);
+        Ok(outcome)
+    }
+
+    fn status(&self, session: &Session, format: Format) -> anyhow::Result<Vec<u8>> {
+        let measured = session.measurements.iter();
+        let counted: Result<Vec<_>, _> = measured
+            .map(|one| one.counts().map(|counts| (one.name(), counts)))
+            .collect();
+        let mut counted = counted?;
+        counted.extend(session.view.sinks());
+        match format {
+            Format::Text => Ok(self.text(session, &counted).into_bytes()),
+            format => {
+                let host = self.arguments().output.target.host()?;
+                Ok(records(&counted, format, &host))
+            }
+        }
+    }
+
+    fn text(&self, session: &Session, counted: &[(&str, Counts)]) -> String {
+        let seconds = Duration::from_secs(session.begin.elapsed().as_secs());
+        let running = humantime::format_duration(seconds);
+        let mut text = format!("process {}, running for {running}\n", std::process::id());
+        // Those that share their programs are attached in the same way.
+        let mut attached: Vec<_> = session
+            .measurements
+            .iter()
+            .flat_map(|one| one.describe())
+            .collect();
+        attached.sort_unstable();
+        attached.dedup();
+        for line in attached {
+            // Writing to memory does not fail.
+            let _ = writeln!(text, "{line}");
+        }
+        for (name, counts) in counted {
+            let headline = format!("{name}: {}", counts.headline());
+            let _ = writeln!(text, "{}", summary::text(&headline, &counts.named));
+        }
+        if !self.captures.is_empty() {
+            let _ = writeln!(text, "captures: {}", self.captures.len());
+        }
+        text
+    }
+
+    fn capture(&mut self, asked: Asked, ends: Vec<End>, duration: Duration, format: Format) {
+        if self.captures.len() >= MOST_CAPTURES {
+            return asked.answer(Err(format!("{MOST_CAPTURES} captures run already")));
+        }
+        let scope = scope_of(&ends);
+        let begun = start_samples(self.arguments(), self.config, &scope)
+            .and_then(|measurements| Ok((measurements, self.arguments().output.target.host()?)));
+        let (measurements, host) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return asked.answer(Err(one_line(&error))),
+        };
+        let client = asked.accept();
+        let capture = client.and_then(|stream| {
+            Capture::start(ends, measurements, duration, (stream, format, &host))
+        });
+        // Else the client has gone away.
+        self.captures.extend(capture);
+    }
+
+    fn poll_captures(&mut self, session: &mut Session) -> anyhow::Result<()> {
+        for mut capture in std::mem::take(&mut self.captures) {
+            let polled = capture.poll(&mut session.view);
+            if polled.context("a capture has failed")? {
+                self.captures.push(capture);
+            } else {
+                let lost = capture.end();
+                if lost > 0 {
+                    say!("fathom: {lost} lines of a capture were lost: their reader is too slow");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn say_reloaded(reloaded: &anyhow::Result<()>) {
+    match reloaded {
+        Ok(()) => say!("fathom: the configuration was read again"),
+        Err(error) => say!("fathom: the configuration was not taken: {error:#}"),
+    }
+}
+
+/// As the answer to a request has it.
+fn one_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").replace('\n', " ")
+}
+
+/// By which the kernel passes over most other flows.
+fn scope_of(ends: &[End]) -> Scope {
+    // A flow with one of these ports may have another end that has none.
+    let ports: Option<_> = ends.iter().map(|end| end.port).collect();
+    Scope {
+        selection: Selection {
+            networks: ends.iter().map(|end| Network::from(end.address)).collect(),
+            ports: ports.unwrap_or_default(),
+            ..Selection::default()
+        },
+        flows: CAPTURED_FLOWS,
+        ..Scope::live()
+    }
+}
+
+/// All counts as records, a line each.
+fn records(counted: &[(&'static str, Counts)], format: Format, host: &str) -> Vec<u8> {
+    let mut sink = format.sink_of(host, zone::offset_at);
+    let (now, mut lines) = (Time::now(), Vec::new());
+    for (measurement, counts) in counted {
+        for &(name, count) in counts.measured.iter().chain(&counts.named) {
+            sink.write(&Count::new(now, measurement, name, count), &mut lines);
+        }
+    }
+    lines
+}
