@@ -16,12 +16,13 @@ fn main() {
 
 #[cfg(feature = "live")]
 fn build_programs() {
-    use std::{env, path::PathBuf};
+    use std::{env, fs, path::PathBuf};
 
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     for name in ["balance", "checks"] {
+        let object = out.join(format!("{name}.bpf.o"));
         libbpf_cargo::SkeletonBuilder::new()
             .source(format!("src/bpf/{name}.bpf.c"))
             .clang_args([
@@ -32,8 +33,11 @@ fn build_programs() {
                 "-Wno-unused-function",
                 "-Wno-unused-parameter",
             ])
-            .obj(out.join(format!("{name}.bpf.o")))
+            .obj(&object)
             .build()
             .unwrap_or_else(|error| panic!("cannot compile the balancer: {error:?}"));
+        let bytes = fs::read(&object).expect("the object was just written");
+        let compressed = zstd::encode_all(bytes.as_slice(), 19).expect("memory takes it");
+        fs::write(object.with_extension("o.zst"), compressed).expect("there is room");
     }
 }

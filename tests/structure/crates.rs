@@ -16,7 +16,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("fathom-ipfix", &["fathom-record"]),
     ("fathom-store", &["fathom-record"]),
-    ("fathom-server", &["fathom-store", "fathom-record"]),
+    (
+        "fathom-server",
+        &["fathom-store", "fathom-ipfix", "fathom-record"],
+    ),
     ("fathom-bindings", &[]),
     (
         "fathom",
@@ -46,6 +49,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-balance",
             "fathom-measure",
             "fathom-lab",
+            "fathom-store",
             "fathom-record",
             "fathom-capture",
         ],

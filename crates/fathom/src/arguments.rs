@@ -1,6 +1,7 @@
 //! The command line. Every option is declared here, once: flags, environment, configuration file,
 //! help, manual and completions derive from it.
 
+mod collector;
 mod export;
 mod metrics;
 mod store;
@@ -24,6 +25,7 @@ use crate::balance::BalanceArguments;
 use crate::clickhouse::StoreCommand;
 #[cfg(feature = "live")]
 use crate::hops::HopsArguments;
+use crate::import::ImportArguments;
 use crate::ipfix::IpfixCommand;
 use crate::output::FORMATS;
 #[cfg(feature = "live")]
@@ -31,8 +33,10 @@ use crate::profile::ProfileArguments;
 use crate::response::ResponseArguments;
 use crate::rtt::RttArguments;
 use crate::traffic::TrafficArguments;
+pub(crate) use collector::{CollectorUrl, ExportTarget};
 pub(crate) use export::ExportArguments;
 pub(crate) use metrics::{MetricsArguments, MetricsPlace};
+pub(crate) use store::StoreArguments;
 
 /// Measures where the latency of real traffic comes from.
 #[derive(Debug, Parser)]
@@ -118,6 +122,24 @@ pub(crate) enum Command {
     /// how long and what is printed is said here.
     #[cfg(feature = "live")]
     Agent(Box<AgentArguments>),
+    /// Keep the records that agents and exporters send in a store; by `fathom-server`, a program of
+    /// its own.
+    #[command(disable_help_flag = true)]
+    Collect {
+        /// What `fathom-server collect` takes: `fathom collect --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
+    /// Fill a store from capture files, with round trips, responses and traffic.
+    ///
+    /// Each flow has one record of each measurement and interval. Intervals end at multiples of
+    /// their length, so records join by `time`, as in the view `flows` of `fathom query`. The
+    /// tables of the measurements in the configuration file say how they measure.
+    Import(Box<ImportArguments>),
     /// Ask the records of a store, in SQL; by `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
     Query {

@@ -6,11 +6,8 @@ mod file;
 mod sources;
 mod template;
 
-#[cfg(feature = "live")]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-#[cfg(feature = "live")]
 use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
@@ -55,10 +52,8 @@ pub(crate) fn read() -> anyhow::Result<Arguments> {
 
 /// The options of commands that run within another: those of the configuration file and the
 /// environment.
-#[cfg(feature = "live")]
 pub(crate) struct Configured(Command);
 
-#[cfg(feature = "live")]
 impl Configured {
     /// Of this file, if there is one.
     ///

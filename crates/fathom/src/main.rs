@@ -22,6 +22,7 @@ mod failure;
 mod generate;
 #[cfg(feature = "live")]
 mod hops;
+mod import;
 mod ipfix;
 mod metrics;
 mod output;
@@ -62,6 +63,8 @@ struct Description {
     kinds: &'static [&'static Schema],
     /// Finds out whether it works here.
     examine: fn(&mut doctor::Checks),
+    /// Measures capture files for a store.
+    import: Option<fn(&import::Request<'_>) -> anyhow::Result<()>>,
     /// Begins what the agent runs of it.
     #[cfg(feature = "live")]
     agent: Option<fn(&agent::Request<'_>) -> anyhow::Result<agent::Part>>,
@@ -113,6 +116,8 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Agent(options) => agent::run(options, arguments.config.as_deref())?,
         #[cfg(feature = "live")]
         Command::Store(StoreCommand::Init(options)) => clickhouse::init(options)?,
+        Command::Collect { arguments } => return server::run("collect", arguments),
+        Command::Import(options) => import::run(options, arguments.config.as_deref())?,
         Command::Query { arguments } => return server::run("query", arguments),
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
             configuration::print("ipfix.dump")?;

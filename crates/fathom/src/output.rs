@@ -1,6 +1,7 @@
 //! Where data goes: standard output or a file, in whole lines.
 
 mod csv;
+mod deliver;
 mod export;
 mod host;
 mod keeper;
@@ -192,10 +193,13 @@ impl Output {
     /// Takes counts of what was lost on the way to the output and to each of the others.
     #[cfg(feature = "live")]
     pub(crate) fn put_losses(&mut self, time: Time) {
-        let written = ("output", self.writer.lost_lines());
-        let sinks = self.sinks().into_iter();
-        let sinks = sinks.map(|(name, counts)| (name, counts.get("lost")));
-        for (name, lost) in sinks.chain([written]).filter(|&(_, lost)| lost > 0) {
+        let sinks = self.sinks.iter();
+        let lost: Vec<_> = sinks
+            .map(|sink| (sink.name(), sink.counts().get("lost")))
+            .chain([("output", self.writer.lost_lines())])
+            .filter(|&(_, lost)| lost > 0)
+            .collect();
+        for (name, lost) in lost {
             self.put_count(&Count::new(time, name, "lost", lost));
         }
     }
@@ -295,7 +299,7 @@ impl Output {
             );
         }
         // All of them end, whatever becomes of one.
-        let finished = self.sinks.iter_mut().map(|sink| sink.finish());
+        let finished = self.sinks.drain(..).map(|mut sink| sink.finish());
         finished.fold(written, Result::and)
     }
 

@@ -167,6 +167,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use fathom_record::Fold;
+
     use super::*;
 
     fn schemas() -> impl Iterator<Item = &'static Schema> {
@@ -277,6 +279,36 @@ mod tests {
                         "{} has no {name}",
                         schema.kind
                     );
+                }
+            }
+        }
+    }
+
+    /// A kind of intervals says of each quantity what becomes of it over longer ones.
+    #[test]
+    fn quantities_of_intervals_say_how_they_are_folded() {
+        let is_interval = |schema: &&Schema| {
+            let mut folds = schema.fields.iter().filter_map(|field| field.fold);
+            folds.any(|fold| fold == Fold::Length)
+        };
+        let intervals: Vec<_> = schemas().filter(is_interval).collect();
+        assert_eq!(intervals.len(), 4);
+        for schema in intervals {
+            assert_eq!(schema.fields[0].fold, Some(Fold::End), "{}", schema.kind);
+            for field in schema.fields {
+                let name = format!("{} of {}", field.name, schema.kind);
+                let is_quantity = matches!(field.unit, Unit::Packets | Unit::Bytes)
+                    || matches!(field.kind, Type::Duration | Type::Float | Type::Histogram);
+                assert!(!is_quantity || field.fold.is_some(), "{name}");
+                match field.fold {
+                    Some(Fold::Mean(weight)) => {
+                        assert!(schema.position(weight).is_some(), "{name}");
+                    }
+                    Some(Fold::Least) => assert!(name.contains("_min_ns"), "{name}"),
+                    Some(Fold::Percentile(percent)) => {
+                        assert!(name.contains(&format!("_p{percent}_ns")), "{name}");
+                    }
+                    _ => {}
                 }
             }
         }

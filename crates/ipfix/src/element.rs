@@ -167,6 +167,14 @@ pub(crate) fn code_of(element: u16, text: &str) -> Option<u8> {
     found.map(|row| row.2)
 }
 
+/// The text that the element has a number for.
+pub(crate) fn text_of_code(element: u16, code: u64) -> Option<&'static str> {
+    let found = CODES
+        .iter()
+        .find(|row| row.0 == element && u64::from(row.2) == code);
+    found.map(|row| row.1)
+}
+
 /// What is known of an information element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {

@@ -48,6 +48,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// An address that cannot be listened at.
+    #[error("listen at {address}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A thread that the system refuses.
     #[error("start the thread that sends to {destination}")]
     Thread {

@@ -2,8 +2,8 @@
 //! the [`Schema`](fathom_record::Schema) of records and sends them over UDP, TCP or TLS, and a
 //! collector that reads what any exporter sends. Elements that IANA does not have go under an
 //! enterprise number with their names and types (RFC 5610), so that collectors need no
-//! configuration. There is no SCTP, and no DTLS. [`Export`] sends from a thread of its own; all the
-//! rest does no I/O and takes the time as an argument.
+//! configuration. There is no SCTP, and no DTLS. [`Export`] sends from a thread of its own, and [`Listeners`]
+//! waits for what arrives; all the rest does no I/O and takes the time as an argument.
 //!
 //! What stays behind: fields that declare no element ([`fields_without_element`]), and the
 //! difference between a field that is missing and one that is not in the template.
@@ -52,11 +52,15 @@ mod error;
 mod export;
 mod iana;
 mod incoming;
+mod kind;
+mod listen;
 mod queue;
 mod sender;
 pub mod wire;
 
-pub use collect::{Collected, CollectedField, Collector, CollectorCounts, Frames, Limits, Session};
+pub use collect::{
+    Collected, CollectedField, Collector, CollectorCounts, Frames, Limits, Session, Table,
+};
 pub use destination::{Destination, Transport};
 pub use element::{DataType, Element, Semantics, Units, iana_element};
 pub use error::Error;
@@ -64,6 +68,7 @@ pub use export::{
     Exporter, ExporterCounts, ExporterSettings, Outgoing, TemplateSet, conflicting_elements,
     fields_without_element,
 };
-pub use incoming::{TlsAcceptor, TlsStream};
+pub use incoming::{TlsAcceptor, TlsStream, server_config};
+pub use listen::{Hears, ListenAddress, Listeners, TlsFiles};
 pub use queue::{Counters, OutgoingQueue, Refresh};
 pub use sender::{Export, Sender, SenderSettings};

@@ -18,6 +18,7 @@
 //! ```
 
 pub mod bytes;
+mod capture_intervals;
 mod counts;
 mod error;
 mod flow;
@@ -36,6 +37,7 @@ mod selection;
 mod table;
 pub mod traffic;
 
+pub use capture_intervals::{CaptureInterval, CaptureIntervals};
 pub use counts::Counts;
 pub use error::Error;
 #[cfg(feature = "live")]

@@ -9,6 +9,7 @@ use std::sync::{LazyLock, Mutex};
 use std::thread;
 
 use fathom_capture::{LinkType, Packet, Reader};
+use fathom_record::Time;
 
 use crate::Error;
 use crate::native::{self, Frame, fathom_reading};
@@ -16,6 +17,8 @@ use copies::Copies;
 
 /// Packets that go from reading to measuring together: few enough to stay in a core's cache.
 const BATCH: usize = 512;
+/// Where measuring does not stop.
+const NEVER: Time = Time(u64::MAX);
 /// Batches that the reading thread may be ahead.
 const AHEAD: usize = 8;
 
@@ -73,6 +76,13 @@ pub struct Replay {
     names: Names,
     position: u64,
     copies: u64,
+    /// When its first packet was captured.
+    begin: Option<Time>,
+    /// What is measured at present, from `next` on.
+    batch: Batch,
+    next: usize,
+    /// Measuring stops before packets of this time.
+    stop: Time,
 }
 
 /// How the run over one file ended.
@@ -86,7 +96,7 @@ pub enum Ended {
 
 /// Who reads.
 enum Source {
-    Here(Box<FrameReader>, Batch),
+    Here(Box<FrameReader>),
     /// A thread that reads and dissects; it gets its batches back.
     Ahead {
         filled: Receiver<Batch>,
@@ -121,15 +131,12 @@ impl Replay {
     fn new(name: &str, reader: Reader) -> Self {
         let file = interned(name);
         Self {
-            source: Source::Here(
-                Box::new(FrameReader {
-                    reader,
-                    names: Vec::new(),
-                    file,
-                    copies: Some(Copies::new()),
-                }),
-                Batch::default(),
-            ),
+            source: Source::Here(Box::new(FrameReader {
+                reader,
+                names: Vec::new(),
+                file,
+                copies: Some(Copies::new()),
+            })),
             file,
             names: Names {
                 file,
@@ -137,6 +144,10 @@ impl Replay {
             },
             position: 0,
             copies: 0,
+            begin: None,
+            batch: Batch::default(),
+            next: 0,
+            stop: NEVER,
         }
     }
 
@@ -144,7 +155,7 @@ impl Replay {
     /// To be called first.
     #[must_use]
     pub fn keep_copies(mut self) -> Self {
-        if let Source::Here(reader, _) = &mut self.source {
+        if let Source::Here(reader) = &mut self.source {
             reader.copies = None;
         }
         self
@@ -154,7 +165,7 @@ impl Replay {
     /// what they are.
     #[must_use]
     pub fn read_ahead(self, measurement: &impl Offline) -> Self {
-        let Source::Here(mut reader, _) = self.source else {
+        let Source::Here(mut reader) = self.source else {
             return self;
         };
         let dissector = measurement.dissector();
@@ -187,6 +198,22 @@ impl Replay {
         self.copies
     }
 
+    /// When the first packet was captured that has been read.
+    pub fn begin(&self) -> Option<Time> {
+        self.begin
+    }
+
+    /// Lets [`Replay::run`] stop before the next packet of this time or a later one.
+    pub fn stop_at(&mut self, time: Time) {
+        self.stop = time;
+    }
+
+    /// When the packet was captured before which it has stopped.
+    pub fn stopped_before(&self) -> Option<Time> {
+        let next = self.batch.packets.get(self.next)?;
+        Some(Time(next.time))
+    }
+
     /// Measures the next frames, a few hundred. Returns `None` while there is more, then how it
     /// ended.
     pub fn run<M: Offline>(
@@ -194,29 +221,41 @@ impl Replay {
         measurement: &mut M,
         report: &mut impl FnMut(M::Report),
     ) -> Option<Ended> {
-        let mut batch = match &mut self.source {
-            Source::Here(reader, batch) => {
-                reader.fill(&measurement.dissector(), batch);
-                std::mem::take(batch)
-            }
-            Source::Ahead { filled, .. } => filled.recv().unwrap_or_else(|_| Batch::end()),
-        };
-        self.names.interfaces.extend_from_slice(&batch.names);
-        self.position = batch.position;
-        self.copies += batch.copies;
-        for packet in &batch.packets {
+        if self.next == self.batch.packets.len() {
+            self.read(measurement);
+        }
+        let rest = self.batch.packets[self.next..].iter();
+        let is_before = |packet: &&Dissected| packet.time < self.stop.0 || self.stop == NEVER;
+        for packet in rest.take_while(is_before) {
             measurement.on_packet(packet, &self.names, report);
+            self.next += 1;
         }
-        let ended = batch.ended.take();
-        match &mut self.source {
-            Source::Here(_, own) => *own = batch,
-            // If there is no room, or no reader any more, the batch is simply dropped.
-            Source::Ahead { emptied, .. } => drop(emptied.try_send(batch)),
+        if self.next < self.batch.packets.len() {
+            return None;
         }
-        match ended? {
+        match self.batch.ended.take()? {
             Ok(()) => Some(Ended::Whole),
             Err(source) => Some(Ended::Broken(unreadable(self.file, source))),
         }
+    }
+
+    /// Reads the next frames.
+    fn read(&mut self, measurement: &impl Offline) {
+        let batch = &mut self.batch;
+        match &mut self.source {
+            Source::Here(reader) => reader.fill(&measurement.dissector(), batch),
+            Source::Ahead { filled, emptied } => {
+                let next = filled.recv().unwrap_or_else(|_| Batch::end());
+                // If there is no room, or no reader any more, the batch is simply dropped.
+                drop(emptied.try_send(std::mem::replace(batch, next)));
+            }
+        }
+        self.next = 0;
+        self.names.interfaces.extend_from_slice(&batch.names);
+        self.position = batch.position;
+        self.copies += batch.copies;
+        let first = batch.packets.first().map(|packet| Time(packet.time));
+        self.begin = self.begin.or(first);
     }
 
     /// The interfaces of the file.

@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use crate::parts::Part as _;
-use crate::{FlowKey, Value};
+use crate::{FlowKey, Fold, Value};
 
 /// What a number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -151,6 +151,9 @@ pub struct Field {
     pub ipfix: Option<Ipfix>,
     /// What it is among metrics, if it is there.
     pub metric: Option<Metric>,
+    /// What becomes of it when records become one of a longer time; without, only records that say
+    /// the same here become one.
+    pub fold: Option<Fold<'static>>,
     /// One sentence on what it is.
     pub about: &'static str,
 }
@@ -169,6 +172,7 @@ impl Field {
             text: TextForm::Labelled,
             ipfix: None,
             metric: None,
+            fold: None,
             about,
         }
     }
@@ -217,6 +221,15 @@ impl Field {
     pub const fn metric(self, metric: Metric) -> Self {
         Self {
             metric: Some(metric),
+            ..self
+        }
+    }
+
+    /// This becomes of it when records become one.
+    #[must_use]
+    pub const fn fold(self, fold: Fold<'static>) -> Self {
+        Self {
+            fold: Some(fold),
             ..self
         }
     }

@@ -215,7 +215,8 @@ pub const fn collect<const COUNT: usize>(parts: &[(Shape, Field)]) -> [Field; CO
 /// `community_id`; `Option` makes either one that may be missing. `#[field(...)]` changes what the
 /// type implies, by the methods of [`Field`](crate::Field): `label = "min"`, `unit = Unit::Bytes`,
 /// `bare`, `unless_zero`, `absent`, `ipfix = 325` (IANA's element), `reverse_ipfix = 1` (the same
-/// of the other direction), `own_ipfix = 1` (fathom's own). The crate's first page has an example.
+/// of the other direction), `own_ipfix = 1` (fathom's own), `fold = Fold::Sum`. The crate's first
+/// page has an example.
 #[macro_export]
 macro_rules! record {
     (

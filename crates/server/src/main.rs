@@ -1,12 +1,14 @@
-//! `fathom-server` answers questions about the records that fathom keeps. `fathom query` calls it.
+//! `fathom-server` collects records of many hosts, and answers questions about the records that
+//! fathom keeps. `fathom collect` and `fathom query` call it.
 
+mod collect;
 mod query;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Answers questions about the records that fathom keeps.
+/// Collects records of many hosts, and answers questions about them.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -16,12 +18,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Collect(collect::CollectArguments),
     Query(query::QueryArguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
+        Command::Collect(options) => collect::run(options),
         Command::Query(options) => query::run(options),
     };
     match done {

@@ -4,8 +4,10 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use fathom_record::{FlowKey, Histogram, Nanoseconds, Protocol, Record, Time, record};
+use fathom_record::{FlowKey, Fold, Histogram, Nanoseconds, Protocol, Record, Time, record};
 use fathom_store::{Batches, Settings, Writer};
 
 record! {
@@ -13,14 +15,20 @@ record! {
     #[record = "rtt_aggregate"]
     struct Aggregate {
         /// When.
+        #[field(fold = Fold::End)]
         pub time: Time,
+        /// How long.
+        #[field(fold = Fold::Length)]
+        pub duration_ns: Nanoseconds,
         /// Whose.
         pub flow: FlowKey,
         /// The median.
+        #[field(fold = Fold::Percentile(50))]
         pub rtt_p50_ns: Option<Nanoseconds>,
         /// Where.
         pub interface: &'static str,
         /// All.
+        #[field(fold = Fold::Merge)]
         pub rtt_histogram: Histogram,
     }
 }
@@ -30,10 +38,15 @@ record! {
     #[record = "traffic"]
     struct Traffic {
         /// When.
+        #[field(fold = Fold::End)]
         pub time: Time,
+        /// How long.
+        #[field(fold = Fold::Length)]
+        pub duration_ns: Nanoseconds,
         /// Whose.
         pub flow: FlowKey,
         /// How much.
+        #[field(fold = Fold::Sum)]
         pub bytes: u64,
         /// Where.
         pub interface: &'static str,
@@ -41,6 +54,7 @@ record! {
 }
 
 const BEGIN_S: u64 = 1_764_000_000;
+const INTERVAL: Nanoseconds = Nanoseconds(10_000_000_000);
 
 fn flow(client: u8, port: u16) -> FlowKey {
     FlowKey {
@@ -67,10 +81,21 @@ fn time(second: u64) -> Time {
 fn rtt(second: u64, flow: FlowKey, rtt_histogram: Histogram) -> Aggregate {
     Aggregate {
         time: time(second),
+        duration_ns: INTERVAL,
         flow,
         rtt_p50_ns: rtt_histogram.quantile(0.5).map(Nanoseconds),
         interface: "eth0",
         rtt_histogram,
+    }
+}
+
+fn traffic(second: u64, flow: FlowKey, bytes: u64) -> Traffic {
+    Traffic {
+        time: time(second),
+        duration_ns: INTERVAL,
+        flow,
+        bytes,
+        interface: "eth0",
     }
 }
 
@@ -169,12 +194,7 @@ fn views_join_what_measurements_say_of_a_flow() {
         destination_port: flow.source_port,
         ..flow
     };
-    let traffic = |second, bytes| Traffic {
-        time: time(second),
-        flow,
-        bytes,
-        interface: "eth0",
-    };
+    let traffic = |second, bytes| traffic(second, flow, bytes);
     keep(
         directory.path(),
         &[
@@ -199,6 +219,34 @@ fn views_join_what_measurements_say_of_a_flow() {
     }
     let hosts = "SELECT kind, records FROM hosts ORDER BY kind";
     assert_eq!(answer(directory.path(), hosts), "rtt,2\ntraffic,2\n");
+}
+
+/// An hour has become rows of a minute, and the next one has not.
+#[test]
+fn views_join_rows_of_several_resolutions() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let flow = flow(1, 40_000);
+    for second in [10, 20, 70, 3_610, 3_620] {
+        let milliseconds = if second == 20 { 50 } else { 30 };
+        let round_trips = rtt(second, flow, histogram([milliseconds; 3]));
+        keep(path, &[&round_trips, &traffic(second, flow, second)]);
+    }
+    let settings = Settings {
+        minutes_after: Some(Duration::from_secs(3_600)),
+        ..Settings::default()
+    };
+    let (mut writer, _) = Writer::open(path, settings).unwrap();
+    writer.roll_up_due(time(2 * 3_600)).unwrap();
+    assert_eq!(writer.status().rolled_up_segments, 6);
+    writer.finish().unwrap();
+    let statement = "SELECT duration_ns, bytes, round(rtt_p50_ns / 1e6) FROM flows ORDER BY time";
+    let expected =
+        "60000000000,30,30.0\n60000000000,70,30.0\n10000000000,3610,30.0\n10000000000,3620,30.0\n";
+    assert_eq!(answer(path, statement), expected);
+    // Of the first minute there are six samples, of which three are 50 ms.
+    let slow = "SELECT round(quantile(merge(rtt_histogram), 0.6) / 1e6) FROM rtt_aggregate GROUP BY time ORDER BY time LIMIT 1";
+    assert_eq!(answer(path, slow), "50.0\n");
 }
 
 #[test]
@@ -275,4 +323,50 @@ fn bad_questions_are_told_and_change_nothing() {
     }
     assert!(refusal(&store, &["--format", "parquet", "SELECT 1"]).contains("--output"));
     assert_eq!(answer(&store, "SELECT count(*) FROM rtt_aggregate"), "1\n");
+}
+
+/// Segments merge and go while questions are asked, which are answered all the same: with all that
+/// was there before, each once.
+#[test]
+fn questions_are_answered_while_segments_merge() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    keep(path, &[&rtt(0, flow(1, 1), histogram([5]))]);
+    let (kept, is_over) = (AtomicU64::new(1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at_once = Settings {
+                log_age: Duration::ZERO,
+                ..Settings::default()
+            };
+            let (mut writer, _) = Writer::open(path, at_once).unwrap();
+            let mut second = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                second += 1;
+                let record = rtt(second, flow(1, 1), histogram([5]));
+                append(&mut writer, &[&record]);
+                kept.store(second + 1, Ordering::Release);
+                writer.tick(time(second)).unwrap();
+                writer.merge_due(time(second)).unwrap();
+                // A merge in half a second: a question takes a tenth of one.
+                std::thread::park_timeout(Duration::from_millis(30));
+            }
+            assert!(writer.status().merged_segments > 0);
+        });
+        let statement = "SELECT count(*), count(DISTINCT time) FROM rtt_aggregate";
+        for _ in 0..40 {
+            let before = kept.load(Ordering::Acquire);
+            let told = answer(path, statement);
+            let numbers: Vec<u64> = told
+                .trim()
+                .split(',')
+                .map(|it| it.parse().unwrap())
+                .collect();
+            assert!(
+                numbers[0] >= before && numbers[0] == numbers[1],
+                "{told} of {before}"
+            );
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

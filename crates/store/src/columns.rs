@@ -12,10 +12,11 @@ use arrow_array::builder::{
 use arrow_schema::{DataType, Field as Column, Schema as Columns, TimeUnit};
 use fathom_record::{Field, Schema, Type, Unit, Value};
 
+use crate::fold;
 use crate::histograms::{Histograms, histogram_type};
 
-/// The columns of a kind of record: `host`, then its fields. What a field is, and its unit, are
-/// metadata of its column.
+/// The columns of a kind of record: `host`, then its fields. What a field is, its unit, and what
+/// becomes of it over longer intervals are metadata of its column.
 pub(crate) fn columns_of(schema: &Schema) -> Columns {
     let host = Column::new("host", DataType::Utf8, false).with_metadata(HashMap::from([(
         "about".to_owned(),
@@ -39,7 +40,10 @@ fn metadata(field: &Field) -> HashMap<String, String> {
     };
     let unit = unit.map(|unit| ("unit".to_owned(), unit.to_owned()));
     let about = ("about".to_owned(), field.about.to_owned());
-    [about].into_iter().chain(unit).collect()
+    let fold = field
+        .fold
+        .map(|fold| (fold::METADATA.to_owned(), fold.to_string()));
+    [about].into_iter().chain(unit).chain(fold).collect()
 }
 
 fn type_of(kind: Type) -> DataType {

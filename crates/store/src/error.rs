@@ -36,6 +36,20 @@ pub enum Error {
         /// Why not.
         source: arrow_schema::ArrowError,
     },
+    /// A column of records that were sent is none of what the store has under that name.
+    #[error(
+        "records of the kind {kind} have the column {column} as {found}, which was {before} before"
+    )]
+    Column {
+        /// The kind.
+        kind: String,
+        /// The column.
+        column: String,
+        /// Its type.
+        found: String,
+        /// The type that it has in the store.
+        before: String,
+    },
     /// Another process writes.
     #[error("{path} is written by process {pid}: one process writes a store, others read it")]
     Taken {

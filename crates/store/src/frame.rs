@@ -5,7 +5,11 @@
 //! ```
 //!
 //! Numbers are little-endian. The Arrow stream has the schema and one batch, so each frame can be
-//! read without the others.
+//! read without the others. A frame that was sent has its number before it:
+//!
+//! ```text
+//! "fthn"  CRC-32 of what follows: u32  spool: u128  sequence: u64  rows: u32
+//! ```
 
 use std::io::{self, Read};
 
@@ -13,10 +17,12 @@ use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::ArrowError;
 
-use crate::{Batch, Error};
+use crate::{Batch, Error, Number};
 
 const MAGIC: [u8; 4] = *b"fthm";
 const HEADER_BYTES: usize = 12;
+const NUMBER_MAGIC: [u8; 4] = *b"fthn";
+const NUMBER_BYTES: usize = 36;
 /// No frame is longer: what says so is no frame.
 const MOST_BYTES: usize = 256 << 20;
 /// Fast, as a log is written once and seldom read.
@@ -24,9 +30,9 @@ const LEVEL: i32 = 1;
 
 /// What stands at the start of some bytes.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Found {
-    /// A batch, which takes so many bytes.
-    Batch(Batch, usize),
+pub(crate) enum Found<T> {
+    /// A frame, the number before it, and how many bytes both take.
+    Frame(T, Option<Number>, usize),
     /// The beginning of a frame whose rest is missing: it was being written when its writer ended.
     CutOff,
     /// Something else, or a frame whose bytes have changed.
@@ -58,35 +64,82 @@ pub(crate) fn write(batch: &Batch) -> Result<Vec<u8>, Error> {
     Ok(frame)
 }
 
+/// The bytes of a number.
+pub(crate) fn write_number(number: &Number) -> Vec<u8> {
+    let mut body = number.spool.to_le_bytes().to_vec();
+    body.extend_from_slice(&number.sequence.to_le_bytes());
+    body.extend_from_slice(&number.rows.to_le_bytes());
+    let mut bytes = NUMBER_MAGIC.to_vec();
+    bytes.extend_from_slice(&crc32fast::hash(&body).to_le_bytes());
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+fn read_number(bytes: &[u8]) -> Option<Number> {
+    let (check, body) = bytes.get(4..NUMBER_BYTES)?.split_at_checked(4)?;
+    if crc32fast::hash(body).to_le_bytes() != *check {
+        return None;
+    }
+    Some(Number {
+        spool: u128::from_le_bytes(body.get(..16)?.try_into().ok()?),
+        sequence: u64::from_le_bytes(body.get(16..24)?.try_into().ok()?),
+        rows: u32::from_le_bytes(body.get(24..)?.try_into().ok()?),
+    })
+}
+
 /// What these bytes begin with.
-pub(crate) fn read(bytes: &[u8]) -> Found {
+pub(crate) fn read(bytes: &[u8]) -> Found<Batch> {
+    match find(bytes) {
+        Found::Frame(body, number, length) => match decode(body) {
+            Ok(batch) => Found::Frame(batch, number, length),
+            Err(_) => Found::Damaged,
+        },
+        Found::CutOff => Found::CutOff,
+        Found::Damaged => Found::Damaged,
+        Found::Nothing => Found::Nothing,
+    }
+}
+
+/// The same, without decoding the batch.
+pub(crate) fn find(bytes: &[u8]) -> Found<&[u8]> {
     if bytes.is_empty() {
         return Found::Nothing;
     }
+    let begins = |magic: [u8; 4]| magic.starts_with(&bytes[..bytes.len().min(magic.len())]);
+    if !begins(NUMBER_MAGIC) {
+        return find_body(bytes, None, 0);
+    }
+    if bytes.len() <= NUMBER_BYTES {
+        return Found::CutOff;
+    }
+    match read_number(bytes) {
+        Some(number) => find_body(&bytes[NUMBER_BYTES..], Some(number), NUMBER_BYTES),
+        None => Found::Damaged,
+    }
+}
+
+fn find_body(bytes: &[u8], number: Option<Number>, before: usize) -> Found<&[u8]> {
     if !MAGIC.starts_with(&bytes[..bytes.len().min(MAGIC.len())]) {
         return Found::Damaged;
     }
     let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else {
         return Found::CutOff;
     };
-    let number = |at: usize| {
+    let field = |at: usize| {
         let four = header[at..at + 4].try_into();
         four.map_or(0, u32::from_le_bytes)
     };
-    let length = number(4) as usize;
+    let length = field(4) as usize;
     if length > MOST_BYTES {
         return Found::Damaged;
     }
     let Some(body) = rest.get(..length) else {
         return Found::CutOff;
     };
-    if crc32fast::hash(body) != number(8) {
+    if crc32fast::hash(body) != field(8) {
         return Found::Damaged;
     }
-    match decode(body) {
-        Ok(batch) => Found::Batch(batch, HEADER_BYTES + length),
-        Err(_) => Found::Damaged,
-    }
+    Found::Frame(body, number, before + HEADER_BYTES + length)
 }
 
 fn decode(body: &[u8]) -> Result<Batch, ArrowError> {

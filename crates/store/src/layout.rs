@@ -1,5 +1,6 @@
 //! Where what is in the directory of a store.
 
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +12,9 @@ use jiff::tz::Offset;
 use crate::Error;
 
 /// The layout that this file describes.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// Segments have records of one hour.
+pub(crate) const HOUR_S: i64 = 3600;
 
 /// The directory of a store.
 #[derive(Debug, Clone)]
@@ -22,12 +25,16 @@ pub(crate) struct Layout {
 /// What the name of a segment says.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentName {
-    /// When its first record was, in seconds since 1970.
+    /// The last whole second before its first record, in seconds since 1970: what ended with an
+    /// hour is of that hour.
     pub(crate) begin_s: i64,
     /// Its records are those of this log,
     pub(crate) first: u64,
-    /// of this one, and of all between.
+    /// of this one, and of all between; as far as they are of its hour.
     pub(crate) last: u64,
+    /// Its records have been put together over intervals of so many seconds; 0: they are as they
+    /// came.
+    pub(crate) interval_s: u32,
 }
 
 /// A segment that is there.
@@ -40,7 +47,15 @@ pub(crate) struct Found {
 
 impl SegmentName {
     fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.strip_suffix(".parquet")?.rsplitn(3, '-');
+        let text = text.strip_suffix(".parquet")?;
+        let (text, interval_s) = match text.strip_suffix('s') {
+            Some(text) => {
+                let (text, interval) = text.rsplit_once('-')?;
+                (text, interval.parse().ok()?)
+            }
+            None => (text, 0),
+        };
+        let mut parts = text.rsplitn(3, '-');
         let last = parts.next()?.parse().ok()?;
         let first = parts.next()?.parse().ok()?;
         let begin_s = parts.next()?.parse().ok()?;
@@ -48,12 +63,21 @@ impl SegmentName {
             begin_s,
             first,
             last,
+            interval_s,
         })
+    }
+
+    /// Its hour, since 1970.
+    pub(crate) fn hour(&self) -> i64 {
+        self.begin_s.div_euclid(HOUR_S)
     }
 
     /// Has it all that the other has?
     pub(crate) fn covers(&self, other: &Self) -> bool {
-        self.first <= other.first && other.last <= self.last
+        self.hour() == other.hour()
+            && self.first <= other.first
+            && other.last <= self.last
+            && other.interval_s <= self.interval_s
     }
 
     /// Has it what was in this log?
@@ -83,6 +107,10 @@ impl Layout {
 
     pub(crate) fn aside(&self) -> PathBuf {
         self.root.join("aside")
+    }
+
+    pub(crate) fn senders(&self) -> PathBuf {
+        self.root.join("senders")
     }
 
     pub(crate) fn log_directory(&self) -> PathBuf {
@@ -191,10 +219,11 @@ impl Layout {
                 all.push(Found { name, path, bytes });
             }
         }
-        // The widest first: what covers one stands before it.
-        all.sort_by(|one, other| {
-            let wide = |found: &Found| (found.name.first, std::cmp::Reverse(found.name.last));
-            wide(one).cmp(&wide(other))
+        // What covers one stands before it: of an hour the widest first.
+        all.sort_by_key(|found| {
+            let name = &found.name;
+            let wide = (Reverse(name.last), Reverse(name.interval_s));
+            (name.hour(), name.first, wide, name.begin_s)
         });
         let (mut kept, mut covered): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
         for found in all {
@@ -214,11 +243,16 @@ impl Layout {
             begin_s,
             first,
             last,
+            interval_s,
         } = name;
+        let interval = match interval_s {
+            0 => String::new(),
+            seconds => format!("-{seconds}s"),
+        };
         self.root
             .join(kind)
             .join(format!("day={day}"))
-            .join(format!("{begin_s:010}-{first}-{last}.parquet"))
+            .join(format!("{begin_s:010}-{first}-{last}{interval}.parquet"))
     }
 }
 
@@ -278,21 +312,32 @@ mod tests {
             begin_s,
             first,
             last,
+            interval_s: 0,
         }
     }
 
     #[test]
     fn names_read_back() {
         let layout = Layout::new(Path::new("store"));
-        let made = name(1_764_000_000, 7, 12);
-        let path = layout.segment("rtt", &made);
-        assert_eq!(
-            path,
-            Path::new("store/rtt/day=2025-11-24/1764000000-7-12.parquet")
-        );
-        let read = SegmentName::parse(path.file_name().unwrap().to_str().unwrap());
-        assert_eq!(read, Some(made));
-        for foreign in ["x.parquet", "1-2.parquet", "1-3-2.parquet", "1-2-2.csv"] {
+        let mut made = name(1_764_000_000, 7, 12);
+        for (interval_s, called) in [
+            (0, "1764000000-7-12.parquet"),
+            (60, "1764000000-7-12-60s.parquet"),
+        ] {
+            made.interval_s = interval_s;
+            let path = layout.segment("rtt", &made);
+            let day = Path::new("store/rtt/day=2025-11-24");
+            assert_eq!(path, day.join(called));
+            assert_eq!(SegmentName::parse(called).as_ref(), Some(&made));
+        }
+        for foreign in [
+            "x.parquet",
+            "1-2.parquet",
+            "1-3-2.parquet",
+            "1-2-2.csv",
+            "1-2-2-s.parquet",
+            "2-2-60s.parquet",
+        ] {
             assert_eq!(SegmentName::parse(foreign), None, "{foreign}");
         }
     }
@@ -301,11 +346,19 @@ mod tests {
     fn what_another_segment_has_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let layout = Layout::new(directory.path());
+        let (mut minutes, mut hours) = (name(4000, 4, 5), name(4000, 4, 5));
+        (minutes.interval_s, hours.interval_s) = (60, 3600);
         for each in [
             name(60, 1, 1),
             name(60, 1, 3),
             name(70, 3, 3),
             name(80, 4, 4),
+            // Of another hour, and so others of the same log.
+            name(4000, 3, 3),
+            name(4000, 4, 4),
+            name(4010, 5, 5),
+            minutes,
+            hours.clone(),
         ] {
             let path = layout.segment("rtt", &each);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -313,8 +366,9 @@ mod tests {
         }
         let (kept, covered) = layout.segments_and_covered("rtt").unwrap();
         let names = |found: Vec<Found>| found.into_iter().map(|it| it.name).collect::<Vec<_>>();
-        assert_eq!(names(kept), [name(60, 1, 3), name(80, 4, 4)]);
-        assert_eq!(names(covered), [name(60, 1, 1), name(70, 3, 3)]);
+        let expected = [name(60, 1, 3), name(80, 4, 4), name(4000, 3, 3), hours];
+        assert_eq!(names(kept), expected);
+        assert_eq!(covered.len(), 5);
         assert_eq!(layout.kinds().unwrap(), ["rtt"]);
     }
 }

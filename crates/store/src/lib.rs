@@ -6,12 +6,14 @@
 //! DIR/lock                                      the process that writes
 //! DIR/log/00000000000000000007.log              what no segment has yet
 //! DIR/KIND/day=2026-11-24/1764000000-7-7.parquet  a segment: begin, first and last log
+//! DIR/senders                                   what was taken of whom
 //! DIR/aside/                                    what could not be read
 //! ```
 //!
 //! A [`Writer`] takes batches of records. It appends them to the log, and what [`Writer::sync`]
 //! returned from is there whatever ends the process. When a log is full or old enough, its records
-//! become a segment of each kind, sorted by time. Small segments merge.
+//! become a segment of each kind and hour, sorted by time. Small segments merge, and rows of old
+//! segments become rows of longer intervals.
 //!
 //! ```
 //! use fathom_record::{Count, Time};
@@ -32,17 +34,25 @@
 mod batch;
 mod columns;
 mod error;
+mod fold;
 mod frame;
 mod histograms;
 mod layout;
 mod log;
 mod merge;
+mod rollup;
+mod schema;
 mod segment;
+mod senders;
+mod sent;
 mod snapshot;
+mod types;
 mod writer;
 
 pub use batch::{Batch, Batches};
 pub use error::Error;
 pub use histograms::{Histograms, histogram_at, histogram_type};
+pub use schema::fitted;
+pub use sent::{Number, Sent, Unreadable, Whole, encode, is_kind, received, whole};
 pub use snapshot::{Kind, Snapshot};
 pub use writer::{Full, Recovered, Settings, Status, Writer};

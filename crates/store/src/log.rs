@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::layout::{Layout, sync_directory};
-use crate::{Batch, Error, frame};
+use crate::{Batch, Error, Number, frame};
 
 /// A log that is written.
 pub(crate) struct Log {
@@ -20,6 +20,8 @@ pub(crate) struct Log {
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
     pub(crate) batches: Vec<Batch>,
+    /// Of those that were sent.
+    pub(crate) numbers: Vec<Number>,
     /// At its end, the beginning of a frame.
     pub(crate) cut_off_bytes: u64,
     /// From what is no frame to the end.
@@ -49,8 +51,15 @@ impl Log {
     /// # Errors
     /// [`Error::Records`] when it cannot be encoded, [`Error::File`] when it cannot be written.
     pub(crate) fn append(&mut self, batch: &Batch) -> Result<(), Error> {
-        let frame = frame::write(batch)?;
-        if let Err(error) = self.file.write_all(&frame) {
+        self.append_frame(&frame::write(batch)?)
+    }
+
+    /// Adds the bytes of a frame. If that fails, the log is as before.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be written.
+    pub(crate) fn append_frame(&mut self, frame: &[u8]) -> Result<(), Error> {
+        if let Err(error) = self.file.write_all(frame) {
             // What follows a part of a frame could not be read.
             let cut = self.file.set_len(self.length);
             cut.map_err(Error::file("cut", &self.path))?;
@@ -95,8 +104,9 @@ pub(crate) fn replay(path: &Path) -> Result<Replayed, Error> {
     let mut rest = bytes.as_slice();
     loop {
         match frame::read(rest) {
-            frame::Found::Batch(batch, length) => {
+            frame::Found::Frame(batch, number, length) => {
                 replayed.batches.push(batch);
+                replayed.numbers.extend(number);
                 rest = &rest[length..];
             }
             frame::Found::CutOff => replayed.cut_off_bytes = rest.len() as u64,

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
@@ -16,7 +15,8 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
 use crate::Error;
-use crate::layout::{Layout, SegmentName, make_directory, sync_directory};
+use crate::layout::{Found, HOUR_S, Layout, SegmentName, make_directory, sync_directory};
+use crate::schema::{fitted, united};
 
 /// Few enough that a query for one flow reads little.
 const ROW_GROUP_ROWS: usize = 128 << 10;
@@ -101,35 +101,78 @@ impl SegmentWriter {
     }
 }
 
-/// Writes rows as a segment, in the order of their times.
+/// Rows of a kind and hour, in the order of their times.
+pub(crate) struct Hour {
+    name: SegmentName,
+    rows: RecordBatch,
+}
+
+/// The rows of a log by their hours. A segment has those of one: so its rows can become rows of
+/// longer intervals without those of others.
 ///
 /// # Errors
-/// As those of [`SegmentWriter`], and [`Error::Records`] when they cannot be put in order.
-pub(crate) fn write(
-    layout: &Layout,
-    kind: &str,
-    log: u64,
-    batches: &[RecordBatch],
-) -> Result<PathBuf, Error> {
-    let columns = batches.first().map(RecordBatch::schema);
-    let columns = columns.unwrap_or_else(|| Arc::new(arrow_schema::Schema::empty()));
-    let rows = concat_batches(&columns, batches);
-    let rows = rows.and_then(|rows| sorted(&rows));
-    let rows = rows.map_err(Error::records("put in order", kind))?;
-    let begin_s = times_of(&rows)
-        .first()
-        .map_or(0, |ns| ns.div_euclid(1_000_000_000));
-    let name = SegmentName {
-        begin_s,
-        first: log,
-        last: log,
+/// [`Error::Records`] when they cannot be put in order.
+pub(crate) fn hours(kind: &str, log: u64, batches: &[RecordBatch]) -> Result<Vec<Hour>, Error> {
+    let columns: Vec<_> = batches.iter().map(RecordBatch::schema).collect();
+    let Some(columns) = united(&columns).or_else(|| columns.first().cloned()) else {
+        return Ok(Vec::new());
     };
-    let mut segment = SegmentWriter::create(layout, kind, &name, columns)?;
-    if let Err(error) = segment.write(&rows) {
-        segment.discard();
-        return Err(error);
+    let batches = batches.iter().map(|rows| fitted(rows, &columns));
+    let rows = batches
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|batches| concat_batches(&columns, &batches))
+        .and_then(|rows| sorted(&rows));
+    let rows = rows.map_err(Error::records("put in order", kind))?;
+    let seconds: Vec<_> = times_of(&rows)
+        .iter()
+        .map(|ns| (ns - 1).div_euclid(1_000_000_000))
+        .collect();
+    let hour = |begin_s, rows| Hour {
+        name: SegmentName {
+            begin_s,
+            first: log,
+            last: log,
+            interval_s: 0,
+        },
+        rows,
+    };
+    if seconds.is_empty() {
+        return Ok(vec![hour(0, rows)]);
     }
-    segment.finish()
+    let mut hours = Vec::new();
+    let mut begin = 0;
+    for seconds in seconds.chunk_by(|one, next| one.div_euclid(HOUR_S) == next.div_euclid(HOUR_S)) {
+        hours.push(hour(seconds[0], rows.slice(begin, seconds.len())));
+        begin += seconds.len();
+    }
+    Ok(hours)
+}
+
+impl Hour {
+    /// Is it in one of these segments of its kind?
+    pub(crate) fn is_in(&self, segments: &[Found]) -> bool {
+        let Self { name, .. } = self;
+        segments
+            .iter()
+            .any(|found| found.name.hour() == name.hour() && found.name.has_log(name.first))
+    }
+
+    pub(crate) fn rows(&self) -> &RecordBatch {
+        &self.rows
+    }
+
+    /// Writes it as a segment.
+    ///
+    /// # Errors
+    /// As those of [`SegmentWriter`].
+    pub(crate) fn write(&self, layout: &Layout, kind: &str) -> Result<PathBuf, Error> {
+        let mut segment = SegmentWriter::create(layout, kind, &self.name, self.rows.schema())?;
+        if let Err(error) = segment.write(&self.rows) {
+            segment.discard();
+            return Err(error);
+        }
+        segment.finish()
+    }
 }
 
 /// The rows in the order of their times; those of one time stay in theirs.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 
 use crate::layout::{Found, Layout};
-use crate::{Error, log};
+use crate::{Error, log, segment};
 
 /// The records of a store. Reading needs no lock, and waits for nobody.
 #[derive(Debug, Default)]
@@ -48,8 +48,14 @@ impl Snapshot {
         for (number, batches) in logged {
             for batch in batches {
                 let (segments, open) = kinds.entry(batch.kind.to_string()).or_default();
-                if !segments.iter().any(|found| found.name.has_log(number)) {
+                let rows = std::slice::from_ref(&batch.rows);
+                let mut hours = segment::hours(&batch.kind, number, rows)?;
+                let all = hours.len();
+                hours.retain(|hour| !hour.is_in(segments));
+                if hours.len() == all {
                     open.push(batch.rows);
+                } else {
+                    open.extend(hours.iter().map(|hour| hour.rows().clone()));
                 }
             }
         }
@@ -62,6 +68,13 @@ impl Snapshot {
         Ok(Self {
             kinds: kinds.collect(),
         })
+    }
+
+    /// Has a segment been merged, rolled up or removed since? Then the snapshot cannot be read any
+    /// more, and another one can.
+    pub fn has_gone(&self) -> bool {
+        let mut segments = self.kinds.iter().flat_map(|kind| &kind.segments);
+        segments.any(|path| !path.exists())
     }
 
     /// All kinds, in the order of their names.

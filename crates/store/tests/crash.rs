@@ -4,15 +4,17 @@
 //! that process at a moment that the seed decides, and reads the store.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
-use fathom_record::{Nanoseconds, Time, record};
+use fathom_record::{Fold, Nanoseconds, Record, Time, record};
 use fathom_store::{Batches, Settings, Snapshot, Writer};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -31,37 +33,71 @@ record! {
     }
 }
 
+record! {
+    /// Records of which there are fewer when they are old.
+    #[record = "counted"]
+    struct Counted {
+        /// When the interval ended.
+        #[field(fold = Fold::End)]
+        pub time: Time,
+        /// How long it was.
+        #[field(fold = Fold::Length)]
+        pub duration_ns: Nanoseconds,
+        /// Of which flow.
+        pub flow: u64,
+        /// How many records.
+        #[field(fold = Fold::Sum)]
+        pub records: u64,
+        /// Their numbers.
+        #[field(fold = Fold::Sum)]
+        pub numbers: u64,
+    }
+}
+
 const WRITER: &str = "FATHOM_TEST_STORE";
-const SEED: &str = "FATHOM_TEST_FIRST";
+const FIRST: &str = "FATHOM_TEST_FIRST";
+const IS_COUNTED: &str = "FATHOM_TEST_IS_COUNTED";
 const KILLS: u64 = 200;
 /// All records are read after each kill: there should not be too many.
 const KILLS_OF_ONE: u64 = 20;
 /// A few of these become a segment, and a few segments one.
 const ROWS_AT_A_TIME: u64 = 50;
 
-/// Small, so that logs end and segments merge all the time.
+/// Small, so that logs end, and segments merge and are rolled up, all the time.
 fn settings() -> Settings {
     Settings {
         log_age: Duration::from_millis(20),
         log_bytes: 64 << 10,
+        minutes_after: Some(Duration::from_secs(1)),
         ..Settings::default()
     }
 }
 
 /// What the killed process does.
-fn write_for_ever(directory: &Path, first: u64) {
+fn write_for_ever(directory: &Path, first: u64, is_counted: bool) {
     let (mut writer, _) = Writer::open(directory, settings()).unwrap();
     let mut batches = Batches::new("host");
     let mut number = first;
     let mut output = std::io::stdout().lock();
     loop {
         for _ in 0..ROWS_AT_A_TIME {
-            batches.put(&Numbered {
-                time: Time(1_764_000_000_000_000_000 + number * 1_000_000),
+            // Some minutes, and now and then an hour, in a few thousand.
+            let time = Time(1_764_000_000_000_000_000 + number * 100_000_000);
+            let counted = Counted {
+                time,
+                duration_ns: Nanoseconds(100_000_000),
+                flow: number % 7,
+                records: 1,
+                numbers: number,
+            };
+            let numbered = Numbered {
+                time,
                 number,
                 text: format!("record {number}"),
                 wait_ns: number.is_multiple_of(3).then_some(Nanoseconds(number)),
-            });
+            };
+            let record: &dyn Record = if is_counted { &counted } else { &numbered };
+            batches.put(record);
             number += 1;
         }
         for batch in batches.take() {
@@ -72,14 +108,15 @@ fn write_for_ever(directory: &Path, first: u64) {
         output.flush().unwrap();
         writer.tick(Time::now()).unwrap();
         writer.merge_due(Time::now()).unwrap();
+        writer.roll_up_due(Time::now()).unwrap();
     }
 }
 
-/// The numbers of all records, each once.
-fn numbers(directory: &Path) -> BTreeSet<u64> {
+/// The records of a kind.
+fn rows(directory: &Path, kind: &str) -> Vec<RecordBatch> {
     let snapshot = Snapshot::of(directory).unwrap();
-    let Some(kind) = snapshot.kind("numbered") else {
-        return BTreeSet::new();
+    let Some(kind) = snapshot.kind(kind) else {
+        return Vec::new();
     };
     let mut rows = kind.open.clone();
     for path in &kind.segments {
@@ -87,6 +124,27 @@ fn numbers(directory: &Path) -> BTreeSet<u64> {
         let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
         rows.extend(reader.build().unwrap().map(Result::unwrap));
     }
+    rows
+}
+
+/// How many records were counted, in how many rows. Their numbers are those from 0 on, each once.
+fn counted(directory: &Path) -> (u64, usize) {
+    let rows = rows(directory, "counted");
+    let sum = |name: &str| -> u64 {
+        let column = |rows: &RecordBatch| rows[name].as_primitive::<UInt64Type>().clone();
+        let columns = rows.iter().map(column);
+        columns
+            .map(|column| column.values().iter().sum::<u64>())
+            .sum()
+    };
+    let records = sum("records");
+    assert_eq!(sum("numbers"), records * records.saturating_sub(1) / 2);
+    (records, rows.iter().map(RecordBatch::num_rows).sum())
+}
+
+/// The numbers of all records, each once.
+fn numbers(directory: &Path) -> BTreeSet<u64> {
+    let rows = rows(directory, "numbered");
     let mut numbers = BTreeSet::new();
     for rows in rows {
         let column = rows.column_by_name("number").unwrap();
@@ -99,11 +157,18 @@ fn numbers(directory: &Path) -> BTreeSet<u64> {
 
 /// Lets a process write from `first` on, and kills it. Returns what it had acknowledged: all
 /// before.
-fn write_and_kill(directory: &Path, first: u64, lines: u64, pause: Duration) -> u64 {
+fn write_and_kill(
+    directory: &Path,
+    first: u64,
+    is_counted: bool,
+    lines: u64,
+    pause: Duration,
+) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "writer", "--nocapture", "--include-ignored"])
         .env(WRITER, directory)
-        .env(SEED, first.to_string())
+        .env(FIRST, first.to_string())
+        .env(IS_COUNTED, is_counted.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -128,34 +193,70 @@ fn write_and_kill(directory: &Path, first: u64, lines: u64, pause: Duration) -> 
     acknowledged
 }
 
-#[test]
-fn what_was_acknowledged_is_there_once() {
-    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut random = || {
+/// Moments to kill at, from a seed.
+struct Moments(u64);
+
+impl Moments {
+    fn next(&mut self) -> u64 {
         // xorshift64
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Kills writers of many stores. `look` says how many records a store has, which are those from 0
+/// on.
+fn kill_writers(is_counted: bool, look: impl Fn(&Path) -> u64) {
+    let mut moments = Moments(0x9E37_79B9_7F4A_7C15);
     for _ in 0..KILLS / KILLS_OF_ONE {
         let directory = memory();
         let mut first = 0;
         for kill in 0..KILLS_OF_ONE {
-            let pause = Duration::from_micros(random() % 3_000);
-            let acknowledged = write_and_kill(directory.path(), first, 1 + random() % 12, pause);
-            let found = numbers(directory.path());
-            let expected: BTreeSet<u64> = (0..acknowledged).collect();
-            let missing: Vec<_> = expected.difference(&found).take(5).collect();
-            assert!(missing.is_empty(), "after kill {kill}: without {missing:?}");
-            first = found.last().map_or(0, |last| last + 1);
-            assert_eq!(found.len() as u64, first, "after kill {kill}: no gaps");
+            let pause = Duration::from_micros(moments.next() % 3_000);
+            let lines = 1 + moments.next() % 12;
+            let path = directory.path();
+            let acknowledged = write_and_kill(path, first, is_counted, lines, pause);
+            first = look(path);
+            assert!(
+                first >= acknowledged,
+                "after kill {kill}: {first} of {acknowledged}"
+            );
         }
-        let (writer, recovered) = Writer::open(directory.path(), settings()).unwrap();
+        let (mut writer, recovered) = Writer::open(directory.path(), settings()).unwrap();
         assert_eq!(recovered.aside, Vec::<std::path::PathBuf>::new());
+        writer.roll_up_due(Time::now()).unwrap();
         writer.finish().unwrap();
-        assert_eq!(numbers(directory.path()).len() as u64, first);
+        assert_eq!(look(directory.path()), first);
     }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_once() {
+    kill_writers(false, |directory| {
+        let found = numbers(directory);
+        let next = found.last().map_or(0, |last| last + 1);
+        assert_eq!(found.len() as u64, next, "no gaps");
+        next
+    });
+}
+
+/// The same while records become fewer.
+#[test]
+fn what_is_rolled_up_is_there_once() {
+    let (rows, records) = (Cell::new(0), Cell::new(0));
+    kill_writers(true, |directory| {
+        let (counted, in_rows) = counted(directory);
+        records.set(records.get() + counted);
+        rows.set(rows.get() + in_rows as u64);
+        counted
+    });
+    let (rows, records) = (rows.get(), records.get());
+    assert!(
+        rows < records / 2,
+        "{records} records are still {rows} rows"
+    );
 }
 
 /// A killed process leaves the same there as on a disk, which takes milliseconds to sync.
@@ -166,7 +267,9 @@ fn memory() -> tempfile::TempDir {
 /// Is not a test, but what the test above runs.
 #[test]
 fn writer() {
-    if let (Ok(directory), Ok(first)) = (std::env::var(WRITER), std::env::var(SEED)) {
-        write_for_ever(directory.as_ref(), first.parse().unwrap());
+    let of = |name: &str| std::env::var(name);
+    if let (Ok(directory), Ok(first), Ok(is_counted)) = (of(WRITER), of(FIRST), of(IS_COUNTED)) {
+        let (first, is_counted) = (first.parse().unwrap(), is_counted.parse().unwrap());
+        write_for_ever(directory.as_ref(), first, is_counted);
     }
 }

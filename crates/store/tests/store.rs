@@ -41,11 +41,12 @@ record! {
 }
 
 const SECOND: u64 = 1_000_000_000;
-const NOON: u64 = 1_764_072_000 * SECOND;
+/// A second after an hour began.
+const BEGIN: u64 = 1_764_072_001 * SECOND;
 
 fn at(second: u64) -> Example {
     Example {
-        time: Time(NOON + second * SECOND),
+        time: Time(BEGIN + second * SECOND),
         number: Some(second),
         wait_ns: None,
         part: None,
@@ -204,7 +205,7 @@ fn many_small_segments_become_one() {
     }
     assert_eq!(segments(directory.path()).len(), 20);
     let (mut writer, _) = Writer::open(directory.path(), Settings::default()).unwrap();
-    writer.merge_due(Time(NOON)).unwrap();
+    writer.merge_due(Time(BEGIN)).unwrap();
     assert_eq!(segments(directory.path()).len(), 1);
     assert_eq!(writer.status().merged_segments, 20);
     assert_eq!(numbers(directory.path()), (0..20).collect::<Vec<_>>());
@@ -215,9 +216,9 @@ fn many_small_segments_become_one() {
         writer.finish().unwrap();
         (writer, _) = Writer::open(directory.path(), Settings::default()).unwrap();
     }
-    writer.merge_due(Time(NOON + 3700 * SECOND)).unwrap();
+    writer.merge_due(Time(BEGIN + 3700 * SECOND)).unwrap();
     assert_eq!(segments(directory.path()).len(), 4);
-    writer.merge_due(Time(NOON + 7300 * SECOND)).unwrap();
+    writer.merge_due(Time(BEGIN + 7300 * SECOND)).unwrap();
     assert_eq!(segments(directory.path()).len(), 2);
     assert_eq!(numbers(directory.path()).len(), 23);
 }
@@ -230,7 +231,7 @@ fn old_records_go_by_age_and_by_size() {
             keep(directory.path(), &[at(hour * 3600)]);
         }
         let (mut writer, _) = Writer::open(directory.path(), settings).unwrap();
-        writer.retain(Time(NOON + 10 * 3600 * SECOND)).unwrap();
+        writer.retain(Time(BEGIN + 10 * 3600 * SECOND)).unwrap();
         numbers(directory.path())
             .iter()
             .map(|second| second / 3600)
@@ -264,8 +265,16 @@ fn what_is_no_store_is_left_alone() {
         Err(Error::NoStore { .. })
     ));
     let newer = tempfile::tempdir().unwrap();
-    fs::write(newer.path().join("version"), "2\n").unwrap();
+    fs::write(newer.path().join("version"), "3\n").unwrap();
     assert!(matches!(open(newer.path()), Err(Error::Newer { .. })));
+    // An older one is newer from then on: what has to do with it does not know what is in it.
+    let older = tempfile::tempdir().unwrap();
+    keep(older.path(), &[at(0)]);
+    fs::write(older.path().join("version"), "1\n").unwrap();
+    assert_eq!(numbers(older.path()), [0]);
+    open(older.path()).unwrap();
+    let version = fs::read_to_string(older.path().join("version")).unwrap();
+    assert_eq!((version.trim(), numbers(older.path())), ("2", vec![0]));
     let taken = tempfile::tempdir().unwrap();
     let first = Writer::open(taken.path(), Settings::default()).unwrap();
     let own = std::process::id().to_string();
@@ -371,7 +380,7 @@ fn other_engines_read_segments_while_they_are_written() {
     let kind = directory.path().join("example");
     let read = Command::new(python).arg(script).arg(kind).output().unwrap();
     let told = String::from_utf8_lossy(&read.stderr);
-    let last = NOON + 999 * SECOND;
+    let last = BEGIN + 999 * SECOND;
     let expected = format!("1000|3500|{last}\n").repeat(2);
     assert_eq!(String::from_utf8_lossy(&read.stdout), expected, "{told}");
 }

@@ -2,6 +2,7 @@
 //! there as long as this process, which makes the checks.
 
 use std::os::fd::AsFd;
+use std::sync::LazyLock;
 
 use fathom_measure::bytes::bytes_of;
 use fathom_measure::kernel::{self, Egress, add_counters};
@@ -14,7 +15,12 @@ use crate::config::{Check, CheckRoute, Config, Service};
 use crate::native::{balance_checks_config, check_counter_names};
 
 /// The compiled program.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/checks.bpf.o"));
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    kernel::decompress(include_bytes!(concat!(
+        env!("OUT_DIR"),
+        "/checks.bpf.o.zst"
+    )))
+});
 
 const CONFIG: &str = ".rodata.checks_config";
 
@@ -28,7 +34,7 @@ struct CheckProgram {
 
 impl CheckProgram {
     fn load(config: &balance_checks_config, servers: &MapHandle) -> Result<Self, Error> {
-        let object = kernel::load(OBJECT, |object| {
+        let object = kernel::load(&OBJECT, |object| {
             kernel::set_constants(object, &[(CONFIG, bytes_of(config))])?;
             let shared = object
                 .maps_mut()

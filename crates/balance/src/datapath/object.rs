@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use fathom_measure::bytes::{bytes_of, read_prefix};
 use fathom_measure::kernel;
@@ -14,7 +15,12 @@ use crate::config::Mode;
 use crate::native::balance_config;
 
 /// The compiled program.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/balance.bpf.o"));
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    kernel::decompress(include_bytes!(concat!(
+        env!("OUT_DIR"),
+        "/balance.bpf.o.zst"
+    )))
+});
 
 /// Its name in the object.
 const PROGRAM: &str = "balance";
@@ -56,7 +62,7 @@ pub(super) struct Program(Object);
 /// # Errors
 /// [`Error`] with what the kernel, or privileges, lack.
 pub fn check_program() -> Result<(), Error> {
-    kernel::load(OBJECT, |_| Ok::<_, Error>(()))?;
+    kernel::load(&OBJECT, |_| Ok::<_, Error>(()))?;
     Ok(())
 }
 
@@ -82,7 +88,7 @@ impl Program {
         response: &[u8],
     ) -> Result<Self, Error> {
         let constants = [(CONFIG, bytes_of(config)), (RESPONSE_CONFIG, response)];
-        let object = kernel::load(OBJECT, |object| {
+        let object = kernel::load(&OBJECT, |object| {
             kernel::set_constants(object, &constants)?;
             prepare(object, pins, sizes)
         })?;

@@ -98,9 +98,13 @@ pub(super) const SOCKET: &str = "/run/fathom/agent.sock";
 const MOST_CAPTURED: Duration = Duration::from_secs(3600);
 /// Where packages and systemd put what services keep.
 const STORE: &str = "/var/lib/fathom";
+const SPOOL: &str = "/var/spool/fathom";
 /// An agent runs for months: what it keeps is bounded.
 const STORE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 const STORE_MIB: u64 = 10_240;
+/// And after a few days nobody asks what happened in which 10 s.
+const STORE_MINUTES: Duration = Duration::from_secs(2 * 24 * 3600);
+const STORE_HOURS: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl AgentArguments {
     /// Which collectors and which store get records, by default the store of this host; and how
@@ -112,10 +116,13 @@ impl AgentArguments {
         if !is_printed && !export.has_records() {
             export.store.store = Some(STORE.into());
         }
+        export.spool.get_or_insert(SPOOL.into());
         export.metrics.metrics.get_or_insert(MetricsPlace::LOOPBACK);
         let store = &mut export.store;
         store.store_age.get_or_insert(STORE_AGE);
         store.store_size.get_or_insert(STORE_MIB);
+        store.store_minutes.get_or_insert(STORE_MINUTES);
+        store.store_hours.get_or_insert(STORE_HOURS);
         export
     }
 }

@@ -1,27 +1,41 @@
 //! Options of those who send records to collectors, or keep them in a store.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use fathom_ipfix::{Destination, ExporterSettings, Refresh, TemplateSet};
+use fathom_ipfix::{ExporterSettings, Refresh, TemplateSet};
 
-use super::MetricsArguments;
+use super::collector::{CollectorUrl, ExportTarget};
 use super::store::StoreArguments;
-use super::{Choice, duration, one_of, positive_duration, typed};
+use super::{Choice, MetricsArguments, duration, one_of, positive_duration, typed};
+
+const SPOOL_MIB: u64 = 1024;
 
 /// Which collectors records are sent to, which store keeps them, and who gets metrics of them.
 #[derive(Debug, Clone, PartialEq, Args)]
-#[command(next_help_heading = "Export over IPFIX")]
+#[command(next_help_heading = "Export")]
 pub(crate) struct ExportArguments {
-    /// Send records to this collector, such as `ipfix+udp://192.0.2.1:4739`, `ipfix+tcp://HOST` or
-    /// `ipfix+tls://HOST?ca=FILE`; can be repeated.
+    /// Send records to this collector, such as `https://HOST?ca=FILE&cert=FILE&key=FILE`,
+    /// `ipfix+udp://192.0.2.1:4739`, `ipfix+tcp://HOST` or `ipfix+tls://HOST?ca=FILE`; can be
+    /// repeated.
     ///
-    /// Over UDP, records that a slow collector does not take are lost. With a collector or a store,
-    /// nothing is printed unless --format or --output is given. `?mtu=BYTES` is the longest packet
-    /// over UDP; by default that of the path, but at most 1500.
+    /// With `https`, or `http` in a network that is trusted, the collector is `fathom collect`,
+    /// which acknowledges what it has kept: what is not acknowledged waits, and is sent again. With
+    /// `ipfix` it is any collector. Over UDP, records that a slow collector does not take are lost.
+    /// With a collector or a store, nothing is printed unless --format or --output is given.
+    /// `?mtu=BYTES` is the longest packet over UDP; by default that of the path, but at most 1500.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
-    pub(crate) export: Vec<Destination>,
-    /// The templates: made from the fields of the records, or those of Flowcorder 0.8 (47561 to
+    pub(crate) export: Vec<ExportTarget>,
+    /// Keep records that wait for `https` or `http` in this directory, also when fathom ends;
+    /// `fathom agent` by default in /var/spool/fathom, others in memory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) spool: Option<PathBuf>,
+    /// What waits takes so many MiB on the disk for each collector; what comes then is lost, and
+    /// counted.
+    #[arg(long, value_name = "MIB", default_value_t = SPOOL_MIB, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) spool_size: u64,
+    /// The templates of IPFIX: made from the fields of the records, or those of Flowcorder 0.8 (47561 to
     /// 47567), which are for profiles only.
     #[arg(long, default_value = "fathom", value_name = "SET", value_parser = one_of(&TEMPLATES))]
     pub(crate) templates: TemplateSet,
@@ -66,6 +80,32 @@ const TEMPLATES: [Choice<TemplateSet>; 2] = [
 ];
 
 impl ExportArguments {
+    /// The collectors that acknowledge.
+    pub(crate) fn collectors(&self) -> impl Iterator<Item = &CollectorUrl> {
+        self.export.iter().filter_map(|target| match target {
+            ExportTarget::Collector(url) => Some(url),
+            ExportTarget::Ipfix(_) => None,
+        })
+    }
+
+    /// To a store, and nowhere else.
+    pub(crate) fn to_store(store: &StoreArguments) -> Self {
+        let defaults = ExporterSettings::default();
+        Self {
+            export: Vec::new(),
+            spool: None,
+            spool_size: SPOOL_MIB,
+            templates: TemplateSet::Derived,
+            enterprise_number: defaults.enterprise,
+            observation_domain: None,
+            text_bytes: 0,
+            flush: defaults.flush,
+            template_refresh: Refresh::default().interval,
+            store: store.clone(),
+            metrics: MetricsArguments::NONE,
+        }
+    }
+
     /// Does anything get records, or figures of them?
     #[cfg(feature = "live")]
     pub(crate) fn is_asked_for(&self) -> bool {

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::positive_duration;
+use super::{positive_duration, typed};
+
+/// As often as Prometheus asks by default.
+const INTERVAL: Duration = Duration::from_secs(15);
 
 /// Where metrics go.
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -19,7 +22,7 @@ pub(crate) struct MetricsArguments {
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
     /// Time between two of these.
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = positive_duration)]
+    #[arg(long, value_name = "TIME", default_value = typed(INTERVAL), value_parser = positive_duration)]
     pub(crate) otlp_interval: Duration,
 }
 
@@ -42,6 +45,13 @@ impl MetricsPlace {
 }
 
 impl MetricsArguments {
+    /// Nowhere.
+    pub(crate) const NONE: Self = Self {
+        metrics: None,
+        otlp: None,
+        otlp_interval: INTERVAL,
+    };
+
     /// Nothing from now on.
     #[cfg(feature = "live")]
     pub(crate) fn leave_out(&mut self) {

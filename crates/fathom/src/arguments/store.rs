@@ -19,7 +19,15 @@ pub(crate) struct StoreArguments {
     /// Remove what is older; `fathom agent` by default what is older than 30 days.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) store_age: Option<Duration>,
-    /// Remove the oldest when all takes more MiB; `fathom agent` by default at 10240.
+    /// Put records of flows and intervals together, one a minute, when they are older; `fathom
+    /// agent` by default after 2 days. Others stay as they are.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) store_minutes: Option<Duration>,
+    /// The same, one an hour; `fathom agent` by default after 14 days.
+    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    pub(crate) store_hours: Option<Duration>,
+    /// Remove the oldest when all takes more MiB, first of what was not put together; `fathom
+    /// agent` by default at 10240.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) store_size: Option<u64>,
     /// What is done when the disk is full; measuring goes on.
@@ -45,6 +53,8 @@ impl StoreArguments {
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             max_age: self.store_age,
+            minutes_after: self.store_minutes,
+            hours_after: self.store_hours,
             max_bytes: self.store_size.map(|mib| mib << 20),
             full: self.store_full,
             ..Settings::default()

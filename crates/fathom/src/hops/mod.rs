@@ -43,6 +43,7 @@ pub(crate) const MEASUREMENT: Description = Description {
         Paths::SCHEMA,
     ],
     examine: doctor::examine,
+    import: None,
     agent: Some(agent::part),
     is_active: true,
     has_samples: false,

@@ -200,6 +200,7 @@ pub(super) mod tests {
     pub(in crate::hops) fn summary(source_port: u16, ttl: u8) -> HopSummary {
         HopSummary {
             time: Time(0),
+            duration_ns: Nanoseconds(1_000_000_000),
             flow: flow(source_port),
             ttl,
             responder: Some([10, 78, ttl, 2].into()),

@@ -1,12 +1,14 @@
 //! `fathom ipfix`: what exporters send, any exporter's.
 
 mod arguments;
-mod listen;
 mod print;
 
+use std::fmt::Display;
+use std::net::SocketAddr;
 use std::time::Instant;
 
-use fathom_ipfix::{Collector, CollectorCounts, Limits};
+use anyhow::Context;
+use fathom_ipfix::{Collected, Collector, CollectorCounts, Hears, Limits, Listeners};
 use fathom_record::Time;
 use fathom_record::format::Format;
 
@@ -15,7 +17,6 @@ use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use arguments::DumpArguments;
 pub(crate) use arguments::IpfixCommand;
-use listen::Listeners;
 
 /// Prints what arrives until the user has seen enough.
 ///
@@ -24,36 +25,77 @@ use listen::Listeners;
 pub(crate) fn dump(arguments: &DumpArguments) -> anyhow::Result<()> {
     let signals = Signals::listen(false)?;
     let mut listeners = Listeners::open(&arguments.listen)?;
-    let mut output = Output::lines(Backlog::Long, &signals)?;
+    for address in listeners.addresses() {
+        say!("listening at {address}");
+    }
     let mut collector = Collector::new(Limits {
         template_lifetime: arguments.template_lifetime,
         ..Limits::default()
     });
     let begin = Instant::now();
-    let mut line = String::new();
-    let mut written = Ok(());
-    while !signals.should_stop() && written.is_ok() {
+    let mut printer = Printer {
+        output: Output::lines(Backlog::Long, &signals)?,
+        format: arguments.format,
+        has_options: arguments.options,
+        line: String::new(),
+        written: Ok(()),
+    };
+    while !signals.should_stop() && printer.written.is_ok() {
         collector.advance(Time(begin.elapsed().as_nanos() as u64));
-        listeners.wait(&mut collector, &mut |record| {
-            if record.is_options() && !arguments.options {
-                return;
-            }
-            line.clear();
-            if arguments.format == Format::Json {
-                print::json(&record, &mut line);
-            } else {
-                print::text(&record, &mut line);
-            }
-            output.put_text(&line);
-            if output.is_full() && written.is_ok() {
-                written = output.flush();
-            }
-        })?;
-        written = written.and_then(|()| output.flush());
+        let waited = listeners.wait(&mut collector, &mut printer);
+        waited.context("cannot wait for messages")?;
+        printer.flush();
     }
-    written = written.and_then(|()| output.finish());
+    let Printer {
+        written,
+        mut output,
+        ..
+    } = printer;
+    let written = written.and_then(|()| output.finish());
     say_totals(&collector.counts());
     written
+}
+
+/// Prints records.
+struct Printer {
+    output: Output,
+    format: Format,
+    has_options: bool,
+    line: String,
+    written: anyhow::Result<()>,
+}
+
+impl Printer {
+    fn flush(&mut self) {
+        if self.written.is_ok() {
+            self.written = self.output.flush();
+        }
+    }
+}
+
+impl Hears for Printer {
+    fn record(&mut self, record: Collected<'_>) {
+        if record.is_options() && !self.has_options {
+            return;
+        }
+        self.line.clear();
+        if self.format == Format::Json {
+            print::json(&record, &mut self.line);
+        } else {
+            print::text(&record, &mut self.line);
+        }
+        self.output.put_text(&self.line);
+        if self.output.is_full() {
+            self.flush();
+        }
+    }
+
+    /// Messages that cannot be read are counted; an exporter whose connection ends is told of.
+    fn malformed(&mut self, exporter: SocketAddr, reason: &dyn Display, is_over: bool) {
+        if is_over {
+            say!("{exporter}: {reason}; the connection is closed");
+        }
+    }
 }
 
 fn say_totals(counts: &CollectorCounts) {

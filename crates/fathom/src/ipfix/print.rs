@@ -21,7 +21,7 @@ pub(super) fn text(record: &Collected<'_>, line: &mut String) {
         record.record.template.id,
     );
     for field in record.fields() {
-        let value = Shown(field.value);
+        let value = field.value;
         let _ = match field.value {
             DataValue::Text(text) if text.is_empty() || text.contains(' ') => {
                 write!(line, " {}=\"{value}\"", field.name.escape_debug())
@@ -80,7 +80,7 @@ fn put_value(line: &mut String, value: DataValue<'_>) {
             Ok(())
         }
         // Nothing in them needs an escape.
-        value => write!(line, "\"{}\"", Shown(value)),
+        value => write!(line, "\"{value}\""),
     };
 }
 
@@ -100,37 +100,6 @@ fn put_string(line: &mut String, text: &str) {
 
 fn rfc3339(since_epoch: Duration) -> impl fmt::Display {
     humantime::format_rfc3339(SystemTime::UNIX_EPOCH + since_epoch)
-}
-
-/// A value as people read it.
-struct Shown<'a>(DataValue<'a>);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            DataValue::Unsigned(number) => write!(formatter, "{number}"),
-            DataValue::Signed(number) => write!(formatter, "{number}"),
-            DataValue::Float(number) => write!(formatter, "{number}"),
-            DataValue::Boolean(answer) => write!(formatter, "{answer}"),
-            // From the network: nothing that a terminal would obey.
-            DataValue::Text(text) => write!(formatter, "{}", text.escape_debug()),
-            DataValue::Time(ns) => {
-                let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
-                write!(formatter, "{}", humantime::format_rfc3339_nanos(time))
-            }
-            DataValue::Address(address) => write!(formatter, "{address}"),
-            DataValue::HardwareAddress(octets) => {
-                let octets = octets.map(|octet| format!("{octet:02x}"));
-                formatter.write_str(&octets.join(":"))
-            }
-            DataValue::Octets(bytes) => {
-                formatter.write_str("0x")?;
-                bytes
-                    .iter()
-                    .try_for_each(|byte| write!(formatter, "{byte:02x}"))
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use fathom_measure::Counts;
 use fathom_record::{Record, Schema, Time, Unit, Value, Visitor};
 
 use super::record_sink::RecordSink;
-use crate::arguments::{ExportArguments, OutputTarget};
+use crate::arguments::{ExportArguments, ExportTarget, OutputTarget};
 use crate::failure::say;
 
 /// How long the end waits for a collector that is slow or away.
@@ -99,6 +99,10 @@ impl Exports {
         let collectors: Vec<_> = arguments
             .export
             .iter()
+            .filter_map(|target| match target {
+                ExportTarget::Ipfix(destination) => Some(destination),
+                ExportTarget::Collector(_) => None,
+            })
             .map(|destination| {
                 Export::connect(destination, settings.clone(), &sender)
                     .with_context(|| format!("cannot export to {destination}"))

@@ -1,9 +1,11 @@
 //! Where records go besides the output.
 
+use anyhow::Context;
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
 use fathom_record::Record;
 
+use super::deliver::Delivery;
 use super::export::Exports;
 use super::keeper::Keeper;
 use crate::arguments::{ExportArguments, OutputTarget};
@@ -53,8 +55,15 @@ pub(super) fn open(
     target: &OutputTarget,
 ) -> anyhow::Result<Vec<Box<dyn RecordSink>>> {
     let mut sinks: Vec<Box<dyn RecordSink>> = Vec::new();
-    if !arguments.export.is_empty() {
+    if arguments.export.len() > arguments.collectors().count() {
         sinks.push(Box::new(Exports::open(arguments, target)?));
+    }
+    for collector in arguments.collectors() {
+        let spool = arguments.spool.as_deref();
+        let spool = spool.map(|directory| (directory, arguments.spool_size << 20));
+        let delivery = Delivery::open(collector, spool, &target.host()?);
+        let delivery = delivery.with_context(|| format!("cannot export to {collector}"))?;
+        sinks.push(Box::new(delivery));
     }
     if let Some(directory) = &arguments.store.store {
         let settings = arguments.store.settings();
@@ -80,7 +89,6 @@ impl RecordSink for Metrics {
         "metrics"
     }
 
-    /// Those that it has are among its series.
     #[cfg(feature = "live")]
     fn counts(&self) -> Counts {
         Counts::default()

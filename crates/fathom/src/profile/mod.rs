@@ -33,6 +33,7 @@ pub(crate) const MEASUREMENT: Description = Description {
         LookupProfile::SCHEMA,
     ],
     examine: doctor::examine,
+    import: None,
     agent: Some(agent::part),
     is_active: false,
     has_samples: false,

@@ -2,13 +2,15 @@
 
 use std::time::Instant;
 
-use fathom_measure::response::{Engine, ResponseEpoch};
+use clap::FromArgMatches;
+use fathom_measure::response::{Engine, GroupBy, ResponseEpoch};
 use fathom_measure::{Ended, Replay, secret};
 
 use super::MEASUREMENT;
-use super::arguments::ResponseArguments;
+use super::arguments::{By, ResponseArguments};
 use super::groups::Groups;
 use crate::captures::{Input, Reading, read_all};
+use crate::import::Request;
 use crate::output::{Backlog, Lines};
 use crate::signals::Signals;
 use crate::summary::say_summary;
@@ -22,7 +24,7 @@ pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::R
     let begin = Instant::now();
     let inputs = Input::look_at_all(&arguments.source.files)?;
     let settings = arguments.settings_for_files();
-    let interval = arguments.groups.interval.into();
+    let interval = arguments.groups.interval;
     let mut run = Run {
         engine: Engine::new(&settings, secret(), arguments.estimation.compare)?,
         lines: arguments.line_options().open(Backlog::Short, signals)?,
@@ -34,6 +36,22 @@ pub(super) fn run(arguments: &ResponseArguments, signals: &Signals) -> anyhow::R
     run.finish(last.as_ref())?;
     say_summary(&run.engine.counts(), begin.elapsed());
     Ok(())
+}
+
+/// Puts records of each flow and interval into a store.
+///
+/// # Errors
+/// As [`run`], and when an option of `fathom response` is wrong.
+pub(super) fn import(request: &Request<'_>) -> anyhow::Result<()> {
+    let mut arguments = ResponseArguments::from_arg_matches(request.options)?;
+    arguments.source.files = request.files.to_vec();
+    arguments.verbose = request.is_verbose;
+    arguments.groups.interval = request.interval;
+    arguments.groups.by = By(Some(GroupBy::Flow));
+    arguments.output.format = None;
+    arguments.output.target = request.target.clone();
+    arguments.export = request.export.clone();
+    run(&arguments, request.signals)
 }
 
 struct Run {
@@ -49,7 +67,11 @@ impl Reading for Run {
             lines,
             groups,
         } = self;
-        replay.run(engine, &mut |epoch| put(&epoch, groups.as_mut(), lines))
+        let ended = replay.run(engine, &mut |epoch| put(epoch, groups.as_mut(), lines));
+        if let Some(groups) = groups {
+            groups.settle(replay, lines);
+        }
+        ended
     }
 
     fn lines(&mut self) -> &mut Lines {
@@ -68,8 +90,11 @@ impl Run {
         } = self;
         if let Some(replay) = last {
             engine.finish(replay.interfaces(), &mut |epoch| {
-                put(&epoch, groups.as_mut(), lines);
+                put(epoch, groups.as_mut(), lines);
             });
+            if let Some(groups) = groups {
+                groups.settle(replay, lines);
+            }
         }
         let now = engine.now();
         if let Some(groups) = groups {
@@ -81,9 +106,9 @@ impl Run {
 }
 
 /// An epoch goes into a group if there are any.
-fn put(epoch: &ResponseEpoch, groups: Option<&mut Groups>, lines: &mut Lines) {
+fn put(epoch: ResponseEpoch, groups: Option<&mut Groups>, lines: &mut Lines) {
     match groups {
-        Some(groups) => groups.take(epoch, lines),
-        None => lines.put(epoch),
+        Some(groups) => groups.take(epoch),
+        None => lines.put(&epoch),
     }
 }

@@ -1,49 +1,61 @@
 //! Intervals of groups that follow the time of a capture.
 
+use std::time::Duration;
+
 use fathom_measure::response::{Grouping, ResponseAggregator, ResponseEpoch};
+use fathom_measure::{CaptureInterval, CaptureIntervals, Replay};
 use fathom_record::{Nanoseconds, Time};
 
 use crate::output::Lines;
 
-/// Puts epochs into intervals, the first of which begins with the first epoch.
+/// Puts epochs into intervals, which end at multiples of their length.
 pub(super) struct Groups {
     aggregator: ResponseAggregator,
-    length: Nanoseconds,
-    /// When the present interval began; `None` before the first epoch.
-    begin: Option<u64>,
+    intervals: CaptureIntervals,
+    epochs: Vec<ResponseEpoch>,
 }
 
 impl Groups {
     /// Nothing seen yet.
-    pub(super) fn new(grouping: Grouping, length: Nanoseconds) -> Self {
+    pub(super) fn new(grouping: Grouping, length: Duration) -> Self {
         Self {
             aggregator: ResponseAggregator::new(grouping),
-            length,
-            begin: None,
+            intervals: CaptureIntervals::new(length),
+            epochs: Vec::new(),
         }
     }
 
-    /// Takes an epoch in, after the interval that ended before it, if one did.
-    pub(super) fn take(&mut self, epoch: &ResponseEpoch, lines: &mut Lines) {
-        let length = self.length.0.max(1);
-        let begin = *self.begin.get_or_insert(epoch.time.0);
-        let passed = epoch.time.0.saturating_sub(begin) / length;
-        if passed > 0 {
-            self.write(Time(begin + length), self.length, lines);
-            // Those in between, if any, were empty.
-            self.begin = Some(begin + passed * length);
-        }
-        self.aggregator.take(epoch);
+    /// Takes an epoch of the present batch.
+    pub(super) fn take(&mut self, epoch: ResponseEpoch) {
+        self.epochs.push(epoch);
     }
 
-    /// At the end of all: the interval that is not full, with its own length.
+    /// After a batch: ends the intervals that are over, into the output.
+    pub(super) fn settle(&mut self, replay: &Replay, lines: &mut Lines) {
+        if let Some(begin) = replay.begin() {
+            self.intervals.begin(begin);
+        }
+        let mut epochs = std::mem::take(&mut self.epochs);
+        for epoch in epochs.drain(..) {
+            if let Some(over) = self.intervals.advance(epoch.time) {
+                self.write(over, lines);
+            }
+            self.aggregator.take(&epoch);
+        }
+        self.epochs = epochs;
+    }
+
+    /// At the end of all: the interval that is under way.
     pub(super) fn finish(&mut self, now: Time, lines: &mut Lines) {
-        let length = now.0.saturating_sub(self.begin.unwrap_or(now.0)).max(1);
-        self.write(now, Nanoseconds(length), lines);
+        if let Some(over) = self.intervals.finish(now) {
+            self.write(over, lines);
+        }
     }
 
-    fn write(&mut self, end: Time, length: Nanoseconds, lines: &mut Lines) {
-        for record in self.aggregator.end_interval(end, length) {
+    fn write(&mut self, over: CaptureInterval, lines: &mut Lines) {
+        // By it responses are divided.
+        let length = Nanoseconds(over.length.0.max(1));
+        for record in self.aggregator.end_interval(over.end, length) {
             lines.put(&record);
         }
     }

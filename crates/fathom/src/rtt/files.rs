@@ -2,13 +2,15 @@
 
 use std::time::Instant;
 
-use fathom_measure::rtt::{Engine, Report};
+use clap::FromArgMatches;
+use fathom_measure::rtt::{Engine, GroupBy, Report};
 use fathom_measure::{Ended, Replay, secret};
 
 use super::MEASUREMENT;
 use super::arguments::RttArguments;
 use super::intervals::Intervals;
 use crate::captures::{Input, Reading, read_all};
+use crate::import::Request;
 use crate::output::{Backlog, Lines};
 use crate::signals::Signals;
 use crate::summary::say_summary;
@@ -33,6 +35,22 @@ pub(super) fn run(arguments: &RttArguments, signals: &Signals) -> anyhow::Result
     Ok(())
 }
 
+/// Puts records of each flow, direction and interval into a store.
+///
+/// # Errors
+/// As [`run`], and when an option of `fathom rtt` is wrong.
+pub(super) fn import(request: &Request<'_>) -> anyhow::Result<()> {
+    let mut arguments = RttArguments::from_arg_matches(request.options)?;
+    arguments.source.files = request.files.to_vec();
+    arguments.verbose = request.is_verbose;
+    arguments.aggregation.interval = Some(request.interval);
+    arguments.aggregation.by = GroupBy::Flow;
+    arguments.output.format = None;
+    arguments.output.target = request.target.clone();
+    arguments.export = request.export.clone();
+    run(&arguments, request.signals)
+}
+
 struct Run {
     engine: Engine,
     lines: Lines,
@@ -43,6 +61,10 @@ struct Run {
 
 impl Reading for Run {
     fn prepare(&self, replay: Replay) -> Replay {
+        let replay = match &self.intervals {
+            Some(intervals) => intervals.prepare(replay),
+            None => replay,
+        };
         if self.has_reader {
             replay.read_ahead(&self.engine)
         } else {

@@ -1,21 +1,15 @@
 //! Intervals of aggregation that follow the time of a capture.
 
-use fathom_measure::Replay;
 use fathom_measure::rtt::{Aggregation, Aggregator, Engine, RttSample};
-use fathom_record::{Nanoseconds, Time};
+use fathom_measure::{CaptureInterval, CaptureIntervals, Replay};
 
 use super::MEASUREMENT;
 use crate::output::Lines;
 
-/// Puts samples into intervals, the first of which begins with the first sample.
-///
-/// Samples are in the interval that their time says. Packets and bytes are counted at the end of a
-/// batch of frames: at a boundary up to a batch of them is in the interval before.
+/// Puts samples into intervals, which end at multiples of their length.
 pub(super) struct Intervals {
     aggregator: Aggregator,
-    length_ns: u64,
-    /// Where the present interval began; `None` before the first sample.
-    begin_ns: Option<u64>,
+    clock: CaptureIntervals,
     samples: Vec<RttSample>,
 }
 
@@ -24,10 +18,7 @@ impl Intervals {
     pub(super) fn new(aggregation: Aggregation) -> Self {
         Self {
             aggregator: Aggregator::new(aggregation),
-            length_ns: u64::try_from(aggregation.interval.as_nanos())
-                .unwrap_or(u64::MAX)
-                .max(1),
-            begin_ns: None,
+            clock: CaptureIntervals::new(aggregation.interval),
             samples: Vec::new(),
         }
     }
@@ -37,31 +28,23 @@ impl Intervals {
         self.samples.push(sample);
     }
 
-    /// After a batch: ends the intervals that are over, into the output.
-    pub(super) fn settle(&mut self, replay: &Replay, engine: &Engine, lines: &mut Lines) {
-        let mut samples = std::mem::take(&mut self.samples);
-        for sample in samples.drain(..) {
-            self.advance(sample.time.0, replay, engine, lines);
-            self.aggregator.on_sample(&sample);
-        }
-        self.samples = samples;
-        self.advance(engine.now().0, replay, engine, lines);
+    /// The packets of a file are measured interval by interval.
+    pub(super) fn prepare(&self, mut replay: Replay) -> Replay {
+        replay.stop_at(self.clock.end());
+        replay
     }
 
-    fn advance(&mut self, now_ns: u64, replay: &Replay, engine: &Engine, lines: &mut Lines) {
-        if now_ns == 0 {
-            return; // no packet yet
+    /// After a batch: ends the interval that is over, into the output.
+    pub(super) fn settle(&mut self, replay: &mut Replay, engine: &Engine, lines: &mut Lines) {
+        for sample in self.samples.drain(..) {
+            self.aggregator.on_sample(&sample);
         }
-        let begin = *self.begin_ns.get_or_insert(now_ns);
-        let passed = now_ns.saturating_sub(begin) / self.length_ns;
-        if passed == 0 {
-            return;
+        let next = replay.stopped_before();
+        if let Some(over) = next.and_then(|next| self.clock.advance(next)) {
+            engine.count_traffic(&mut self.aggregator, replay.interfaces());
+            self.write(over, engine, lines);
         }
-        engine.count_traffic(&mut self.aggregator, replay.interfaces());
-        let end = begin.saturating_add(self.length_ns);
-        self.write(Time(end), self.length_ns, engine, lines);
-        // Those in between, if any, were empty.
-        self.begin_ns = Some(begin.saturating_add(passed.saturating_mul(self.length_ns)));
+        replay.stop_at(self.clock.end());
     }
 
     /// At the end of a file, whose packets nobody can count later.
@@ -69,22 +52,21 @@ impl Intervals {
         engine.count_traffic(&mut self.aggregator, replay.interfaces());
     }
 
-    /// At the end of all: the interval that is not full, with its own length.
+    /// At the end of all: the interval that is under way.
     pub(super) fn finish(&mut self, engine: &Engine, lines: &mut Lines) {
-        let now = engine.now();
-        let begin = self.begin_ns.unwrap_or(now.0);
-        let length = now.0.saturating_sub(begin);
-        self.write(now, length, engine, lines);
+        if let Some(over) = self.clock.finish(engine.now()) {
+            self.write(over, engine, lines);
+        }
     }
 
-    fn write(&mut self, end: Time, length_ns: u64, engine: &Engine, lines: &mut Lines) {
-        let records = self.aggregator.end_interval(end, Nanoseconds(length_ns));
+    fn write(&mut self, over: CaptureInterval, engine: &Engine, lines: &mut Lines) {
+        let records = self.aggregator.end_interval(over.end, over.length);
         if records.len() == 0 {
             return;
         }
         for record in records {
             lines.put(&record);
         }
-        lines.put_counts(&engine.counts(), end, MEASUREMENT.name);
+        lines.put_counts(&engine.counts(), over.end, MEASUREMENT.name);
     }
 }

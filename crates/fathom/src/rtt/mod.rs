@@ -22,6 +22,7 @@ pub(crate) const MEASUREMENT: Description = Description {
     name: "rtt",
     kinds: &[RttSample::SCHEMA, RttFlow::SCHEMA, RttAggregate::SCHEMA],
     examine: doctor::examine,
+    import: Some(files::import),
     #[cfg(feature = "live")]
     agent: Some(agent::part),
     #[cfg(feature = "live")]

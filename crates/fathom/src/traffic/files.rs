@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
+use clap::FromArgMatches;
 use fathom_measure::traffic::{Engine, Settings};
 use fathom_measure::{Ended, Replay, secret};
 
 use super::MEASUREMENT;
 use super::arguments::TrafficArguments;
 use crate::captures::{Input, Reading, read_all};
+use crate::import::Request;
 use crate::output::{Backlog, Lines};
 use crate::signals::Signals;
 use crate::summary::say_summary;
@@ -34,6 +36,21 @@ pub(super) fn run(arguments: &TrafficArguments, signals: &Signals) -> anyhow::Re
     lines.finish()?;
     say_summary(&engine.counts(), begin.elapsed());
     Ok(())
+}
+
+/// Puts records of each flow and interval into a store.
+///
+/// # Errors
+/// As [`run`], and when an option of `fathom traffic` is wrong.
+pub(super) fn import(request: &Request<'_>) -> anyhow::Result<()> {
+    let mut arguments = TrafficArguments::from_arg_matches(request.options)?;
+    arguments.source.files = request.files.to_vec();
+    arguments.verbose = request.is_verbose;
+    arguments.interval = request.interval;
+    arguments.output.format = None;
+    arguments.output.target = request.target.clone();
+    arguments.export = request.export.clone();
+    run(&arguments, request.signals)
 }
 
 struct Run {

@@ -23,6 +23,7 @@ pub(crate) const MEASUREMENT: Description = Description {
     examine: doctor::examine,
     #[cfg(not(feature = "live"))]
     examine: |_| {},
+    import: Some(files::import),
     #[cfg(feature = "live")]
     agent: Some(agent::part),
     #[cfg(feature = "live")]

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 /// Between one echo and the next, in nanoseconds.
 pub(crate) const PERIOD_NS: u64 = 100_000_000;
-const DELAY_NS: u64 = 20_000_000;
+/// Between an echo and its answer.
+pub(crate) const DELAY_NS: u64 = 20_000_000;
 /// 2023-11-14T22:13:20Z.
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 

@@ -8,7 +8,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 
-use crate::capture::{Capture, PERIOD_NS, bytes};
+use crate::capture::{Capture, DELAY_NS, PERIOD_NS, bytes};
 use crate::run::{Running, command, fathom, outcome};
 
 #[test]
@@ -297,10 +297,22 @@ fn intervals_follow_the_time_of_the_capture() {
         .iter()
         .map(|record| record["rtt_samples"].as_u64().unwrap())
         .collect();
-    let last_ns = u64::from(echoes - 1) * PERIOD_NS - 9_000_000_000;
-    assert_eq!(counts, [30, 30, 30, 5], "{}", outcome.stdout);
-    assert_eq!(records[0]["duration_ns"], 3_000_000_000_u64);
-    assert_eq!(records[3]["duration_ns"], last_ns);
+    // They end at multiples of 3 s: the capture begins a second before one.
+    assert_eq!(counts, [10, 30, 30, 25], "{}", outcome.stdout);
+    let times: Vec<_> = records
+        .iter()
+        .map(|record| record["time"].as_str())
+        .collect();
+    let ends =
+        ["21", "24", "27", "30"].map(|second| format!("2023-11-14T22:13:{second}.000000000Z"));
+    assert_eq!(times, ends.each_ref().map(|end| Some(end.as_str())));
+    let lengths: Vec<_> = records
+        .iter()
+        .map(|record| record["duration_ns"].as_u64())
+        .collect();
+    let last_ns = u64::from(echoes - 1) * PERIOD_NS + DELAY_NS - 7_000_000_000;
+    let expected = [1_000_000_000, 3_000_000_000, 3_000_000_000, last_ns];
+    assert_eq!(lengths, expected.map(Some));
     assert_eq!(records[0]["network"], "10.0.1.0/24");
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fathom_record::Time;
 
+use super::kinds::Kinds;
 use super::sequence::Sequence;
 use super::{Limits, Session};
 use crate::wire::{Template, TemplateChange};
@@ -22,6 +23,7 @@ pub(super) struct Domain {
     templates: HashMap<u16, Known>,
     fields: usize,
     pub(super) sequence: Sequence,
+    pub(super) kinds: Kinds,
     /// When it was last used, by the collector's count of messages.
     used: u64,
 }
@@ -37,6 +39,7 @@ impl Domain {
         match change {
             TemplateChange::Defined(template) => {
                 self.withdraw(template.id);
+                self.kinds.forget(template.id);
                 if self.fields + template.fields.len() > most_fields {
                     return false;
                 }

@@ -2,25 +2,28 @@
 
 mod cache;
 mod frames;
+mod kinds;
+mod names;
 mod sequence;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fathom_record::{Schema, Time};
+use fathom_record::{Schema, Time, Value};
 
 pub use frames::Frames;
+pub use kinds::Table;
 
-use crate::element::{REVERSE_ENTERPRISE, reverse_element};
 use crate::export::own_elements;
+use crate::kind::value_of;
 use crate::wire::{DataRecord, DataValue, FieldSpecifier, Header, Message, Set};
-use crate::{DataType, Element, Error, iana_element};
+use crate::{DataType, Error};
 use cache::Cache;
-
-/// The longest name of an element that is kept.
-const LONGEST_NAME_BYTES: usize = 128;
+use kinds::Placed;
+use names::Names;
 
 /// Whose templates and numbers belong together: those of a connection, or of the datagrams from one
 /// address.
@@ -91,6 +94,7 @@ pub struct Collected<'a> {
     /// The record.
     pub record: DataRecord<'a>,
     names: &'a Names,
+    placed: Option<&'a Placed>,
 }
 
 /// A field of a record, with what is known of it.
@@ -109,6 +113,26 @@ impl<'a> Collected<'a> {
     /// Whether the record tells about the exporter rather than about traffic.
     pub fn is_options(&self) -> bool {
         self.record.template.is_options()
+    }
+
+    /// The kind of record that it is, if its exporter is one of fathom's, and has told.
+    pub fn table(&self) -> Option<&'a Arc<Table>> {
+        self.placed.map(|placed| &placed.table)
+    }
+
+    /// Its values, each with the column of its table.
+    pub fn values(&self) -> impl Iterator<Item = (usize, Value<'a>)> + use<'a> {
+        let (names, placed) = (self.names, self.placed);
+        let columns = placed.map_or(&[][..], |placed| &placed.table.columns);
+        let positions = placed
+            .into_iter()
+            .flat_map(|placed| placed.positions.iter());
+        let fields = self.record.fields().zip(positions);
+        fields.map(move |((specifier, bytes), &position)| {
+            let kind = columns[position].1;
+            let data_type = names.type_of(specifier).unwrap_or(DataType::OctetArray);
+            (position, value_of(kind, specifier, data_type, bytes))
+        })
     }
 
     /// Its fields in the order of the template.
@@ -130,58 +154,6 @@ fn numbered(specifier: &FieldSpecifier) -> String {
     match specifier.enterprise {
         Some(enterprise) => format!("e{enterprise}id{}", specifier.element),
         None => format!("id{}", specifier.element),
-    }
-}
-
-/// Own elements by enterprise and number.
-#[derive(Debug, Default)]
-struct Names {
-    elements: HashMap<(u32, u16), Element>,
-}
-
-impl Names {
-    fn get(&self, specifier: &FieldSpecifier) -> Option<Element> {
-        match specifier.enterprise {
-            None => iana_element(specifier.element),
-            Some(REVERSE_ENTERPRISE) => reverse_element(specifier.element),
-            Some(enterprise) => self.elements.get(&(enterprise, specifier.element)).cloned(),
-        }
-    }
-
-    /// Takes what a record of options tells of an element, if it does (RFC 5610, section 3.9).
-    fn learn(&mut self, record: &DataRecord<'_>, most_names: usize) {
-        let (mut enterprise, mut number, mut name, mut data_type) = (None, None, None, None);
-        for (specifier, bytes) in record.fields() {
-            let Some(element) = specifier
-                .enterprise
-                .is_none()
-                .then(|| iana_element(specifier.element))
-                .flatten()
-            else {
-                continue;
-            };
-            match (specifier.element, DataValue::read(element.data_type, bytes)) {
-                (346, DataValue::Unsigned(value)) => enterprise = u32::try_from(value).ok(),
-                // Some exporters leave the enterprise bit set.
-                (303, DataValue::Unsigned(value)) => number = Some((value & 0x7fff) as u16),
-                (339, DataValue::Unsigned(value)) => data_type = DataType::from_number(value),
-                (341, DataValue::Text(text)) => name = Some(text),
-                _ => {}
-            }
-        }
-        let (Some(enterprise), Some(number), Some(name)) = (enterprise, number, name) else {
-            return;
-        };
-        let key = (enterprise, number);
-        let is_full = self.elements.len() >= most_names && !self.elements.contains_key(&key);
-        if enterprise == 0 || name.is_empty() || name.len() > LONGEST_NAME_BYTES || is_full {
-            return;
-        }
-        let element = Element {
-            name: Cow::Owned(name.to_owned()),
-            data_type: data_type.unwrap_or(DataType::OctetArray),
-        };
-        self.elements.insert(key, element);
     }
 }
 
@@ -217,6 +189,8 @@ pub struct Collector {
     names: Names,
     counts: CollectorCounts,
     lost: i64,
+    /// By the address of the exporter and observation domain.
+    lost_by: HashMap<(IpAddr, u32), i64>,
 }
 
 impl Collector {
@@ -233,7 +207,7 @@ impl Collector {
     pub fn know(&mut self, schemas: &[&'static Schema], enterprise: u32) {
         for schema in schemas {
             for (number, element) in own_elements(schema) {
-                self.names.elements.insert((enterprise, number), element);
+                self.names.know(enterprise, number, element);
             }
         }
     }
@@ -289,6 +263,13 @@ impl Collector {
         }
     }
 
+    /// Records that did not arrive, by the address of the exporter and observation domain; of as
+    /// many as there may be domains.
+    pub fn losses(&self) -> impl Iterator<Item = (IpAddr, u32, u64)> + '_ {
+        let all = self.lost_by.iter();
+        all.map(|(&(exporter, domain), &lost)| (exporter, domain, u64::try_from(lost).unwrap_or(0)))
+    }
+
     fn message(
         &mut self,
         session: Session,
@@ -303,7 +284,14 @@ impl Collector {
         }
         let header = message.header;
         let domain = self.cache.domain(session, header.domain, &self.limits);
-        self.lost += domain.sequence.message(header.sequence, records);
+        let lost = domain.sequence.message(header.sequence, records);
+        self.lost += lost;
+        let key = (session.exporter.ip(), header.domain);
+        if lost != 0
+            && (self.lost_by.len() < self.limits.domains || self.lost_by.contains_key(&key))
+        {
+            *self.lost_by.entry(key).or_default() += lost;
+        }
         read
     }
 
@@ -334,12 +322,15 @@ impl Collector {
                         *records = None;
                     }
                     Some(template) => {
+                        let placed = domain.kinds.place(&template);
                         for record in template.records(body) {
                             let record = record?;
                             *records = records.map(|records| records.wrapping_add(1));
                             if template.is_options() {
                                 self.counts.options += 1;
                                 self.names.learn(&record, self.limits.names);
+                                let told = self.names.told(&record);
+                                domain.kinds.learn(&told, self.limits.fields);
                             } else {
                                 self.counts.records += 1;
                             }
@@ -348,6 +339,7 @@ impl Collector {
                                 header: message.header,
                                 record,
                                 names: &self.names,
+                                placed: placed.as_ref(),
                             });
                         }
                     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use fathom_record::{Record, Registry, Schema, Value, Visitor};
 
 use super::domain::DOMAIN_TEMPLATE;
+use super::kinds::COLUMN_TEMPLATE;
 use super::plan::{Plan, Written};
 use super::{Body, ExporterCounts, ExporterSettings, Needs};
 use crate::wire::Template;
@@ -80,7 +81,9 @@ impl Derived {
         }
         body.template = match kind.templates.get(&variant) {
             Some(&template) => template,
-            None if kind.templates.len() < self.most_variants && self.next_template < u16::MAX => {
+            None if kind.templates.len() < self.most_variants
+                && self.next_template < COLUMN_TEMPLATE =>
+            {
                 let id = self.next_template;
                 self.next_template += 1;
                 kind.templates.insert(variant, id);
@@ -183,15 +186,24 @@ impl Visitor for Writer<'_> {
     }
 }
 
-/// The fields of a schema that own elements carry.
-pub(super) fn own_plans(
+/// The fields of a schema that elements carry.
+pub(super) fn plans(
     schema: &'static Schema,
     enterprise: u32,
 ) -> impl Iterator<Item = (&'static fathom_record::Field, Plan)> {
     let fields = schema.scalars().iter().take(MOST_FIELDS);
-    fields.filter_map(move |field| {
-        let is_own = field.ipfix?.registry == Registry::Own;
-        let plan = Plan::new(field, enterprise)?;
-        is_own.then_some((field, plan))
-    })
+    fields.filter_map(move |field| Some((field, Plan::new(field, enterprise)?)))
+}
+
+/// Those that own elements carry.
+pub(super) fn own_plans(
+    schema: &'static Schema,
+    enterprise: u32,
+) -> impl Iterator<Item = (&'static fathom_record::Field, Plan)> {
+    let is_own = |field: &fathom_record::Field| {
+        field
+            .ipfix
+            .is_some_and(|ipfix| ipfix.registry == Registry::Own)
+    };
+    plans(schema, enterprise).filter(move |(field, _)| is_own(field))
 }

@@ -3,6 +3,7 @@
 mod derived;
 mod domain;
 mod flowcorder;
+mod kinds;
 mod plan;
 mod types;
 
@@ -288,7 +289,12 @@ impl Exporter {
             } => {
                 let needs = derived.encode(record, body, counts);
                 if let Some(schema) = needs.as_ref().and_then(|needs| needs.new_kind) {
-                    let told = types.tell(schema, *enterprise, &mut self.announcements);
+                    let mut told = types.tell(schema, *enterprise, &mut self.announcements);
+                    told.extend(kinds::tell_columns(
+                        schema,
+                        *enterprise,
+                        &mut self.announcements,
+                    ));
                     self.outgoing
                         .extend(told.into_iter().map(Outgoing::Announcement));
                 }
@@ -301,8 +307,17 @@ impl Exporter {
         };
         if let Some(template) = needs.new_template {
             self.announce(&template);
+            self.announce_kind(record.schema().kind, template.id);
         }
         true
+    }
+
+    fn announce_kind(&mut self, kind: &str, template: u16) {
+        let Encoder::Derived { enterprise, .. } = &self.encoder else {
+            return;
+        };
+        let told = kinds::tell_kind(kind, template, *enterprise, &mut self.announcements);
+        self.outgoing.extend(told.map(Outgoing::Announcement));
     }
 
     fn announce(&mut self, template: &Template) {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use fathom_record::{Field, Schema};
 
 use super::derived::own_plans;
+use super::kinds;
 use super::plan::{Plan, own_semantics, own_units, start_of};
 use crate::wire::{
     Encoded, FIRST_TEMPLATE, FieldSpecifier, MessageWriter, Template, VARIABLE_LENGTH, write_text,
@@ -57,7 +58,9 @@ impl Types {
         writer: &mut MessageWriter,
     ) -> Vec<Encoded> {
         let mut messages = Vec::new();
-        for (field, plan) in own_plans(schema, enterprise) {
+        let kinds = kinds::FIELDS.iter();
+        let kinds = kinds.filter_map(|field| Some((field, Plan::new(field, enterprise)?)));
+        for (field, plan) in own_plans(schema, enterprise).chain(kinds) {
             if self.told.is_empty() {
                 writer.template(&type_template());
             }

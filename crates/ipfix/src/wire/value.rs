@@ -1,6 +1,8 @@
 //! What the bytes of a field say (RFC 7011, sections 6.1 and 6.2).
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, SystemTime};
 
 use super::time;
 use crate::DataType;
@@ -78,6 +80,35 @@ impl<'a> DataValue<'a> {
             | T::SubTemplateMultiList
             | T::Unsigned256 => return None,
         })
+    }
+}
+
+impl fmt::Display for DataValue<'_> {
+    /// As people read it. Texts come from the network: there is nothing in them that a terminal
+    /// would obey.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsigned(number) => write!(formatter, "{number}"),
+            Self::Signed(number) => write!(formatter, "{number}"),
+            Self::Float(number) => write!(formatter, "{number}"),
+            Self::Boolean(answer) => write!(formatter, "{answer}"),
+            Self::Text(text) => write!(formatter, "{}", text.escape_debug()),
+            Self::Time(ns) => {
+                let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(*ns);
+                write!(formatter, "{}", humantime::format_rfc3339_nanos(time))
+            }
+            Self::Address(address) => write!(formatter, "{address}"),
+            Self::HardwareAddress(octets) => {
+                let octets = octets.map(|octet| format!("{octet:02x}"));
+                formatter.write_str(&octets.join(":"))
+            }
+            Self::Octets(bytes) => {
+                formatter.write_str("0x")?;
+                bytes
+                    .iter()
+                    .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+            }
+        }
     }
 }
 

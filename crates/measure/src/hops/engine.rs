@@ -270,13 +270,14 @@ impl Engine {
 
     /// Tells of every hop, and every so many intervals of parallel paths.
     fn summarize(&mut self, now: u64, is_end: bool, report: Sink<'_>) {
+        let length = Nanoseconds(now.saturating_sub(self.summarized));
         self.summarized = now;
         let time = Time(now.wrapping_add(self.offset_ns));
         let until = now.saturating_sub(Nanoseconds::from(self.settings.timeout).0);
         let hops = self.flows.values().map(|flow| &flow.path.hops[..]);
         self.limits.learn(hops, until);
         for flow in self.flows.values_mut() {
-            flow.summarize(time, until, &self.limits, report);
+            flow.summarize((time, length), until, &self.limits, report);
         }
         let since = self.compared;
         if is_end

@@ -227,9 +227,15 @@ impl Flow {
         }));
     }
 
-    /// Tells of every hop, and begins a new interval. Of probes sent before `until` it is known
-    /// whether they were lost.
-    pub(super) fn summarize(&mut self, time: Time, until: u64, limits: &Limits, report: Sink<'_>) {
+    /// Tells of every hop over an interval by its end and length, and begins a new one. Of probes
+    /// sent before `until` it is known whether they were lost.
+    pub(super) fn summarize(
+        &mut self,
+        (time, duration_ns): (Time, Nanoseconds),
+        until: u64,
+        limits: &Limits,
+        report: Sink<'_>,
+    ) {
         let mut before_ns = 0;
         for index in 0..self.path.hops.len() {
             let is_lossy = self.path.hops[index].interval.lost > 0;
@@ -252,6 +258,7 @@ impl Flow {
             if interval.known > 0 {
                 report(Report::Hop(HopSummary {
                     time,
+                    duration_ns,
                     flow: self.key,
                     ttl,
                     responder: hop.usual(),

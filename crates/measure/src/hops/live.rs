@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput};
@@ -15,14 +16,15 @@ use crate::bytes::{bytes_of, read_prefix};
 use crate::counts::REFUSED;
 use crate::hops::native::{self, hops_budget, hops_config};
 use crate::kernel::{
-    Framing, Group, Interface, Places, Programs, choose_programs, group_root, monotonic_ns,
-    set_constants, wall_clock_offset,
+    Framing, Group, Interface, Places, Programs, choose_programs, decompress, group_root,
+    monotonic_ns, set_constants, wall_clock_offset,
 };
 use crate::measurement::{Measurement, Take, Ticker};
 use crate::{Counts, Error, Selection};
 
 /// The compiled programs.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hops.bpf.o"));
+static OBJECT: LazyLock<Vec<u8>> =
+    LazyLock::new(|| decompress(include_bytes!(concat!(env!("OUT_DIR"), "/hops.bpf.o.zst"))));
 
 /// TTLs that are probed of a new TCP flow before anything is known of its path, and of others.
 const FIRST_CEILING: u8 = 4;
@@ -117,7 +119,7 @@ impl Prober {
     /// not allow it, [`Error::Kernel`] when the kernel refuses a step, or a program of the user's.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let places = Places::find(&options.interfaces, false, programs_of)?;
-        let object = options.programs.link_into(OBJECT)?;
+        let object = options.programs.link_into(&OBJECT)?;
         let programs = Programs::load(&object, "hops_events", |object| {
             prepare(object, options, &places)
         })

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fathom_record::{
-    AsValue, FlowKey, Metric, Nanoseconds, Network, Record, Time, Type, Unit, Value, record,
+    AsValue, FlowKey, Fold, Metric, Nanoseconds, Network, Record, Time, Type, Unit, Value, record,
 };
 
 /// What the measurement tells of.
@@ -145,8 +145,11 @@ record! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct HopSummary {
         /// The end of the interval.
-        #[field(ipfix = 153)]
+        #[field(ipfix = 153, fold = Fold::End)]
         pub time: Time,
+        /// How long it was.
+        #[field(absent, own_ipfix = 103, fold = Fold::Length)]
+        pub duration_ns: Nanoseconds,
         /// The flow; its source is this side.
         pub flow: FlowKey,
         /// The TTL that reaches the router.
@@ -162,52 +165,52 @@ record! {
         #[field(label = "as", own_ipfix = 212)]
         pub as_number: Option<u32>,
         /// Probes whose fate is known since the interval began.
-        #[field(unit = Unit::Packets, label = "sent", own_ipfix = 213, metric = Metric::Increase)]
+        #[field(unit = Unit::Packets, label = "sent", own_ipfix = 213, fold = Fold::Sum, metric = Metric::Increase)]
         pub probes_sent: u64,
         /// Probes of these without an answer in time.
-        #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 214, metric = Metric::Increase)]
+        #[field(unit = Unit::Packets, label = "lost", unless_zero, own_ipfix = 214, fold = Fold::Sum, metric = Metric::Increase)]
         pub probes_lost: u64,
         /// Why there were none: `silent`, `rate limited`, `forward loss`, `reverse loss`, `loss`
         /// where it cannot be told.
-        #[field(label = "for", own_ipfix = 215)]
+        #[field(label = "for", own_ipfix = 215, fold = Fold::Absent)]
         pub silence: Option<&'static str>,
         /// The last round trip.
-        #[field(label = "last", own_ipfix = 216)]
+        #[field(label = "last", own_ipfix = 216, fold = Fold::Absent)]
         pub rtt_last_ns: Option<Nanoseconds>,
         /// The shortest round trip since the flow began, or took this way.
-        #[field(label = "min", own_ipfix = 217)]
+        #[field(label = "min", own_ipfix = 217, fold = Fold::Least)]
         pub rtt_min_ns: Option<Nanoseconds>,
         /// The mean of the interval.
-        #[field(absent, own_ipfix = 240)]
+        #[field(absent, own_ipfix = 240, fold = Fold::Mean("probes_sent"))]
         pub rtt_mean_ns: Option<Nanoseconds>,
         /// The median of the interval, within 1.6 %.
-        #[field(label = "p50", own_ipfix = 218, metric = Metric::Gauge)]
+        #[field(label = "p50", own_ipfix = 218, fold = Fold::Absent, metric = Metric::Gauge)]
         pub rtt_p50_ns: Option<Nanoseconds>,
         /// The 90th percentile of the interval, within 1.6 %.
-        #[field(absent, own_ipfix = 241)]
+        #[field(absent, own_ipfix = 241, fold = Fold::Absent)]
         pub rtt_p90_ns: Option<Nanoseconds>,
         /// The 95th percentile of the interval, within 1.6 %.
-        #[field(absent, own_ipfix = 242)]
+        #[field(absent, own_ipfix = 242, fold = Fold::Absent)]
         pub rtt_p95_ns: Option<Nanoseconds>,
         /// The 99th percentile of the interval, within 1.6 %.
-        #[field(label = "p99", own_ipfix = 219)]
+        #[field(label = "p99", own_ipfix = 219, fold = Fold::Absent)]
         pub rtt_p99_ns: Option<Nanoseconds>,
         /// The greatest of the interval.
-        #[field(absent, own_ipfix = 243)]
+        #[field(absent, own_ipfix = 243, fold = Fold::Greatest)]
         pub rtt_max_ns: Option<Nanoseconds>,
         /// What the link to this router adds by waiting: the median over the minimum, less the same
         /// of the router before.
-        #[field(label = "queue", own_ipfix = 220, metric = Metric::Gauge)]
+        #[field(label = "queue", own_ipfix = 220, fold = Fold::Mean("probes_sent"), metric = Metric::Gauge)]
         pub queue_ns: Option<Nanoseconds>,
         /// How many routers its answers seem to pass on the way back, where these are not as many
         /// as on the way there: by the TTL that they arrive with, as systems start with 64, 128 or
         /// 255.
-        #[field(label = "back", own_ipfix = 238)]
+        #[field(label = "back", own_ipfix = 238, fold = Fold::Absent)]
         pub routers_back: Option<u8>,
         /// What answers of the interval showed: words as in `changed`, `mpls` for labels,
         /// `balanced` where routers take turns packet by packet, `asymmetric` where `routers_back`
         /// says so.
-        #[field(label = "marks", own_ipfix = 251)]
+        #[field(label = "marks", own_ipfix = 251, fold = Fold::Absent)]
         pub marks: Option<Arc<str>>,
         /// The interface that the flow leaves by.
         #[field(absent, ipfix = 82, metric = Metric::Label)]

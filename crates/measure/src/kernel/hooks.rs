@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use libbpf_rs::{OpenMap, OpenObject};
 
@@ -10,7 +11,7 @@ use super::attach::choose_programs;
 use super::counters::OwnCounters;
 use super::flow_table::{FlowTable, Slot, size_flow_table};
 use super::interfaces::{InterfaceNames, passing};
-use super::load::set_constants;
+use super::load::{decompress, set_constants};
 use super::places::Places;
 use super::programs::Programs;
 use crate::bytes::bytes_of;
@@ -18,7 +19,12 @@ use crate::native::{FLOW_WORD_MEASUREMENTS, flow_key};
 use crate::{Error, Scope};
 
 /// The compiled programs.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dispatch.bpf.o"));
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    decompress(include_bytes!(concat!(
+        env!("OUT_DIR"),
+        "/dispatch.bpf.o.zst"
+    )))
+});
 
 /// The settings of a measurement of packets that pass. What it has in the programs begins with its
 /// name: its maps, among them the array `NAME_flows` of what it keeps of flows, the constant
@@ -72,7 +78,7 @@ impl Hooks {
     ) -> Result<Self, Error> {
         let mut places = Places::find(interfaces, true, passing(has_xdp))?;
         let mut state_bits = Vec::new();
-        let programs = Programs::load(OBJECT, None, |object| {
+        let programs = Programs::load(&OBJECT, None, |object| {
             state_bits = prepare(object, measurements)?;
             choose_programs(object, |program| places.need(program));
             Ok(())
@@ -99,7 +105,7 @@ impl Hooks {
             shared: Rc::clone(&self.shared),
             changes: self.shared.changes.get(),
             flows: self.programs.flows(&format!("{name}_flows"), state_bit)?,
-            counters: self.programs.own_counters(OBJECT, name)?,
+            counters: self.programs.own_counters(&OBJECT, name)?,
             programs: self.programs.with_ring(ring)?,
         })
     }
@@ -173,7 +179,7 @@ impl Part {
 /// # Errors
 /// As [`Hooks::attach`].
 pub fn try_load(measurements: &[&dyn OfPackets]) -> Result<(), Error> {
-    Programs::load(OBJECT, None, |object| {
+    Programs::load(&OBJECT, None, |object| {
         prepare(object, measurements)?;
         choose_programs(object, |_| true);
         Ok(())

@@ -15,6 +15,14 @@ thread_local! {
     static MESSAGES: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+/// An object as it was compressed when the program was built.
+///
+/// # Panics
+/// When it is something else.
+pub fn decompress(object: &[u8]) -> Vec<u8> {
+    zstd::decode_all(object).expect("it is built into the program")
+}
+
 /// Opens an object, has it prepared, and loads it.
 ///
 /// # Errors

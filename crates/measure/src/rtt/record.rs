@@ -1,7 +1,8 @@
 //! The records of the measurement.
 
 use fathom_record::{
-    AsValue, FlowKey, Histogram, Metric, Nanoseconds, Network, Time, Type, Unit, Value, record,
+    AsValue, FlowKey, Fold, Histogram, Metric, Nanoseconds, Network, Time, Type, Unit, Value,
+    record,
 };
 
 use super::Method;
@@ -142,10 +143,10 @@ record! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct RttAggregate {
         /// The end of the interval.
-        #[field(ipfix = 325)]
+        #[field(ipfix = 325, fold = Fold::End)]
         pub time: Time,
         /// How long it was.
-        #[field(label = "over", own_ipfix = 103)]
+        #[field(label = "over", own_ipfix = 103, fold = Fold::Length)]
         pub duration_ns: Nanoseconds,
         /// The flow, when grouped by flow; the round trips are those towards its destination.
         pub flow: Option<FlowKey>,
@@ -159,49 +160,49 @@ record! {
         #[field(ipfix = 245)]
         pub inner_vlan: Option<u16>,
         /// Round trips that were measured.
-        #[field(label = "samples", own_ipfix = 123)]
+        #[field(label = "samples", own_ipfix = 123, fold = Fold::Sum)]
         pub rtt_samples: u64,
         /// The least round trip.
-        #[field(label = "min", own_ipfix = 217)]
+        #[field(label = "min", own_ipfix = 217, fold = Fold::Least)]
         pub rtt_min_ns: Option<Nanoseconds>,
         /// The mean round trip.
-        #[field(label = "mean", own_ipfix = 240)]
+        #[field(label = "mean", own_ipfix = 240, fold = Fold::Mean("rtt_samples"))]
         pub rtt_mean_ns: Option<Nanoseconds>,
         /// The median, within 1.6 %.
-        #[field(label = "p50", own_ipfix = 218)]
+        #[field(label = "p50", own_ipfix = 218, fold = Fold::Percentile(50))]
         pub rtt_p50_ns: Option<Nanoseconds>,
         /// The 90th percentile, within 1.6 %.
-        #[field(label = "p90", own_ipfix = 241)]
+        #[field(label = "p90", own_ipfix = 241, fold = Fold::Percentile(90))]
         pub rtt_p90_ns: Option<Nanoseconds>,
         /// The 95th percentile, within 1.6 %.
-        #[field(label = "p95", own_ipfix = 242)]
+        #[field(label = "p95", own_ipfix = 242, fold = Fold::Percentile(95))]
         pub rtt_p95_ns: Option<Nanoseconds>,
         /// The 99th percentile, within 1.6 %.
-        #[field(label = "p99", own_ipfix = 219)]
+        #[field(label = "p99", own_ipfix = 219, fold = Fold::Percentile(99))]
         pub rtt_p99_ns: Option<Nanoseconds>,
         /// The greatest round trip.
-        #[field(label = "max", own_ipfix = 243)]
+        #[field(label = "max", own_ipfix = 243, fold = Fold::Greatest)]
         pub rtt_max_ns: Option<Nanoseconds>,
         /// Packets towards there, of the flows that have state (TCP and QUIC).
-        #[field(unit = Unit::Packets, ipfix = 2)]
+        #[field(unit = Unit::Packets, ipfix = 2, fold = Fold::Sum)]
         pub packets: u32,
         /// Their IP bytes.
-        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 1)]
+        #[field(unit = Unit::Bytes, label = "bytes", ipfix = 1, fold = Fold::Sum)]
         pub bytes: u64,
         /// Of them, packets sent again.
-        #[field(unit = Unit::Packets, label = "retransmitted", own_ipfix = 118)]
+        #[field(unit = Unit::Packets, label = "retransmitted", own_ipfix = 118, fold = Fold::Sum)]
         pub packets_retransmitted: u32,
         /// Of them, packets overtaken.
-        #[field(unit = Unit::Packets, label = "out_of_order", own_ipfix = 134)]
+        #[field(unit = Unit::Packets, label = "out_of_order", own_ipfix = 134, fold = Fold::Sum)]
         pub packets_out_of_order: u32,
         /// Of them, packets that a router marked as having met congestion (RFC 3168).
-        #[field(unit = Unit::Packets, label = "ce", own_ipfix = 148, metric = Metric::Increase)]
+        #[field(unit = Unit::Packets, label = "ce", own_ipfix = 148, fold = Fold::Sum, metric = Metric::Increase)]
         pub packets_congestion_experienced: u32,
         /// The interface or capture file.
         #[field(bare, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
         /// How often which round trip was measured.
-        #[field(metric = Metric::Distribution)]
+        #[field(fold = Fold::Merge, metric = Metric::Distribution)]
         pub rtt_histogram: Histogram,
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fathom_record::{Nanoseconds, Time};
+use fathom_record::Time;
 
 use super::counts::{TrafficCounts, named};
 use super::increase::{Increase, counts_of, records, since};
@@ -12,7 +12,7 @@ use crate::native::{PACKET_MEASURABLE, selection};
 use crate::replay::{Dissected, Dissector, Interfaces, Offline};
 use crate::table::{Entry, RemovalReason, State, Table};
 use crate::traffic::native::{self, traffic_config, traffic_counts, traffic_flow};
-use crate::{Counts, Error};
+use crate::{CaptureInterval, CaptureIntervals, Counts, Error};
 
 /// A flow without packets for this many nanoseconds is over.
 pub(super) const IDLE_NS: u64 = 300_000_000_000;
@@ -51,9 +51,7 @@ pub struct Engine {
     /// `None`: everything is selected.
     selection: Option<selection>,
     counts: TrafficCounts,
-    interval_ns: u64,
-    /// When the present interval began; `None` before the first packet.
-    begin: Option<u64>,
+    intervals: CaptureIntervals,
     /// Places of flows with packets in it.
     busy: Vec<u32>,
     /// What flows had carried in it that have left the table since.
@@ -63,7 +61,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Nothing seen yet. The first interval begins with the first packet. `seed` makes the hash
+    /// Nothing seen yet. Intervals end at multiples of their length. `seed` makes the hash
     /// table unpredictable.
     ///
     /// # Errors
@@ -74,8 +72,7 @@ impl Engine {
             config: settings.to_native(seed),
             selection: settings.scope.selection.to_native_unless_empty()?,
             counts: TrafficCounts::default(),
-            interval_ns: Nanoseconds::from(interval).0.max(1),
-            begin: None,
+            intervals: CaptureIntervals::new(interval),
             busy: Vec::new(),
             departed: Vec::new(),
             now: 0,
@@ -100,21 +97,15 @@ impl Engine {
         interfaces: &impl Interfaces,
         report: &mut impl FnMut(TrafficRecord),
     ) {
-        let begin = *self.begin.get_or_insert(now);
-        let passed = now.saturating_sub(begin) / self.interval_ns;
-        if passed > 0 {
-            let end = begin + self.interval_ns;
-            self.end_interval(end, self.interval_ns, interfaces, report);
-            // Those in between, if any, were empty.
-            self.begin = Some(begin + passed * self.interval_ns);
+        if let Some(over) = self.intervals.advance(Time(now)) {
+            self.end_interval(over, interfaces, report);
         }
         self.now = self.now.max(now);
     }
 
     fn end_interval(
         &mut self,
-        end: u64,
-        length: u64,
+        over: CaptureInterval,
         interfaces: &impl Interfaces,
         report: &mut impl FnMut(TrafficRecord),
     ) {
@@ -124,7 +115,7 @@ impl Engine {
         }
         // A place may be listed for a flow that has left it, too.
         increases.retain(Increase::is_something);
-        for record in records(increases, Time(end), Nanoseconds(length), interfaces) {
+        for record in records(increases, over.end, over.length, interfaces) {
             self.counts.counters[native::TRAFFIC_COUNT_RECORDS as usize] += 1;
             report(record);
         }
@@ -156,11 +147,11 @@ impl Engine {
         self.table.insert(key, reading.hash, flow, *time, depart)
     }
 
-    /// The end of the input: the interval that is under way ends, with its own length.
+    /// The end of the input: the interval that is under way is over. Its length is that of what
+    /// came of it.
     pub fn finish(&mut self, interfaces: &impl Interfaces, report: &mut impl FnMut(TrafficRecord)) {
-        if let Some(begin) = self.begin {
-            let length = self.now.saturating_sub(begin);
-            self.end_interval(self.now, length, interfaces, report);
+        if let Some(over) = self.intervals.finish(Time(self.now)) {
+            self.end_interval(over, interfaces, report);
         }
     }
 }

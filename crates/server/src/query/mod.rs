@@ -1,18 +1,27 @@
 //! `fathom query`: SQL over the records of a store.
 
 mod functions;
+mod held;
 mod output;
 mod tables;
 mod views;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use fathom_store::Snapshot;
+use held::Held;
+
+/// While segments merge, they may be gone before they are read: a question is asked again of what
+/// is there then, so often.
+const ATTEMPTS: usize = 10;
+const MERGED: &str = "segments were merged or removed while they were read: ask again";
 
 /// Ask the records of a store, in SQL.
 ///
@@ -68,13 +77,41 @@ pub(crate) fn run(arguments: &QueryArguments) -> anyhow::Result<()> {
 }
 
 async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
+    let mut output = Held::new(arguments.output.clone());
+    for _ in 0..ATTEMPTS {
+        let snapshot = Snapshot::of(&arguments.store)?;
+        match ask(arguments, &snapshot, &mut output).await {
+            Ok(Asked::Answered) => return Ok(()),
+            Ok(Asked::Gone) => {}
+            // A file that is gone fails in one of many ways.
+            Err(_) if !output.has_passed() && snapshot.has_gone() => {}
+            Err(error) if snapshot.has_gone() => return Err(error.context(MERGED)),
+            Err(error) => return Err(error),
+        }
+        output.forget();
+    }
+    anyhow::bail!("{MERGED}, {ATTEMPTS} times")
+}
+
+/// What became of a question.
+enum Asked {
+    Answered,
+    /// Segments went before it was planned.
+    Gone,
+}
+
+async fn ask(
+    arguments: &QueryArguments,
+    snapshot: &Snapshot,
+    output: &mut Held,
+) -> anyhow::Result<Asked> {
     let context = context(arguments.memory)?;
     functions::register(&context);
-    let snapshot = Snapshot::of(&arguments.store)?;
-    tables::register(&context, &snapshot)?;
+    tables::register(&context, snapshot)?;
     views::register(&context).await?;
     let Some(statement) = &arguments.statement else {
-        return views::list(&context, &snapshot, &arguments.store).await;
+        views::list(&context, snapshot, &arguments.store).await?;
+        return Ok(Asked::Answered);
     };
     // Nothing but questions.
     let questions = SQLOptions::new()
@@ -83,7 +120,14 @@ async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
         .with_allow_statements(false);
     let answer = context.sql_with_options(statement, questions).await;
     let answer = answer.context("`fathom query` alone lists tables, columns and examples")?;
-    output::write(answer, arguments).await
+    let task = Arc::new(answer.task_ctx());
+    let plan = answer.create_physical_plan().await?;
+    // A file that is gone by now is left out without a word. One that goes later is not.
+    if snapshot.has_gone() {
+        return Ok(Asked::Gone);
+    }
+    output::write(execute_stream(plan, task)?, arguments.format, output).await?;
+    Ok(Asked::Answered)
 }
 
 fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {

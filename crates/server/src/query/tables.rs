@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use datafusion::arrow::array::{RecordBatch, new_null_array};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
@@ -15,7 +14,7 @@ use datafusion::datasource::listing::{
 };
 use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use datafusion::prelude::SessionContext;
-use fathom_store::{Kind, Snapshot};
+use fathom_store::{Kind, Snapshot, fitted};
 
 use super::views::wanted_columns;
 
@@ -41,7 +40,7 @@ pub(super) fn register(context: &SessionContext, snapshot: &Snapshot) -> anyhow:
 fn register_kind(context: &SessionContext, kind: &Kind, wanted: Vec<Field>) -> anyhow::Result<()> {
     let columns = columns_of(kind, wanted)?;
     let open = kind.open.iter().map(|rows| fitted(rows, &columns));
-    let open = open.collect::<anyhow::Result<Vec<_>>>()?;
+    let open = open.collect::<Result<Vec<_>, _>>()?;
     let open = MemTable::try_new(columns.clone(), vec![open])?;
     let mut table = context.read_table(Arc::new(open))?;
     if !kind.segments.is_empty() {
@@ -99,14 +98,4 @@ fn columns_of(kind: &Kind, wanted: Vec<Field>) -> anyhow::Result<SchemaRef> {
     }
     add(&mut wanted.into_iter().map(Arc::new));
     Ok(Arc::new(Schema::new(columns)))
-}
-
-/// Rows with all columns: those that they lack are empty.
-fn fitted(rows: &RecordBatch, columns: &SchemaRef) -> anyhow::Result<RecordBatch> {
-    let fitted = columns.fields().iter().map(|field| {
-        let column = rows.column_by_name(field.name()).cloned();
-        column.unwrap_or_else(|| new_null_array(field.data_type(), rows.num_rows()))
-    });
-    let fitted: Vec<_> = fitted.collect();
-    Ok(RecordBatch::try_new(columns.clone(), fitted)?)
 }

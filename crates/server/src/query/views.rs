@@ -80,7 +80,7 @@ const WANTED: [(&str, &str); 6] = [
     ),
     (
         "hop",
-        "time:t protocol source source_port:p destination destination_port:p community_id ttl:u responder responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface",
+        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u ttl:u responder responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface",
     ),
 ];
 

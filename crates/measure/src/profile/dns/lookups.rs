@@ -2,7 +2,7 @@
 //! read.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
@@ -13,14 +13,19 @@ use super::record::LookupProfile;
 use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::Group;
-use crate::kernel::{Programs, monotonic_ns, set_constants, wall_clock_offset};
+use crate::kernel::{Programs, decompress, monotonic_ns, set_constants, wall_clock_offset};
 use crate::profile::connections::Report;
 use crate::profile::moment::text;
 use crate::profile::names::Names;
 use crate::profile::native::{self, lookup_config, lookup_event};
 
 /// The compiled programs.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
+static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    decompress(include_bytes!(concat!(
+        env!("OUT_DIR"),
+        "/lookup.bpf.o.zst"
+    )))
+});
 
 const FUNCTION: &str = "getaddrinfo";
 /// Between looks for libraries that were not in use before.
@@ -65,7 +70,7 @@ impl Lookups {
         };
         let constants = [(".rodata.lookup_config", bytes_of(&configuration))];
         Ok(Self {
-            programs: Programs::load(OBJECT, "lookup_events", |object| {
+            programs: Programs::load(&OBJECT, "lookup_events", |object| {
                 set_constants(object, &constants)
             })?,
             search: Search::default(),

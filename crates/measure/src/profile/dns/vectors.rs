@@ -223,7 +223,7 @@ struct Kernel {
 
 impl Kernel {
     fn load() -> Self {
-        let mut object = ObjectBuilder::default().open_memory(OBJECT).unwrap();
+        let mut object = ObjectBuilder::default().open_memory(&OBJECT).unwrap();
         let configuration = dns_config {
             has_names: 1,
             ..dns_config::default()

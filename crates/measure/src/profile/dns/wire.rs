@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use libbpf_rs::Link;
@@ -10,13 +11,14 @@ use libbpf_rs::Link;
 use super::exchanges::Exchanges;
 use crate::bytes::bytes_of;
 use crate::kernel::Group;
-use crate::kernel::{Programs, monotonic_ns, set_constants, wall_clock_offset};
+use crate::kernel::{Programs, decompress, monotonic_ns, set_constants, wall_clock_offset};
 use crate::profile::connections::Report;
 use crate::profile::native::{self, dns_config};
 use crate::{Error, Selection};
 
 /// The compiled programs.
-pub(super) static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
+pub(super) static OBJECT: LazyLock<Vec<u8>> =
+    LazyLock::new(|| decompress(include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o.zst"))));
 
 /// DNS exchanges while they are measured.
 pub(super) struct Wire {
@@ -50,7 +52,7 @@ impl Wire {
         ];
         Ok(Self {
             links: Vec::new(),
-            programs: Programs::load(OBJECT, "dns_events", |object| {
+            programs: Programs::load(&OBJECT, "dns_events", |object| {
                 set_constants(object, &constants)
             })?,
             exchanges: Exchanges::new(timeout),

@@ -1,5 +1,5 @@
 SELECT
-  time, host, interface, protocol, destination, destination_port,
+  time, host, interface, max(duration_ns) AS duration_ns, protocol, destination, destination_port,
   sum(flows) AS flows,
   sum(responses_per_second) AS responses_per_second,
   quantile(merge(latency_histogram), 0.5) AS latency_p50_ns,

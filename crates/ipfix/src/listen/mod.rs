@@ -1,16 +1,16 @@
 //! Sockets that exporters send to, all waited for together.
 
+mod address;
+
 use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use anyhow::Context;
-use fathom_ipfix::{Collected, Collector, Frames, Session, TlsAcceptor, TlsStream};
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use super::arguments::ListenAddress;
-use crate::failure::say;
+use crate::{Collected, Collector, Error, Frames, Session, TlsAcceptor, TlsStream};
+pub use address::{ListenAddress, TlsFiles};
 
 /// How often a wait ends to look for signals, in milliseconds.
 const LOOK_MS: u16 = 50;
@@ -21,11 +21,17 @@ const MOST_CONNECTIONS: usize = 256;
 /// Datagrams or reads of a socket before the others have their turn.
 const TURN: usize = 64;
 
-/// What takes the records.
-type Take<'a> = &'a mut dyn FnMut(Collected<'_>);
+/// What is told of what arrives.
+pub trait Hears {
+    /// A record.
+    fn record(&mut self, record: Collected<'_>);
 
-/// The sockets.
-pub(super) struct Listeners {
+    /// Something that cannot be read. `is_over`: the connection is closed for it.
+    fn malformed(&mut self, exporter: SocketAddr, reason: &dyn std::fmt::Display, is_over: bool);
+}
+
+/// Sockets that exporters send to.
+pub struct Listeners {
     datagrams: Vec<UdpSocket>,
     /// For connections, and what makes TLS of them where that is wanted.
     streams: Vec<(TcpListener, Option<TlsAcceptor>)>,
@@ -47,11 +53,12 @@ enum Stream {
 }
 
 impl Listeners {
-    /// Listens at these addresses, and says so.
+    /// Listens at these addresses.
     ///
     /// # Errors
-    /// When one of them is taken, or not of this machine.
-    pub(super) fn open(addresses: &[ListenAddress]) -> anyhow::Result<Self> {
+    /// [`Error::Listen`] when one of them is taken, or not of this machine;
+    /// [`Error::Certificates`].
+    pub fn open(addresses: &[ListenAddress]) -> Result<Self, Error> {
         let mut listeners = Self {
             datagrams: Vec::new(),
             streams: Vec::new(),
@@ -60,28 +67,22 @@ impl Listeners {
             buffer: vec![0; 1 << 16],
         };
         for address in addresses {
+            let failed = |source| Error::Listen {
+                address: address.to_string(),
+                source,
+            };
             match address {
                 ListenAddress::Udp(address) => {
-                    let socket = open_datagrams(*address)
-                        .with_context(|| format!("cannot listen at udp:{address}"))?;
-                    say!("listening at udp:{}", socket.local_addr()?);
+                    let socket = open_datagrams(*address).map_err(failed)?;
                     listeners.datagrams.push(socket);
                 }
                 ListenAddress::Tcp(address) => {
-                    let listener = open_connections(*address)
-                        .with_context(|| format!("cannot listen at tcp:{address}"))?;
-                    say!("listening at tcp:{}", listener.local_addr()?);
+                    let listener = open_connections(*address).map_err(failed)?;
                     listeners.streams.push((listener, None));
                 }
-                ListenAddress::Tls {
-                    address,
-                    certificate,
-                    key,
-                } => {
-                    let context = || format!("cannot listen at tls:{address}");
-                    let acceptor = TlsAcceptor::new(certificate, key).with_context(context)?;
-                    let listener = open_connections(*address).with_context(context)?;
-                    say!("listening at tls:{}", listener.local_addr()?);
+                ListenAddress::Tls { address, files } => {
+                    let acceptor = TlsAcceptor::new(files)?;
+                    let listener = open_connections(*address).map_err(failed)?;
                     listeners.streams.push((listener, Some(acceptor)));
                 }
             }
@@ -89,19 +90,35 @@ impl Listeners {
         Ok(listeners)
     }
 
+    /// Where it listens, as `udp:ADDRESS:PORT`: a port that was 0 is the one that was found.
+    pub fn addresses(&self) -> Vec<String> {
+        let datagrams = self.datagrams.iter();
+        let datagrams = datagrams.map(|socket| ("udp", socket.local_addr()));
+        let streams = self.streams.iter().map(|(listener, acceptor)| {
+            let transport = if acceptor.is_some() { "tls" } else { "tcp" };
+            (transport, listener.local_addr())
+        });
+        let known = datagrams.chain(streams);
+        let shown = known.filter_map(|(transport, address)| {
+            let address = address.ok()?;
+            Some(format!("{transport}:{address}"))
+        });
+        shown.collect()
+    }
+
     /// Waits a moment for messages, and reads those that came.
     ///
     /// # Errors
     /// When the system refuses to wait.
-    pub(super) fn wait(&mut self, collector: &mut Collector, take: Take<'_>) -> anyhow::Result<()> {
-        self.poll().context("cannot wait for messages")?;
+    pub fn wait(&mut self, collector: &mut Collector, hears: &mut dyn Hears) -> io::Result<()> {
+        self.poll()?;
         for socket in &self.datagrams {
-            read_datagrams(socket, &mut self.buffer, collector, take);
+            read_datagrams(socket, &mut self.buffer, collector, hears);
         }
         self.accept();
         let buffer = &mut self.buffer;
         self.connections.retain_mut(|connection| {
-            let goes_on = connection.read(buffer, collector, take);
+            let goes_on = connection.read(buffer, collector, hears);
             if !goes_on {
                 let is_within_message = connection.frames.is_within_message();
                 collector.forget(connection.session, is_within_message);
@@ -126,7 +143,7 @@ impl Listeners {
             .collect();
         match poll(&mut waiting, LOOK_MS) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -163,7 +180,10 @@ impl Listeners {
 fn open_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     socket.set_nonblocking(true)?;
-    setsockopt(&socket, sockopt::RcvBuf, &DATAGRAM_QUEUE_BYTES)?;
+    // More than the system lets anyone have needs a capability.
+    if setsockopt(&socket, sockopt::RcvBufForce, &DATAGRAM_QUEUE_BYTES).is_err() {
+        setsockopt(&socket, sockopt::RcvBuf, &DATAGRAM_QUEUE_BYTES)?;
+    }
     Ok(socket)
 }
 
@@ -177,7 +197,7 @@ fn read_datagrams(
     socket: &UdpSocket,
     buffer: &mut [u8],
     collector: &mut Collector,
-    take: Take<'_>,
+    hears: &mut dyn Hears,
 ) {
     for _ in 0..TURN {
         // Nothing waits any more; or an error of an earlier answer, which concerns nobody here.
@@ -188,8 +208,10 @@ fn read_datagrams(
             exporter,
             connection: 0,
         };
-        // Counted as malformed.
-        let _ = collector.messages(session, &buffer[..length], take);
+        let read = collector.messages(session, &buffer[..length], &mut |it| hears.record(it));
+        if let Err(error) = read {
+            hears.malformed(exporter, &error, false);
+        }
     }
 }
 
@@ -213,7 +235,12 @@ impl Read for Stream {
 
 impl Connection {
     /// Reads what came; false when no more will.
-    fn read(&mut self, buffer: &mut [u8], collector: &mut Collector, take: Take<'_>) -> bool {
+    fn read(
+        &mut self,
+        buffer: &mut [u8],
+        collector: &mut Collector,
+        hears: &mut dyn Hears,
+    ) -> bool {
         for _ in 0..TURN {
             match self.stream.read(buffer) {
                 Ok(0) => return false,
@@ -223,7 +250,7 @@ impl Connection {
                 Err(error) => {
                     // Such as a client that does not trust the certificate.
                     if error.kind() == ErrorKind::InvalidData {
-                        say!("{}: {error}", self.session.exporter);
+                        hears.malformed(self.session.exporter, &error, true);
                     }
                     return false;
                 }
@@ -231,16 +258,15 @@ impl Connection {
             loop {
                 match self.frames.message() {
                     Ok(Some(message)) => {
-                        // A message that cannot be read to its end is counted; where the next
-                        // begins is known all the same.
-                        let _ = collector.messages(self.session, message, take);
+                        let mut take = |it: Collected<'_>| hears.record(it);
+                        // Where the next begins is known all the same.
+                        if let Err(error) = collector.messages(self.session, message, &mut take) {
+                            hears.malformed(self.session.exporter, &error, false);
+                        }
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        say!(
-                            "{}: {error}; the connection is closed",
-                            self.session.exporter
-                        );
+                        hears.malformed(self.session.exporter, &error, true);
                         return false;
                     }
                 }

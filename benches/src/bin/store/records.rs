@@ -1,0 +1,188 @@
+//! Records as an agent has them of flows that go on for hours.
+
+use std::net::IpAddr;
+
+use fathom_measure::response::ResponseAggregate;
+use fathom_measure::rtt::RttAggregate;
+use fathom_measure::traffic::TrafficRecord;
+use fathom_record::{FlowKey, Histogram, Nanoseconds, Port, Protocol, Time};
+use fathom_store::Batches;
+
+const SECOND: u64 = 1_000_000_000;
+/// How long an interval is, in nanoseconds.
+pub(crate) const INTERVAL_NS: u64 = 10 * SECOND;
+/// 2025-11-25T12:00:00Z.
+const BEGIN_NS: u64 = 1_764_072_000 * SECOND;
+/// Round trips of a direction in an interval: a sample each 500 ms.
+const SAMPLES: u64 = 20;
+const SERVERS: u64 = 50;
+
+/// Of each flow and interval: `traffic`, `response_aggregate`, and `rtt_aggregate` of two
+/// directions.
+pub(crate) const ROWS: u64 = 4;
+
+/// The end of an interval, by its number.
+pub(crate) fn end_of(interval: u64) -> Time {
+    Time(BEGIN_NS + (interval + 1) * INTERVAL_NS)
+}
+
+/// Puts the records of all flows of an interval.
+pub(crate) fn put(batches: &mut Batches, interval: u64, flows: u64) {
+    let time = end_of(interval);
+    for number in 0..flows {
+        let flow = flow(number);
+        let mut random = Random(number << 32 | interval);
+        // From 1 to 100 ms, by flow.
+        let base_ns = 1_000_000 + mixed(number) % 99_000_000;
+        batches.put(&traffic(time, flow, &mut random));
+        batches.put(&round_trips(time, flow, base_ns, &mut random));
+        let back = FlowKey {
+            source: flow.destination,
+            source_port: flow.destination_port,
+            destination: flow.source,
+            destination_port: flow.source_port,
+            ..flow
+        };
+        batches.put(&round_trips(time, back, base_ns / 10, &mut random));
+        batches.put(&responses(time, flow, base_ns, &mut random));
+    }
+}
+
+fn flow(number: u64) -> FlowKey {
+    let [.., a, b, c] = number.to_be_bytes();
+    let server = (mixed(number) % SERVERS) as u8;
+    FlowKey {
+        protocol: Protocol::TCP,
+        source: IpAddr::from([10, a, b, c]),
+        source_port: 1_024 + (mixed(number + 1) % 60_000) as u16,
+        destination: IpAddr::from([192, 0, 2, server]),
+        destination_port: 443,
+    }
+}
+
+fn histogram(base_ns: u64, random: &mut Random) -> Histogram {
+    let mut histogram = Histogram::new();
+    for _ in 0..SAMPLES {
+        // Most are near the least, and some are far: a tenth on average, of a tail.
+        let tail = -0.1 * random.part().max(1e-6).ln();
+        let thousandths = (1_000.0 * tail).round() as u32;
+        histogram.record(base_ns + base_ns / 1_000 * u64::from(thousandths));
+    }
+    histogram
+}
+
+fn round_trips(time: Time, flow: FlowKey, base_ns: u64, random: &mut Random) -> RttAggregate {
+    let rtt_histogram = histogram(base_ns, random);
+    let quantile = |part| rtt_histogram.quantile(part).map(Nanoseconds);
+    let packets = 50 + random.below(100) as u32;
+    RttAggregate {
+        time,
+        duration_ns: Nanoseconds(INTERVAL_NS),
+        flow: Some(flow),
+        network: None,
+        vlan: None,
+        inner_vlan: None,
+        rtt_samples: rtt_histogram.count(),
+        rtt_min_ns: rtt_histogram.min().map(Nanoseconds),
+        rtt_mean_ns: rtt_histogram.mean().map(Nanoseconds),
+        rtt_p50_ns: quantile(0.5),
+        rtt_p90_ns: quantile(0.9),
+        rtt_p95_ns: quantile(0.95),
+        rtt_p99_ns: quantile(0.99),
+        rtt_max_ns: rtt_histogram.max().map(Nanoseconds),
+        packets,
+        bytes: u64::from(packets) * 700 + random.below(1_000),
+        packets_retransmitted: u32::from(random.below(50) == 0),
+        packets_out_of_order: 0,
+        packets_congestion_experienced: 0,
+        interface: "eth0",
+        rtt_histogram,
+    }
+}
+
+fn traffic(time: Time, flow: FlowKey, random: &mut Random) -> TrafficRecord {
+    let (packets, reverse_packets) = (50 + random.below(100), 50 + random.below(100));
+    let lost = u64::from(random.below(50) == 0);
+    TrafficRecord {
+        time,
+        duration_ns: Nanoseconds(INTERVAL_NS),
+        flow,
+        packets,
+        bytes: packets * 700 + random.below(1_000),
+        packets_retransmitted: Some(lost),
+        bytes_retransmitted: Some(lost * 1_448),
+        packets_out_of_order: Some(0),
+        packets_lost_before: Some(0),
+        packets_lost_after: Some(lost),
+        loss_ratio: Some(lost as f64 / packets as f64),
+        reverse_packets,
+        reverse_bytes: reverse_packets * 900 + random.below(1_000),
+        reverse_packets_retransmitted: Some(0),
+        reverse_bytes_retransmitted: Some(0),
+        reverse_packets_out_of_order: Some(0),
+        reverse_packets_lost_before: Some(0),
+        reverse_packets_lost_after: Some(0),
+        reverse_loss_ratio: Some(0.0),
+        vlan: None,
+        inner_vlan: None,
+        tunnel: None,
+        interface: "eth0",
+    }
+}
+
+fn responses(time: Time, flow: FlowKey, base_ns: u64, random: &mut Random) -> ResponseAggregate {
+    let latency_histogram = histogram(base_ns * 2, random);
+    let quantile = |part| latency_histogram.quantile(part).map(Nanoseconds);
+    ResponseAggregate {
+        time,
+        protocol: Some(flow.protocol),
+        source: Some(flow.source),
+        source_port: Some(Port(flow.source_port)),
+        destination: Some(flow.destination),
+        destination_port: Some(Port(flow.destination_port)),
+        community_id: Some(flow.community_id()),
+        network: None,
+        duration_ns: Nanoseconds(INTERVAL_NS),
+        flows: 1,
+        responses_per_second: SAMPLES as f64 * 1e9 / INTERVAL_NS as f64,
+        latency_min_ns: latency_histogram.min().map(Nanoseconds),
+        latency_mean_ns: latency_histogram.mean().map(Nanoseconds),
+        latency_p50_ns: quantile(0.5),
+        latency_p90_ns: quantile(0.9),
+        latency_p95_ns: quantile(0.95),
+        latency_p99_ns: quantile(0.99),
+        latency_max_ns: latency_histogram.max().map(Nanoseconds),
+        sure: 1.0,
+        epochs_without: 0,
+        timeout_gaps: 0,
+        waiting_ns: None,
+        interface: "eth0",
+        latency_histogram,
+    }
+}
+
+/// Numbers that are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mixed(self.0)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// From 0 to 1.
+    fn part(&mut self) -> f64 {
+        self.next() as f64 / u64::MAX as f64
+    }
+}
+
+/// As the finalizer of `SplitMix64`.
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}

@@ -1,0 +1,145 @@
+//! What is done when a store is opened: it becomes one, others are kept out, and what a writer left
+//! that ended is put in order.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::layout::{Layout, VERSION, make_directory, sync_directory};
+use crate::log::replay;
+use crate::senders::Senders;
+use crate::{Error, segment};
+
+/// What was found when a store was opened.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Records of a log whose writer ended before they were in a segment.
+    pub rows: u64,
+    /// At the end of that log, the beginning of a record that was being written.
+    pub cut_off_bytes: u64,
+    /// On a full disk, logs stay as they are: their records can be read, and become segments when a
+    /// writer finds room.
+    pub waiting_logs: u64,
+    /// Files that cannot be read, or are none of a store's. They are in the directory `aside` now.
+    pub aside: Vec<PathBuf>,
+}
+
+/// Makes the directory a store.
+pub(super) fn begin(layout: &Layout) -> Result<(), Error> {
+    make_directory(layout.root())?;
+    let root = layout.root();
+    match layout.check() {
+        Err(Error::NoStore { .. }) => {
+            let mut entries = fs::read_dir(root).map_err(Error::file("read", root))?;
+            let own = [layout.lock(), part_of(&layout.version())];
+            if entries.any(|entry| !entry.is_ok_and(|entry| own.contains(&entry.path()))) {
+                return layout.check();
+            }
+            say_version(layout)
+        }
+        checked => checked,
+    }
+}
+
+/// Says what is in the directory from now on: an older fathom does not touch it.
+pub(super) fn say_version(layout: &Layout) -> Result<(), Error> {
+    let path = layout.version();
+    let part = part_of(&path);
+    fs::write(&part, format!("{VERSION}\n")).map_err(Error::file("write", &part))?;
+    fs::rename(&part, &path).map_err(Error::file("rename", &part))?;
+    sync_directory(layout.root())
+}
+
+fn part_of(path: &Path) -> PathBuf {
+    path.with_extension("part")
+}
+
+/// Keeps other writers out.
+pub(super) fn lock(layout: &Layout) -> Result<Flock<File>, Error> {
+    let path = layout.lock();
+    let mut open = OpenOptions::new();
+    let file = open.read(true).write(true).create(true).truncate(false);
+    let file = file.open(&path).map_err(Error::file("open", &path))?;
+    let Ok(mut lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        let pid = fs::read_to_string(&path).unwrap_or_default();
+        return Err(Error::Taken {
+            path: layout.root().to_owned(),
+            pid: pid.trim().to_owned(),
+        });
+    };
+    let written = lock
+        .set_len(0)
+        .and_then(|()| writeln!(lock, "{}", std::process::id()));
+    written.map_err(Error::file("write", &path))?;
+    Ok(lock)
+}
+
+/// Removes what is left of a writer that ended: parts, and what a larger segment has. Puts aside
+/// what cannot be read.
+pub(super) fn clear(layout: &Layout, kind: &str, recovered: &mut Recovered) -> Result<(), Error> {
+    let (_, covered) = layout.segments_and_covered(kind)?;
+    let covered = covered.into_iter().map(|found| found.path);
+    let files = layout.files(kind)?;
+    let parts = files.iter().map(|(_, path)| path.clone());
+    let parts = parts.filter(|path| segment::is_part(path));
+    for path in covered.chain(parts) {
+        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+    }
+    for (name, path) in files {
+        if path.exists() && (name.is_none() || !segment::is_whole(&path)) {
+            put_aside(layout, &path, recovered)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_aside(layout: &Layout, path: &Path, recovered: &mut Recovered) -> Result<(), Error> {
+    make_directory(&layout.aside())?;
+    let within = path.strip_prefix(layout.root()).unwrap_or(path);
+    let to = layout
+        .aside()
+        .join(within.to_string_lossy().replace('/', "_"));
+    fs::rename(path, &to).map_err(Error::file("put aside", path))?;
+    recovered.aside.push(to);
+    Ok(())
+}
+
+/// Makes segments of a log, but for the kinds and hours that have theirs. Returns how many.
+pub(super) fn recover(
+    layout: &Layout,
+    number: u64,
+    senders: &mut Senders,
+    recovered: &mut Recovered,
+) -> Result<u64, Error> {
+    let path = layout.log(number);
+    let replayed = replay(&path)?;
+    senders.take_all(&replayed.numbers);
+    recovered.cut_off_bytes += replayed.cut_off_bytes;
+    let mut kinds: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
+    for batch in replayed.batches {
+        kinds.entry(batch.kind).or_default().push(batch.rows);
+    }
+    let mut segments = 0;
+    for (kind, batches) in kinds {
+        let there = layout.segments(&kind)?;
+        for hour in segment::hours(&kind, number, &batches)? {
+            if !hour.is_in(&there) {
+                hour.write(layout, &kind)?;
+                segments += 1;
+                recovered.rows += hour.rows().num_rows() as u64;
+            }
+        }
+    }
+    senders.write(layout)?;
+    if replayed.damaged_bytes > 0 {
+        put_aside(layout, &path, recovered)?;
+    } else {
+        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+    }
+    Ok(segments)
+}

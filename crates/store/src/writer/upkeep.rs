@@ -1,0 +1,135 @@
+//! What becomes of segments: they merge, have fewer rows when they are old, and go.
+
+use std::fs;
+
+use fathom_record::Time;
+
+use super::{Full, Settings, Writer};
+use crate::layout::Found;
+use crate::{Error, merge, rollup};
+
+/// After the end of an hour: what its last log has is a segment by then.
+const MINUTE_S: i64 = 60;
+
+impl Writer {
+    /// Removes the segment that goes first, if that is what is wanted. `false`: there is none.
+    pub(super) fn make_room(&mut self) -> Result<bool, Error> {
+        if self.settings.full == Full::Stop {
+            return Ok(false);
+        }
+        match self.all()?.first() {
+            Some(oldest) => self.remove(oldest).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// All segments in the order in which they make room: those of the shortest intervals first,
+    /// and of these the oldest.
+    fn all(&self) -> Result<Vec<Found>, Error> {
+        let mut all = Vec::new();
+        for kind in self.layout.kinds()? {
+            all.extend(self.layout.segments(&kind)?);
+        }
+        all.sort_by_key(|found| (found.name.interval_s, found.name.begin_s));
+        Ok(all)
+    }
+
+    fn remove(&mut self, found: &Found) -> Result<(), Error> {
+        fs::remove_file(&found.path).map_err(Error::file("remove", &found.path))?;
+        self.status.removed_segments += 1;
+        if let Some(day) = found.path.parent() {
+            // Fails where there are others.
+            let _ = fs::remove_dir(day);
+        }
+        Ok(())
+    }
+
+    /// Removes what is too old or too much. [`Writer::tick`] does it now and then.
+    ///
+    /// # Errors
+    /// As [`Writer::tick`].
+    pub fn retain(&mut self, now: Time) -> Result<(), Error> {
+        let Settings {
+            max_age, max_bytes, ..
+        } = self.settings;
+        if max_age.is_none() && max_bytes.is_none() {
+            return Ok(());
+        }
+        let is_old = |found: &Found| {
+            let age_s = seconds(now).saturating_sub(found.name.begin_s);
+            max_age.is_some_and(|most| u64::try_from(age_s).is_ok_and(|age| age > most.as_secs()))
+        };
+        let (old, young): (Vec<_>, Vec<_>) = self.all()?.into_iter().partition(is_old);
+        old.iter().try_for_each(|found| self.remove(found))?;
+        let mut bytes: u64 = young.iter().map(|found| found.bytes).sum();
+        for found in &young {
+            if max_bytes.is_some_and(|most| bytes > most) {
+                self.remove(found)?;
+                bytes -= found.bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges small segments in a row, one run of each kind. [`Writer::tick`] does it now and then.
+    ///
+    /// # Errors
+    /// As [`Writer::tick`].
+    pub fn merge_due(&mut self, now: Time) -> Result<(), Error> {
+        for kind in self.layout.kinds()? {
+            let segments = self.layout.segments(&kind)?;
+            let Some(run) = self.first(&kind, merge::due(&segments, seconds(now))) else {
+                continue;
+            };
+            if merge::merge(&self.layout, &kind, run)? {
+                self.status.merged_segments += run.len() as u64;
+            } else {
+                self.stay.insert((kind, run[0].name.hour()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes records of longer intervals of those of an hour that is old enough, one of each kind.
+    /// [`Writer::tick`] does it now and then.
+    ///
+    /// # Errors
+    /// As [`Writer::tick`].
+    pub fn roll_up_due(&mut self, now: Time) -> Result<(), Error> {
+        // First into hours: what is old enough for these need not become minutes.
+        let Settings {
+            hours_after,
+            minutes_after,
+            ..
+        } = self.settings;
+        for (after, interval_s) in [(hours_after, 3600), (minutes_after, 60)] {
+            let Some(after) = after else { continue };
+            let after_s = i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
+            let before_s = seconds(now).saturating_sub(after_s.max(MINUTE_S));
+            for kind in self.layout.kinds()? {
+                let segments = self.layout.segments(&kind)?;
+                let due = rollup::due(&segments, interval_s, before_s);
+                let Some(run) = self.first(&kind, due) else {
+                    continue;
+                };
+                if rollup::fold(&self.layout, &kind, run, interval_s)? {
+                    self.status.rolled_up_segments += run.len() as u64;
+                } else {
+                    self.stay.insert((kind, run[0].name.hour()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first of these with which something can be done.
+    fn first<'a>(&self, kind: &str, runs: Vec<&'a [Found]>) -> Option<&'a [Found]> {
+        let stays = |run: &&[Found]| self.stay.contains(&(kind.to_owned(), run[0].name.hour()));
+        runs.into_iter().find(|run| !stays(run))
+    }
+}
+
+/// Since 1970.
+fn seconds(time: Time) -> i64 {
+    i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX)
+}

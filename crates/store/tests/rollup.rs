@@ -1,0 +1,462 @@
+//! Rows of short intervals become rows of longer ones, and say the same.
+#![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use fathom_record::{Fold, Histogram, Nanoseconds, Record, Time, Unit, record};
+use fathom_store::{Batches, Settings, Snapshot, Writer, histogram_at};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+record! {
+    /// A flow in an interval.
+    #[record = "sample"]
+    #[derive(Debug, Clone)]
+    struct Sample {
+        /// The end of it.
+        #[field(fold = Fold::End)]
+        pub time: Time,
+        /// How long.
+        #[field(fold = Fold::Length)]
+        pub duration_ns: Nanoseconds,
+        /// Whose.
+        pub flow: String,
+        /// On which VLAN.
+        pub vlan: Option<u16>,
+        /// How many.
+        #[field(unit = Unit::Packets, fold = Fold::Sum)]
+        pub packets: Option<u64>,
+        /// How many a second.
+        #[field(fold = Fold::Rate)]
+        pub per_second: f64,
+        /// The shortest.
+        #[field(fold = Fold::Least)]
+        pub wait_min_ns: Option<Nanoseconds>,
+        /// Of all.
+        #[field(fold = Fold::Mean("packets"))]
+        pub wait_mean_ns: Option<Nanoseconds>,
+        /// The longest.
+        #[field(fold = Fold::Greatest)]
+        pub wait_max_ns: Option<Nanoseconds>,
+        /// Of all.
+        #[field(fold = Fold::Percentile(50))]
+        pub wait_p50_ns: Option<Nanoseconds>,
+        /// A part.
+        #[field(fold = Fold::Mean("per_second"))]
+        pub part: Option<f64>,
+        /// What holds for an interval alone.
+        #[field(fold = Fold::Absent)]
+        pub note: Option<String>,
+        /// All.
+        #[field(fold = Fold::Merge)]
+        pub wait_histogram: Histogram,
+    }
+}
+
+record! {
+    /// What is of no interval.
+    #[record = "event"]
+    #[derive(Debug, Clone)]
+    struct Event {
+        /// When.
+        pub time: Time,
+        /// Which.
+        pub number: u64,
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// An hour begins.
+const BEGIN: u64 = 1_764_072_000 * SECOND;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The interval of 10 s that ends then, after [`BEGIN`].
+fn sample(end_s: u64, flow: &str, packets: u64) -> Sample {
+    let mut wait_histogram = Histogram::new();
+    for packet in 1..=packets {
+        wait_histogram.record(packet * 1_000_000 + end_s);
+    }
+    Sample {
+        time: Time(BEGIN + end_s * SECOND),
+        duration_ns: Nanoseconds(10 * SECOND),
+        flow: flow.to_owned(),
+        vlan: None,
+        packets: Some(packets),
+        per_second: packets as f64 / 10.0,
+        wait_min_ns: wait_histogram.min().map(Nanoseconds),
+        wait_mean_ns: wait_histogram.mean().map(Nanoseconds),
+        wait_max_ns: wait_histogram.max().map(Nanoseconds),
+        wait_p50_ns: wait_histogram.quantile(0.5).map(Nanoseconds),
+        part: Some(if packets > 3 { 1.0 } else { 0.0 }),
+        note: Some(format!("at {end_s}")),
+        wait_histogram,
+    }
+}
+
+fn keep(directory: &Path, records: &[&dyn Record]) {
+    let (mut writer, _) = Writer::open(directory, Settings::default()).unwrap();
+    let mut batches = Batches::new("host");
+    for record in records {
+        batches.put(*record);
+    }
+    for batch in batches.take() {
+        writer.append(batch).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn keep_samples(directory: &Path, samples: &[Sample]) {
+    let records: Vec<_> = samples.iter().map(|it| it as &dyn Record).collect();
+    keep(directory, &records);
+}
+
+fn settings() -> Settings {
+    Settings {
+        minutes_after: Some(2 * DAY),
+        hours_after: Some(14 * DAY),
+        ..Settings::default()
+    }
+}
+
+/// Does all that is due so long after [`BEGIN`].
+fn roll_up(directory: &Path, settings: Settings, after: Duration) {
+    let (mut writer, _) = Writer::open(directory, settings).unwrap();
+    let now = Time(BEGIN + after.as_nanos() as u64);
+    loop {
+        let before = writer.status();
+        writer.merge_due(now).unwrap();
+        writer.roll_up_due(now).unwrap();
+        if writer.status() == before {
+            break;
+        }
+    }
+    writer.finish().unwrap();
+}
+
+fn segments(directory: &Path, kind: &str) -> Vec<PathBuf> {
+    let snapshot = Snapshot::of(directory).unwrap();
+    snapshot
+        .kind(kind)
+        .map_or(Vec::new(), |it| it.segments.clone())
+}
+
+fn rows(directory: &Path, kind: &str) -> Vec<RecordBatch> {
+    let read = |path: &PathBuf| {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap());
+        let rows = reader.unwrap().build().unwrap().map(Result::unwrap);
+        rows.collect::<Vec<_>>()
+    };
+    segments(directory, kind).iter().flat_map(read).collect()
+}
+
+/// What is there by flow and second after [`BEGIN`]: length in seconds, packets, and the row.
+fn told(directory: &Path) -> BTreeMap<(String, u64), (u64, u64, RecordBatch)> {
+    let mut told = BTreeMap::new();
+    for rows in rows(directory, "sample") {
+        for row in 0..rows.num_rows() {
+            let rows = rows.slice(row, 1);
+            let time = rows["time"]
+                .as_primitive::<TimestampNanosecondType>()
+                .value(0);
+            let key = (
+                rows["flow"].as_string::<i32>().value(0).to_owned(),
+                (time.cast_unsigned() - BEGIN) / SECOND,
+            );
+            let length = rows["duration_ns"].as_primitive::<UInt64Type>().value(0) / SECOND;
+            let packets = rows["packets"].as_primitive::<UInt64Type>().value(0);
+            let before = told.insert(key.clone(), (length, packets, rows));
+            assert!(before.is_none(), "{key:?} is there twice");
+        }
+    }
+    told
+}
+
+fn lengths(directory: &Path) -> Vec<(String, u64, u64, u64)> {
+    let told = told(directory).into_iter();
+    told.map(|((flow, end), (length, packets, _))| (flow, end, length, packets))
+        .collect()
+}
+
+fn row(flow: &str, end: u64, length: u64, packets: u64) -> (String, u64, u64, u64) {
+    (flow.to_owned(), end, length, packets)
+}
+
+#[test]
+fn rows_become_one_a_minute_and_one_an_hour() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    // A flow all the time, and another that ends a minute; in segments that overlap.
+    let long = |seconds: std::ops::RangeInclusive<u64>| seconds.step_by(10);
+    let samples: Vec<_> = long(10..=600).map(|end| sample(end, "long", 2)).collect();
+    keep_samples(path, &samples[..25]);
+    keep_samples(path, &samples[25..]);
+    keep_samples(path, &[sample(60, "short", 5), sample(70, "short", 7)]);
+    let others: Vec<_> = (0..5)
+        .map(|number| Event {
+            time: Time(BEGIN + number * SECOND + 1),
+            number,
+        })
+        .collect();
+    keep(
+        path,
+        &others
+            .iter()
+            .map(|it| it as &dyn Record)
+            .collect::<Vec<_>>(),
+    );
+
+    roll_up(path, settings(), 2 * DAY);
+    assert_eq!(told(path).len(), 62, "the hour is not old enough");
+    roll_up(path, settings(), 2 * DAY + Duration::from_secs(3600));
+    let minutes = (1..=10).map(|minute| row("long", minute * 60, 60, 12));
+    let short = [row("short", 60, 60, 5), row("short", 120, 60, 7)];
+    assert_eq!(lengths(path), minutes.chain(short).collect::<Vec<_>>());
+    assert_eq!(segments(path, "sample").len(), 1);
+    roll_up(path, settings(), 15 * DAY);
+    assert_eq!(
+        lengths(path),
+        [row("long", 3600, 3600, 120), row("short", 3600, 3600, 12)]
+    );
+    // Again changes nothing, and what is of no interval stays as it is.
+    roll_up(path, settings(), 20 * DAY);
+    assert_eq!(lengths(path).len(), 2);
+    assert_eq!(
+        rows(path, "event")
+            .iter()
+            .map(RecordBatch::num_rows)
+            .sum::<usize>(),
+        5
+    );
+}
+
+/// By minutes first or not: an hour says the same.
+#[test]
+fn each_field_is_folded_as_its_declaration_says() {
+    let of = |first: Option<Duration>| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let samples = [
+            sample(10, "one", 2),
+            sample(20, "one", 3),
+            sample(600, "one", 5),
+        ];
+        keep_samples(path, &samples);
+        if let Some(first) = first {
+            roll_up(path, settings(), first);
+        }
+        roll_up(path, settings(), 15 * DAY);
+        let told = told(path);
+        let (_, _, row) = told.values().next().unwrap().clone();
+        assert_eq!(told.len(), 1);
+        (row, samples)
+    };
+    for first in [None, Some(3 * DAY)] {
+        let (row, samples) = of(first);
+        let number = |name: &str| row[name].as_primitive::<UInt64Type>().value(0);
+        let float = |name: &str| row[name].as_primitive::<Float64Type>().value(0);
+        assert_eq!(number("duration_ns"), 3600 * SECOND);
+        assert_eq!(number("packets"), 10);
+        assert!((float("per_second") - 10.0 / 3600.0).abs() < 1e-9);
+        assert_eq!(number("wait_min_ns"), 1_000_010);
+        assert_eq!(number("wait_max_ns"), 5_000_600);
+        // (1 + 2 + 1 + 2 + 3 + 1 + 2 + 3 + 4 + 5) / 10 ms, but for rounding.
+        assert!(
+            number("wait_mean_ns").abs_diff(2_400_310) < 10,
+            "{}",
+            number("wait_mean_ns")
+        );
+        // Of ten packets the five of the last interval.
+        assert!((float("part") - 0.5).abs() < 1e-9);
+        assert!(row["note"].is_null(0) && row["vlan"].is_null(0));
+        let mut merged = Histogram::new();
+        for sample in &samples {
+            merged.merge(&sample.wait_histogram);
+        }
+        let folded = histogram_at(row["wait_histogram"].as_list(), 0).unwrap();
+        assert!(folded.buckets().eq(merged.buckets()));
+        assert_eq!(Some(number("wait_p50_ns")), folded.quantile(0.5));
+    }
+}
+
+/// Intervals end where they end, not a moment later: an hour has all of its own, and no other.
+#[test]
+fn what_ends_with_an_hour_is_of_that_hour() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let samples: Vec<_> = (3590..=3620)
+        .step_by(10)
+        .map(|end| sample(end, "one", 1))
+        .collect();
+    keep_samples(path, &samples);
+    assert_eq!(segments(path, "sample").len(), 2);
+    roll_up(path, settings(), 15 * DAY);
+    assert_eq!(
+        lengths(path),
+        [row("one", 3600, 3600, 2), row("one", 7200, 3600, 2)]
+    );
+}
+
+#[test]
+fn longer_intervals_stay_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let long = Sample {
+        duration_ns: Nanoseconds(300 * SECOND),
+        ..sample(300, "long", 4)
+    };
+    keep_samples(
+        path,
+        &[long, sample(310, "short", 1), sample(320, "short", 1)],
+    );
+    roll_up(path, settings(), 3 * DAY);
+    assert_eq!(
+        lengths(path),
+        [row("long", 300, 300, 4), row("short", 360, 60, 2)]
+    );
+    roll_up(path, settings(), 15 * DAY);
+    assert_eq!(
+        lengths(path),
+        [row("long", 3600, 3600, 4), row("short", 3600, 3600, 2)]
+    );
+}
+
+mod older {
+    use super::*;
+
+    record! {
+        /// As an older fathom wrote it.
+        #[record = "sample"]
+        pub(crate) struct Sample {
+            /// The end of it.
+            pub time: Time,
+            /// How long.
+            pub duration_ns: Nanoseconds,
+            /// Whose.
+            pub flow: String,
+            /// How many.
+            pub packets: u64,
+            /// What there is no more.
+            pub colour: &'static str,
+        }
+    }
+
+    pub(crate) fn sample(end_s: u64, packets: u64) -> Sample {
+        Sample {
+            time: Time(BEGIN + end_s * SECOND),
+            duration_ns: Nanoseconds(10 * SECOND),
+            flow: "one".to_owned(),
+            packets,
+            colour: "red",
+        }
+    }
+}
+
+/// Columns come and go: segments merge and are rolled up all the same, and nothing of them is lost.
+#[test]
+fn segments_of_an_older_version_go_with_newer_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    keep(path, &[&older::sample(10, 3), &older::sample(20, 4)]);
+    keep_samples(path, &[sample(30, "one", 5)]);
+    roll_up(path, Settings::default(), DAY);
+    assert_eq!(segments(path, "sample").len(), 1);
+    let told = lengths(path);
+    assert_eq!(
+        told,
+        [
+            row("one", 10, 10, 3),
+            row("one", 20, 10, 4),
+            row("one", 30, 10, 5)
+        ]
+    );
+    let merged = rows(path, "sample").remove(0);
+    assert_eq!(merged["colour"].null_count(), 1);
+    assert_eq!(merged["wait_max_ns"].null_count(), 2);
+    // What has another colour is something else.
+    roll_up(path, settings(), 3 * DAY);
+    let packets: u64 = rows(path, "sample")
+        .iter()
+        .flat_map(|rows| {
+            rows["packets"]
+                .as_primitive::<UInt64Type>()
+                .values()
+                .to_vec()
+        })
+        .sum();
+    assert_eq!(packets, 12);
+    assert_eq!(rows(path, "sample")[0].num_rows(), 2);
+
+    // Alone they say nothing of how they become one, and stay.
+    let directory = tempfile::tempdir().unwrap();
+    keep(
+        directory.path(),
+        &[&older::sample(10, 3), &older::sample(20, 4)],
+    );
+    roll_up(directory.path(), settings(), 15 * DAY);
+    assert_eq!(lengths(directory.path()).len(), 2);
+}
+
+/// More flows than are put together at a time: each has one row all the same.
+#[test]
+fn very_many_flows_are_put_together_some_at_a_time() {
+    const FLOWS: u64 = 70_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for end in [10, 20] {
+        let all = (0..FLOWS).map(|flow| sample(end, &flow.to_string(), 1));
+        keep_samples(path, &all.collect::<Vec<_>>());
+    }
+    roll_up(path, settings(), 3 * DAY);
+    let rows = rows(path, "sample");
+    let flows: BTreeSet<_> = rows
+        .iter()
+        .flat_map(|rows| {
+            rows["flow"]
+                .as_string::<i32>()
+                .iter()
+                .map(|it| it.unwrap().to_owned())
+        })
+        .collect();
+    let counts = rows
+        .iter()
+        .flat_map(|rows| rows["packets"].as_primitive::<UInt64Type>().iter());
+    assert_eq!(flows.len() as u64, FLOWS);
+    assert!(counts.eq((0..FLOWS).map(|_| Some(2))));
+}
+
+/// The finest go first, and of these the oldest.
+#[test]
+fn a_store_that_is_too_large_loses_the_finest_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for hour in 0..4 {
+        keep_samples(path, &[sample(hour * 3600 + 10, "one", hour + 1)]);
+    }
+    let hour = Duration::from_secs(3600);
+    roll_up(path, settings(), 2 * DAY + 2 * hour);
+    let ends: Vec<_> = lengths(path)
+        .into_iter()
+        .map(|(_, end, length, _)| (end, length))
+        .collect();
+    assert_eq!(ends, [(60, 60), (3660, 60), (7210, 10), (10_810, 10)]);
+    let bytes: u64 = segments(path, "sample")
+        .iter()
+        .map(|path| path.metadata().unwrap().len())
+        .sum();
+    let (mut writer, _) = Writer::open(
+        path,
+        Settings {
+            max_bytes: Some(bytes - 1),
+            ..settings()
+        },
+    )
+    .unwrap();
+    writer.retain(Time(BEGIN)).unwrap();
+    let ends: Vec<_> = lengths(path).into_iter().map(|(_, end, ..)| end).collect();
+    assert_eq!(ends, [60, 3660, 10_810]);
+}
