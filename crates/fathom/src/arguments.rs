@@ -22,6 +22,8 @@ use crate::agent::AgentArguments;
 #[cfg(feature = "live")]
 use crate::balance::BalanceArguments;
 #[cfg(feature = "live")]
+use crate::clickhouse::StoreCommand;
+#[cfg(feature = "live")]
 use crate::hops::HopsArguments;
 use crate::import::ImportArguments;
 use crate::ipfix::IpfixCommand;
@@ -149,6 +151,10 @@ pub(crate) enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Work with stores beyond this machine.
+    #[cfg(feature = "live")]
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Work with the records that exporters send by IPFIX (RFC 7011).
     #[command(subcommand)]
     Ipfix(IpfixCommand),

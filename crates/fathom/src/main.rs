@@ -12,6 +12,8 @@ mod arguments;
 #[cfg(feature = "live")]
 mod balance;
 mod captures;
+#[cfg(feature = "live")]
+mod clickhouse;
 mod configuration;
 #[cfg(feature = "live")]
 mod control;
@@ -45,6 +47,8 @@ use std::process::ExitCode;
 use fathom_record::Schema;
 
 use arguments::{Arguments, Command};
+#[cfg(feature = "live")]
+use clickhouse::StoreCommand;
 use ipfix::IpfixCommand;
 
 /// A measurement, as `fathom doctor` and the reference of records know it.
@@ -110,6 +114,8 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Balance(options) => balance::run(options, arguments.config.as_deref())?,
         #[cfg(feature = "live")]
         Command::Agent(options) => agent::run(options, arguments.config.as_deref())?,
+        #[cfg(feature = "live")]
+        Command::Store(StoreCommand::Init(options)) => clickhouse::init(options)?,
         Command::Collect { arguments } => return server::run("collect", arguments),
         Command::Import(options) => import::run(options, arguments.config.as_deref())?,
         Command::Query { arguments } => return server::run("query", arguments),

@@ -30,7 +30,7 @@ use crate::signals::Signals;
 use crate::zone;
 use csv::Tables;
 pub(crate) use lines::{Formatter, LineOptions, Lines};
-use record_sink::RecordSink;
+pub(crate) use record_sink::RecordSink;
 use writer::{Failure, Writer};
 
 /// Written out when there is more than this: waking the thread that writes costs as much as a few

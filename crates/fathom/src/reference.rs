@@ -21,6 +21,14 @@ fn kinds() -> impl Iterator<Item = (String, &'static [&'static Schema])> {
     ])
 }
 
+/// All kinds of records that are kept.
+pub(crate) fn kept() -> Vec<&'static Schema> {
+    let schemas = kinds().flat_map(|(_, schemas)| schemas.iter().copied());
+    schemas
+        .filter(|it| !std::ptr::eq(*it, Check::SCHEMA))
+        .collect()
+}
+
 /// What holds for all of them, a paragraph each.
 const COMMON: [&str; 4] = [
     "A name means the same in every record: names are made of the quantity, the statistic if it is one, and the unit (rtt_p99_ns). \

@@ -12,7 +12,7 @@ record! {
         #[field(ipfix = 325)]
         pub time: Time,
         /// Which measurement counts: `rtt`, `hops`, `response`, `profile`, `balance`;
-        /// `output`: what became of records.
+        /// of what became of records `store`, `ipfix`, `output`.
         #[field(bare, own_ipfix = 330, metric = Metric::Label)]
         pub measurement: &'static str,
         /// What is counted, since the start; of `balance` since forwarding began.

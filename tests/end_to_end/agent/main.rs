@@ -2,6 +2,7 @@
 //! with itself.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+mod clickhouse;
 mod metrics;
 mod service;
 mod store;

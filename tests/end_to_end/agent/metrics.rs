@@ -23,7 +23,7 @@ fn network() -> String {
 }
 
 /// `None`, having said why, where it is not installed.
-fn installed(program: &str) -> Option<PathBuf> {
+pub(crate) fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&path);
     let found = folders.find_map(|folder| Some(folder.join(program)).filter(|it| it.exists()));
@@ -31,6 +31,13 @@ fn installed(program: &str) -> Option<PathBuf> {
         println!("skipped: {program} is not installed: `make setup` does that");
     }
     found
+}
+
+/// Where `make setup` puts what it builds.
+pub(crate) fn cache() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    cache.unwrap_or_else(home).join("fathom")
 }
 
 fn repository() -> &'static Path {
@@ -189,9 +196,7 @@ fn prometheus_scrapes_the_agent() {
 
 #[fathom_lab::test]
 fn a_receiver_of_otlp_that_comes_late_gets_all() {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".cache");
-    let collector = cache.unwrap_or_else(home).join("fathom/collector");
+    let collector = cache().join("collector");
     if !collector.exists() {
         println!(
             "skipped: there is no {}: `make setup` builds it",

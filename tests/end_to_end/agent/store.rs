@@ -22,7 +22,7 @@ fn start(lab: &Topology, store: &Path) -> Process {
 }
 
 /// The rows of an answer.
-fn query(store: &Path, statement: &str) -> Vec<Value> {
+pub(crate) fn query(store: &Path, statement: &str) -> Vec<Value> {
     let answer = Command::new(binary().unwrap())
         .args(["query", "--format", "json", "--store"])
         .arg(store)

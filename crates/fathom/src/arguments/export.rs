@@ -61,6 +61,11 @@ pub(crate) struct ExportArguments {
     pub(crate) template_refresh: Duration,
     #[command(flatten)]
     pub(crate) store: StoreArguments,
+    /// Keep records in this server of ClickHouse, such as `http://HOST:8123`, where `fathom store
+    /// init` has made the tables.
+    #[cfg(feature = "live")]
+    #[arg(long, value_name = "URL", help_heading = "Store")]
+    pub(crate) clickhouse: Option<String>,
     #[command(flatten)]
     pub(crate) metrics: MetricsArguments,
 }
@@ -107,9 +112,9 @@ impl ExportArguments {
         self.has_records() || self.metrics.is_asked_for()
     }
 
-    /// Is there a collector, or a store?
+    /// Is there a collector, a store, or a server that keeps records?
     #[cfg(feature = "live")]
     pub(crate) fn has_records(&self) -> bool {
-        !self.export.is_empty() || self.store.store.is_some()
+        !self.export.is_empty() || self.store.store.is_some() || self.clickhouse.is_some()
     }
 }

@@ -45,6 +45,7 @@ struct Subject {
     /// Records that went to `other`.
     others: u64,
     swept: Option<Instant>,
+    has_aggregates: bool,
 }
 
 /// The series that have the same labels: one of each family in which there was something.
@@ -60,6 +61,12 @@ impl Registry {
     pub(crate) fn put(&mut self, record: &dyn Record) {
         let schema = record.schema();
         let subject = self.subjects.entry(subject_of(schema)).or_default();
+        let is_sample = schema.kind == subject_of(schema);
+        if is_sample && subject.has_aggregates {
+            // Samples that were asked for beside: the aggregates have them, too.
+            return;
+        }
+        subject.has_aggregates |= !is_sample;
         let plan = self.plans.entry(schema.kind);
         let Some(plan) = plan.or_insert_with(|| subject.plan(schema)) else {
             return;

@@ -9,10 +9,12 @@ use super::deliver::Delivery;
 use super::export::Exports;
 use super::keeper::Keeper;
 use crate::arguments::{ExportArguments, OutputTarget};
+#[cfg(feature = "live")]
+use crate::clickhouse::ClickHouse;
 use crate::metrics::Metrics;
 
 /// Takes records, and hands them on. None keeps measuring waiting, unless it is allowed to.
-pub(super) trait RecordSink {
+pub(crate) trait RecordSink {
     /// What it is, for people and programs that are told of its counts.
     #[cfg(feature = "live")]
     fn name(&self) -> &'static str;
@@ -70,6 +72,10 @@ pub(super) fn open(
             settings,
             &target.host()?,
         )?));
+    }
+    #[cfg(feature = "live")]
+    if let Some(url) = &arguments.clickhouse {
+        sinks.push(Box::new(ClickHouse::open(url, &target.host()?)?));
     }
     if let Some(metrics) = Metrics::open(&arguments.metrics, || target.host())? {
         sinks.push(Box::new(metrics));

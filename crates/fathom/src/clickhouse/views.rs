@@ -1,0 +1,37 @@
+//! The views of `fathom query`, in the dialect of ClickHouse, old and new.
+
+/// The file that each is named after, and the question.
+const VIEWS: [(&str, &str); 6] = [
+    ("connections.sql", include_str!("views/connections.sql")),
+    ("dns.sql", include_str!("views/dns.sql")),
+    ("flows.sql", include_str!("views/flows.sql")),
+    ("hops.sql", include_str!("views/hops.sql")),
+    ("hosts.sql", include_str!("views/hosts.sql")),
+    ("servers.sql", include_str!("views/servers.sql")),
+];
+
+/// What makes them anew.
+pub(super) fn statements(database: &str) -> impl Iterator<Item = String> {
+    VIEWS.iter().flat_map(move |(file, question)| {
+        let name = file.trim_end_matches(".sql");
+        let mut question = question.replace("{database}", database);
+        for part in ["0.5", "0.9", "0.99"] {
+            question = question.replace(&format!("{{quantile {part}}}"), &quantile(part));
+        }
+        [
+            format!("DROP TABLE IF EXISTS {database}.{name}"),
+            format!("CREATE VIEW {database}.{name} AS {question}"),
+        ]
+    })
+}
+
+/// That of a histogram with buckets that begin at `begins` and have `counts` samples; `passed` is
+/// how many there are up to each. As `Histogram::quantile`: the middle of the bucket in which the
+/// sample of that rank is.
+fn quantile(part: &str) -> String {
+    let rank = format!("greatest(1, ceil({part} * passed[length(passed)] * (1 - 1e-15)))");
+    let begin = format!("begins[arrayFirstIndex(it -> it >= {rank}, passed)]");
+    // The first bucket is that from 512 ns, and also has what is shorter.
+    let start = format!("greatest({begin}, 512)");
+    format!("if(empty(passed), NULL, {start} + intExp2(toUInt8(floor(log2({start})) - 6)))")
+}

@@ -1,0 +1,9 @@
+SELECT
+  time, host, interface, community_id,
+  protocol, source, source_port, destination, destination_port,
+  role, process, cgroup, network_namespace, reason, start_time, total_duration_ns,
+  establishment_ns, accept_queue_ns,
+  total_bytes_sent, total_bytes_received, total_packets_lost, total_packets_retransmitted,
+  total_rtt_mean_ns, total_stalls, total_stalled_ns
+FROM {database}.profile FINAL
+WHERE total_duration_ns IS NOT NULL
