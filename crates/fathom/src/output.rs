@@ -19,8 +19,10 @@ use std::{io, thread};
 use anyhow::Context;
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
+#[cfg(feature = "live")]
+use fathom_record::Time;
 use fathom_record::format::{Format, Sink};
-use fathom_record::{Count, Record, Schema, Time};
+use fathom_record::{Count, Record, Schema};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 

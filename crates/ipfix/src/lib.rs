@@ -2,8 +2,8 @@
 //! the [`Schema`](fathom_record::Schema) of records and sends them over UDP, TCP or TLS, and a
 //! collector that reads what any exporter sends. Elements that IANA does not have go under an
 //! enterprise number with their names and types (RFC 5610), so that collectors need no
-//! configuration. There is no SCTP, and no DTLS. [`Export`] sends from a thread of its own, and [`Listeners`]
-//! waits for what arrives; all the rest does no I/O and takes the time as an argument.
+//! configuration. There is no SCTP, and no DTLS. [`Export`] sends from a thread of its own, and
+//! [`Listeners`] waits for what arrives. The rest does no I/O, and takes the time as an argument.
 //!
 //! What stays behind: fields that declare no element ([`fields_without_element`]), and the
 //! difference between a field that is missing and one that is not in the template.

@@ -275,7 +275,7 @@ fn records(store: &Path, others: &[&str]) -> anyhow::Result<u64> {
         let mut of_kind = kind
             .open
             .iter()
-            .map(|batch| batch.num_rows().cast_unsigned())
+            .map(|batch| batch.num_rows() as u64)
             .sum::<u64>();
         for segment in &kind.segments {
             let reader = SerializedFileReader::new(File::open(segment)?)?;

@@ -35,8 +35,8 @@ pub(crate) struct ExportArguments {
     /// counted.
     #[arg(long, value_name = "MIB", default_value_t = SPOOL_MIB, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) spool_size: u64,
-    /// The templates of IPFIX: made from the fields of the records, or those of Flowcorder 0.8 (47561 to
-    /// 47567), which are for profiles only.
+    /// The templates of IPFIX: made from the fields of the records, or those of Flowcorder 0.8
+    /// (47561 to 47567), which are for profiles only.
     #[arg(long, default_value = "fathom", value_name = "SET", value_parser = one_of(&TEMPLATES))]
     pub(crate) templates: TemplateSet,
     /// The private enterprise number of fathom's own elements. 32473 is for examples (RFC 5612):
@@ -103,6 +103,8 @@ impl ExportArguments {
             template_refresh: Refresh::default().interval,
             store: store.clone(),
             metrics: MetricsArguments::NONE,
+            #[cfg(feature = "live")]
+            clickhouse: None,
         }
     }
 

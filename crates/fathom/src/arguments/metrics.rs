@@ -32,6 +32,7 @@ pub(crate) enum MetricsPlace {
     Nowhere,
     At(SocketAddr),
     /// Unless another process has the address.
+    #[cfg(feature = "live")]
     IfFree(SocketAddr),
 }
 

@@ -27,6 +27,7 @@ impl FamilyKind {
     }
 
     /// As both Prometheus and the reference call it.
+    #[cfg(feature = "live")]
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",

@@ -8,11 +8,13 @@ mod labels;
 mod native;
 mod otlp;
 mod push;
+#[cfg(feature = "live")]
 mod reference;
 mod registry;
 mod server;
 mod text;
 
+#[cfg(feature = "live")]
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +26,7 @@ pub(crate) use family::Family;
 #[cfg(feature = "live")]
 pub(crate) use family::{About, FamilyKind, Figure, Series};
 use push::Push;
+#[cfg(feature = "live")]
 #[cfg(feature = "live")]
 pub(crate) use reference::table;
 pub(crate) use registry::Registry;
@@ -62,6 +65,7 @@ impl Metrics {
         let page = match arguments.metrics {
             None | Some(MetricsPlace::Nowhere) => None,
             Some(MetricsPlace::At(address)) => Some(Page::serve(address, &registry)?),
+            #[cfg(feature = "live")]
             Some(MetricsPlace::IfFree(address)) => serve_if_free(address, &registry),
         };
         if let Some(address) = page.as_ref().and_then(Page::address) {
@@ -104,6 +108,7 @@ impl Metrics {
     }
 }
 
+#[cfg(feature = "live")]
 fn serve_if_free(address: SocketAddr, registry: &Shared) -> Option<Page> {
     let served = Page::serve(address, registry);
     served
