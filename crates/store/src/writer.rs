@@ -93,6 +93,9 @@ pub struct Writer {
     log: Log,
     /// What the log has, by kind.
     open: BTreeMap<Arc<str>, Vec<RecordBatch>>,
+    /// The one before, until its segments are there.
+    closed: Option<Closed>,
+    /// Of both.
     open_bytes: usize,
     senders: Senders,
     types: Types,
@@ -101,6 +104,13 @@ pub struct Writer {
     /// Kinds and hours whose segments can neither merge nor be rolled up.
     stay: BTreeSet<(String, i64)>,
     status: Status,
+}
+
+/// A log to which nothing is added.
+struct Closed {
+    log: Log,
+    /// What no segment has yet.
+    kinds: BTreeMap<Arc<str>, Vec<RecordBatch>>,
 }
 
 impl Writer {
@@ -140,6 +150,7 @@ impl Writer {
             _lock: lock,
             log,
             open: BTreeMap::new(),
+            closed: None,
             open_bytes: 0,
             senders,
             types: Types::default(),
@@ -199,7 +210,7 @@ impl Writer {
     /// Makes segments of what was taken, if with this batch there were too much.
     fn make_way(&mut self, batch: &Batch) -> Result<(), Error> {
         let bytes = self.open_bytes + batch.rows.get_array_memory_size();
-        if bytes > 2 * self.settings.log_bytes && !self.open.is_empty() {
+        if bytes > 2 * self.settings.log_bytes && self.open_bytes > 0 {
             return self.close_log();
         }
         Ok(())
@@ -252,9 +263,11 @@ impl Writer {
         self.status
     }
 
-    /// Each kind of which the log has records gets a segment, and a new log begins.
+    /// A new log begins, and each kind of which the one before has records gets a segment. What
+    /// finds no room stays, and is tried again the next time.
     fn close_log(&mut self) -> Result<(), Error> {
         self.opened = Instant::now();
+        self.write_closed()?;
         if self.open.is_empty() && self.log.is_empty() {
             return Ok(());
         }
@@ -263,17 +276,36 @@ impl Writer {
             self.log.sync()?;
             self.senders.write(&self.layout)?;
         }
-        while let Some((kind, batches)) = self.open.first_key_value() {
-            let kind = kind.clone();
-            for hour in segment::hours(&kind, self.log.number, batches)? {
-                self.write_hour(&kind, &hour)?;
+        // Names of segments say which logs they have whole: nothing is added to this one any more.
+        let next = Log::create(&self.layout, self.log.number + 1)?;
+        self.closed = Some(Closed {
+            log: std::mem::replace(&mut self.log, next),
+            kinds: std::mem::take(&mut self.open),
+        });
+        self.write_closed()
+    }
+
+    fn write_closed(&mut self) -> Result<(), Error> {
+        let Some(mut closed) = self.closed.take() else {
+            return Ok(());
+        };
+        while let Some((kind, batches)) = closed.kinds.first_key_value() {
+            if let Err(error) = self.write_kind(kind, closed.log.number, batches) {
+                self.closed = Some(closed);
+                return Err(error);
             }
-            let written = self.open.remove(&kind).unwrap_or_default();
+            let (_, written) = closed.kinds.pop_first().unwrap_or_default();
             let bytes = written.iter().map(RecordBatch::get_array_memory_size);
             self.open_bytes -= bytes.sum::<usize>();
         }
-        let next = Log::create(&self.layout, self.log.number + 1)?;
-        std::mem::replace(&mut self.log, next).remove()
+        closed.log.remove()
+    }
+
+    fn write_kind(&mut self, kind: &str, log: u64, batches: &[RecordBatch]) -> Result<(), Error> {
+        let hours = segment::hours(kind, log, batches)?;
+        hours
+            .iter()
+            .try_for_each(|hour| self.write_hour(kind, hour))
     }
 
     fn write_hour(&mut self, kind: &str, hour: &Hour) -> Result<(), Error> {
