@@ -181,8 +181,8 @@ fn fill(disk: &Path, full: Full) {
     fs::remove_dir_all(&store).unwrap();
 }
 
-/// A log has two kinds, and there is room for the segment of one. What comes then is of a log of its
-/// own: no segment that is there stands for it.
+/// A log has two kinds, and there is room for the segment of one. What comes then is of a log of
+/// its own: no segment that is there stands for it.
 #[test]
 fn what_comes_behind_half_a_log_is_kept() {
     on_a_small_disk("what_comes_behind_half_a_log_is_kept", |disk| {

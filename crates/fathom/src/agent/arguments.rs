@@ -98,7 +98,7 @@ pub(super) const SOCKET: &str = "/run/fathom/agent.sock";
 const MOST_CAPTURED: Duration = Duration::from_secs(3600);
 /// Where packages and systemd put what services keep.
 const STORE: &str = "/var/lib/fathom";
-const SPOOL: &str = "/var/spool/fathom";
+const SPOOL: &str = "/var/lib/fathom-spool";
 /// An agent runs for months: what it keeps is bounded.
 const STORE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 const STORE_MIB: u64 = 10_240;

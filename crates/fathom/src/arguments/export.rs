@@ -28,7 +28,7 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub(crate) export: Vec<ExportTarget>,
     /// Keep records that wait for `https` or `http` in this directory, also when fathom ends;
-    /// `fathom agent` by default in /var/spool/fathom, others in memory.
+    /// `fathom agent` by default in /var/lib/fathom-spool, others in memory.
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
     /// What waits takes so many MiB on the disk for each collector; what comes then is lost, and
