@@ -32,6 +32,7 @@ struct {
 /* By slot; written when a flow comes, for user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, FLOW_BUCKET_SLOTS);
 	__type(key, __u32);
 	__type(value, struct flow_key);

@@ -50,7 +50,7 @@ fn fathom_prints_what_it_sent() {
         .collect();
     assert_eq!(records.len() as u64, 2 * RECORDS, "{errors}");
     assert!(
-        errors.contains("with 100 records and 20 about the exporters"),
+        errors.contains("with 100 records and 80 about the exporters"),
         "{errors}"
     );
     assert!(

@@ -143,9 +143,9 @@ pub(crate) fn decoded(datagrams: &[Vec<u8>]) -> Vec<Decoded> {
             panic!("{:?}", result.packets);
         };
         for set in &message.flowsets {
-            let fields = match &set.body {
-                FlowSetBody::Data(data) => &data.fields,
-                FlowSetBody::OptionsData(data) => &data.fields,
+            let (fields, is_options) = match &set.body {
+                FlowSetBody::Data(data) => (&data.fields, false),
+                FlowSetBody::OptionsData(data) => (&data.fields, true),
                 FlowSetBody::NoTemplate(_) | FlowSetBody::Empty => panic!("{set:?}"),
                 _ => continue,
             };
@@ -163,7 +163,8 @@ pub(crate) fn decoded(datagrams: &[Vec<u8>]) -> Vec<Decoded> {
                         };
                         names.insert(number.as_u16().unwrap(), name.value.clone());
                     }
-                    _ if decoded.contains_key("observationdomainname") => {}
+                    // What the exporter tells of itself.
+                    _ if is_options => {}
                     _ => records.push(decoded),
                 }
             }

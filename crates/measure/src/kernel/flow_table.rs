@@ -1,22 +1,22 @@
 //! The table of flows in the kernel (`bpf/flow_table.bpf.h`): how large it is, reading it, and
 //! freeing slots.
 
-use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
+use libbpf_rs::{Object, OpenObject};
 
+use super::table::Entries;
 use super::{Table, map, set_constants};
 use crate::Error;
 use crate::bytes::bytes_of;
 use crate::native::{
     FLOW_BUCKET_SLOTS, FLOW_WORD_FLAGS, FLOW_WORD_IS_BUSY, FLOW_WORD_MEASUREMENTS, flow_bucket,
-    flow_key, flow_table,
+    flow_table,
 };
 use crate::table::secret;
 
-/// Slots that are read at once.
-const BATCH: u32 = 64 * FLOW_BUCKET_SLOTS;
+/// Flows that are visited before others have their turn.
+const AT_A_TIME: u32 = 512;
 
 /// Sets the table up before the load, with room for so many flows, and the arrays of `states`,
 /// where measurements keep so many bytes of each.
@@ -59,8 +59,8 @@ pub(super) fn size_flow_table(
 #[derive(Debug)]
 pub struct FlowTable {
     buckets: Table<flow_bucket>,
-    keys: MapHandle,
-    states: MapHandle,
+    keys: Entries,
+    states: Entries,
     /// Set in the words of slots that the measurement has something of.
     state_bit: u64,
 }
@@ -81,8 +81,8 @@ impl FlowTable {
     pub fn open(programs: &Object, states: &str, state_bit: u64) -> Result<Self, Error> {
         Ok(Self {
             buckets: Table::open(&map(programs, "flow_buckets")?)?,
-            keys: map(programs, "flow_keys")?,
-            states: map(programs, states)?,
+            keys: Entries::open(&map(programs, "flow_keys")?)?,
+            states: Entries::open(&map(programs, states)?)?,
             state_bit,
         })
     }
@@ -96,36 +96,31 @@ impl FlowTable {
 
     /// Calls `visit` for every flow of the measurement: the bytes of its key, and of what is kept
     /// of it. The order means nothing, and flows that come or go meanwhile may or may not be among
-    /// them. After each batch comes `between`: for those who must not be away for long.
+    /// them. Now and then comes `between`: for those who must not be away for long.
     ///
     /// # Errors
-    /// [`Error::Kernel`] when the table cannot be read.
+    /// Those of `between`.
     pub fn for_each(
         &self,
         mut visit: impl FnMut(&[u8], Slot, &[u8]),
         mut between: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (key_bytes, state_bytes) = (size_of::<flow_key>(), self.states.value_size() as usize);
-        let mut keys = vec![0_u8; BATCH as usize * key_bytes];
-        let mut states = vec![0_u8; BATCH as usize * state_bytes];
-        let mut slots = self.slots().peekable();
-        let mut batch = Vec::with_capacity(BATCH as usize);
-        while let Some(first) = slots.peek().map(|slot| slot.index) {
-            let failed = |error| Error::kernel("read the table of flows", error);
-            batch.extend(std::iter::from_fn(|| {
-                slots.next_if(|slot| slot.index < first + BATCH)
-            }));
-            read_from(&self.keys, first, &mut keys).map_err(failed)?;
-            read_from(&self.states, first, &mut states).map_err(failed)?;
+        let (mut key, mut state) = (Vec::new(), Vec::new());
+        let mut visited = 0;
+        for slot in self.slots() {
+            self.keys.copy(slot.index, &mut key);
+            self.states.copy(slot.index, &mut state);
             // A slot that another flow has got meanwhile has a key or a state that is not its own.
-            for slot in batch.drain(..).filter(|slot| self.is_same(*slot)) {
-                let index = (slot.index - first) as usize;
-                let key = &keys[index * key_bytes..][..key_bytes];
-                visit(key, slot, &states[index * state_bytes..][..state_bytes]);
+            fence(Ordering::Acquire);
+            if self.is_same(slot) {
+                visit(&key, slot, &state);
             }
-            between()?;
+            visited += 1;
+            if visited % AT_A_TIME == 0 {
+                between()?;
+            }
         }
-        Ok(())
+        between()
     }
 
     /// The measurement forgets a flow, unless its slot is another flow's by now. Whether it did.
@@ -149,7 +144,7 @@ impl FlowTable {
 
     /// The slots that are in use.
     fn slots(&self) -> impl Iterator<Item = Slot> {
-        let slots = (0..self.keys.max_entries()).map(|index| Slot {
+        let slots = (0..self.keys.count()).map(|index| Slot {
             index,
             word: self.word(index).load(Ordering::Acquire),
         });
@@ -168,38 +163,5 @@ impl FlowTable {
         // SAFETY: within the bucket, which is mapped as long as this lives, and whose words are
         // written atomically by the kernel, too.
         unsafe { AtomicU64::from_ptr(words.add((slot % FLOW_BUCKET_SLOTS) as usize)) }
-    }
-}
-
-/// Reads entries of an array from `first` on: as many as there is room for, or there are.
-fn read_from(array: &MapHandle, first: u32, values: &mut [u8]) -> Result<(), std::io::Error> {
-    // The kernel begins behind the position.
-    let mut before = first.wrapping_sub(1);
-    let position = if first == 0 {
-        std::ptr::null_mut()
-    } else {
-        &raw mut before
-    };
-    let mut next = 0_u32;
-    let mut count = (values.len() / array.value_size() as usize) as u32;
-    let mut keys = vec![0_u32; count as usize];
-    #[expect(unsafe_code, reason = "calls libbpf")]
-    // SAFETY: the buffers have room for as many entries as `count` says, and a position in an
-    // array is 32 bits wide.
-    let code = unsafe {
-        libbpf_sys::bpf_map_lookup_batch(
-            array.as_fd().as_raw_fd(),
-            position.cast(),
-            (&raw mut next).cast(),
-            keys.as_mut_ptr().cast(),
-            values.as_mut_ptr().cast(),
-            &raw mut count,
-            std::ptr::null(),
-        )
-    };
-    match -code {
-        // At the end of the array there are fewer.
-        0 | libc::ENOENT => Ok(()),
-        error => Err(std::io::Error::from_raw_os_error(error)),
     }
 }

@@ -19,9 +19,12 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// [`Error::Kernel`] when it cannot be mapped.
-    #[expect(unsafe_code, reason = "std maps no memory")]
     pub(crate) fn open(map: &MapHandle) -> Result<Self, Error> {
-        let entries = map.max_entries() as usize;
+        Self::of_length(map, map.max_entries() as usize)
+    }
+
+    #[expect(unsafe_code, reason = "std maps no memory")]
+    fn of_length(map: &MapHandle, entries: usize) -> Result<Self, Error> {
         // SAFETY: a new mapping, which the kernel keeps within the map, whose entries follow each
         // other.
         let start = unsafe {
@@ -83,6 +86,58 @@ impl<T> Drop for Table<T> {
         // SAFETY: the mapping is this one's alone.
         unsafe {
             libc::munmap(self.start.as_ptr().cast(), Self::length(self.entries));
+        }
+    }
+}
+
+/// The same, whose entries have the size that the map has.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    bytes: Table<u8>,
+    /// Of an entry.
+    size: usize,
+    /// From one to the next.
+    stride: usize,
+    count: u32,
+}
+
+impl Entries {
+    /// Maps a map, all its entries.
+    ///
+    /// # Errors
+    /// As [`Table::open`].
+    pub(crate) fn open(map: &MapHandle) -> Result<Self, Error> {
+        let size = map.value_size() as usize;
+        // As the kernel aligns them.
+        let stride = size.next_multiple_of(8);
+        let count = map.max_entries();
+        Ok(Self {
+            bytes: Table::of_length(map, count as usize * stride)?,
+            size,
+            stride,
+            count,
+        })
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Copies an entry. If the kernel writes to it meanwhile, it may be half of each.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[expect(unsafe_code, reason = "the memory is shared with the kernel")]
+    pub(crate) fn copy(&self, index: u32, to: &mut Vec<u8>) {
+        assert!(index < self.count);
+        let entry = self.bytes.entry(index as usize * self.stride);
+        to.clear();
+        to.reserve(self.size);
+        // SAFETY: an entry is within the table, and has so many bytes; there is room for them.
+        unsafe {
+            entry.copy_to_nonoverlapping(to.as_mut_ptr(), self.size);
+            to.set_len(self.size);
         }
     }
 }

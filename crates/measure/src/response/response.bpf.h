@@ -33,6 +33,7 @@ struct response_cpu {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, FLOW_BUCKET_SLOTS);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct response_flow) + sizeof(struct response_bins));

@@ -30,6 +30,7 @@ struct traffic_cpu {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, FLOW_BUCKET_SLOTS);
 	__type(key, __u32);
 	__type(value, struct traffic_flow);
