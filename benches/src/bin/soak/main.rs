@@ -15,6 +15,7 @@ use clap::Parser;
 use fathom_lab::summary::{Row, conclude};
 use fathom_lab::{Namespace, Process, wait_until};
 use fathom_store::Snapshot;
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -53,6 +54,8 @@ fn main() -> anyhow::Result<()> {
         fs::remove_dir_all(&arguments.out).context("cannot remove what was there")?;
     }
     fs::create_dir_all(&arguments.out)?;
+    // Both ends of all connections.
+    setrlimit(Resource::RLIMIT_NOFILE, 16_384, 16_384)?;
     let (client, server) = (Namespace::new("soak-a")?, Namespace::new("soak-b")?);
     client.connect("wan0", &server, "lan0")?;
     client.add_address("wan0", AGENT)?;
@@ -109,7 +112,7 @@ impl Lab {
         let finished = outcome.finished.load(Ordering::Relaxed);
         let failed = outcome.failed.load(Ordering::Relaxed);
         println!("{finished} connections, {failed} failed");
-        self.rows(&seen, finished)
+        self.rows(&seen, finished, failed)
     }
 
     fn collect(&self) -> anyhow::Result<Process> {
@@ -208,7 +211,7 @@ impl Lab {
         Ok(())
     }
 
-    fn rows(&self, seen: &Seen, connections: u64) -> anyhow::Result<Vec<Row>> {
+    fn rows(&self, seen: &Seen, connections: u64, failed: u64) -> anyhow::Result<Vec<Row>> {
         let said = fs::read_to_string(self.out.join("agent.err"))?;
         print!("{said}");
         let kept = records(&self.out.join("agent"), &[])?;
@@ -230,7 +233,7 @@ impl Lab {
                 "records that reached the collector, of those that its own store has",
                 "all".to_owned(),
                 format!("{arrived} of {kept}"),
-                arrived == kept && kept > connections && profiled,
+                arrived == kept && kept > connections && profiled && failed == 0,
             ),
             row(
                 "greatest memory of the last half, beside that of the first quarter",
@@ -259,10 +262,11 @@ fn end(mut agent: Process) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Without what it shares with the kernel.
 fn resident_kib(process: &Process) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id()))?;
     let mut lines = status.lines();
-    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = lines.find_map(|line| line.strip_prefix("RssAnon:"));
     let words = line.context("the agent has ended")?.split_whitespace();
     Ok(words.take(1).collect::<String>().parse()?)
 }

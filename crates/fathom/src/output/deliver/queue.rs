@@ -32,6 +32,8 @@ pub(super) struct Queue {
     spool: Option<Spool>,
     synced: Instant,
     counts: Counts,
+    /// Of the batches of this process.
+    last_acknowledged: u64,
     /// When something was acknowledged last, or the first of what waits came.
     progressed: Instant,
     /// Why nothing is acknowledged.
@@ -90,6 +92,7 @@ impl Queue {
             spool,
             synced: Instant::now(),
             counts: Counts::default(),
+            last_acknowledged: 0,
             progressed: Instant::now(),
             trouble: None,
             is_trouble_told: false,
@@ -211,7 +214,17 @@ impl Queue {
 
     /// The collector has these for sure. `words`: but for some that it never takes.
     pub(super) fn acknowledge(&mut self, body: &Body, words: Option<String>) {
-        self.counts.acknowledged += rows_of(body);
+        // What went into the spool while it was sent is acknowledged a second time.
+        let (own, last) = (self.id, self.last_acknowledged);
+        let is_new = |number: &&Number| number.spool != own || number.sequence > last;
+        let rows = body
+            .numbers
+            .iter()
+            .filter(is_new)
+            .map(|it| u64::from(it.rows));
+        self.counts.acknowledged += rows.sum::<u64>();
+        let own = body.numbers.iter().filter(|number| number.spool == own);
+        self.last_acknowledged = own.map(|it| it.sequence).fold(last, u64::max);
         if let Some(words) = words {
             self.news.push(words);
         }
