@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short fuzz fuzz-corpus man recordings reference bindings clean
+.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man recordings reference bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -57,6 +57,10 @@ bench: build ## every claim about speed and memory, as ratios within one run (ne
 
 bench-short: build ## the same with fewer repetitions and workloads (12 minutes at most)
 	benches/run --short $(TARGET)/release/fathom
+
+soak: build ## a day of an agent in twenty minutes (needs root, and `make build-server`)
+	cargo build --release -p fathom-benches --bin soak
+	$(TARGET)/release/soak --fathom $(TARGET)/release/fathom
 
 fuzz: ## fuzz what parses foreign bytes, a minute each
 	fuzz/run 60
