@@ -3,6 +3,7 @@
 mod csv;
 mod deliver;
 mod export;
+mod handover;
 mod host;
 mod keeper;
 mod lines;

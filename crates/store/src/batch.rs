@@ -18,6 +18,13 @@ pub struct Batch {
     pub rows: RecordBatch,
 }
 
+impl Batch {
+    /// What the rows take of memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.rows.get_array_memory_size()
+    }
+}
+
 /// Collects records of all kinds.
 pub struct Batches {
     host: String,

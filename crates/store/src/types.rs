@@ -1,13 +1,12 @@
 //! Which type each column has: records of other versions of fathom may say otherwise.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field as Column};
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::layout::Layout;
+use crate::merge::columns_of;
 use crate::{Batch, Error};
 
 /// Which type the columns of each kind have in a store.
@@ -55,11 +54,11 @@ fn newest(layout: &Layout, kind: &str) -> Result<HashMap<String, DataType>, Erro
     let Some(segment) = segments.last() else {
         return Ok(HashMap::new());
     };
-    let file = File::open(&segment.path).map_err(Error::file("open", &segment.path))?;
-    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
-    let metadata = metadata.map_err(Error::segment("read", &segment.path))?;
-    let columns = metadata.schema().fields().iter();
-    let types = columns.map(|column| (column.name().clone(), column.data_type().clone()));
+    let columns = columns_of(segment)?;
+    let types = columns
+        .fields()
+        .iter()
+        .map(|column| (column.name().clone(), column.data_type().clone()));
     Ok(types.collect())
 }
 

@@ -209,7 +209,7 @@ impl Writer {
 
     /// Makes segments of what was taken, if with this batch there were too much.
     fn make_way(&mut self, batch: &Batch) -> Result<(), Error> {
-        let bytes = self.open_bytes + batch.rows.get_array_memory_size();
+        let bytes = self.open_bytes + batch.memory_bytes();
         if bytes > 2 * self.settings.log_bytes && self.open_bytes > 0 {
             return self.close_log();
         }
@@ -217,7 +217,7 @@ impl Writer {
     }
 
     fn take(&mut self, batch: Batch) {
-        self.open_bytes += batch.rows.get_array_memory_size();
+        self.open_bytes += batch.memory_bytes();
         self.status.rows += batch.rows.num_rows() as u64;
         self.open.entry(batch.kind).or_default().push(batch.rows);
     }

@@ -105,41 +105,20 @@ fn measured() -> impl Iterator<Item = &'static Description> {
     MEASUREMENTS.iter().filter(|one| one.agent.is_some())
 }
 
+/// Begins those that were named.
 fn start(
     arguments: &AgentArguments,
     config: Option<&Path>,
 ) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
-    let interfaces = interfaces(arguments)?;
-    let configured = Configured::read(config)?;
-    let (mut running, mut shared) = (Vec::new(), Vec::new());
-    for one in measured().filter(|one| arguments.measure.iter().any(|name| name == one.name)) {
-        let Some(part) = one.agent else { continue };
-        let request = Request {
-            options: &configured.options_of(one.name)?,
-            interfaces: &interfaces,
-            interval: Some(arguments.interval),
-            scope: None,
-        };
-        match part(&request).with_context(|| format!("cannot begin to measure {}", one.name))? {
-            Part::OfPackets(part) => shared.push(part),
-            Part::Running(measurement) => running.push(measurement),
-        }
-    }
-    running.extend(attach(&interfaces, &shared)?);
-    Ok(running)
-}
-
-/// Begins those that share their programs.
-fn attach(
-    interfaces: &[String],
-    shared: &[Box<dyn Shared>],
-) -> Result<Vec<Box<dyn Measurement>>, Error> {
-    if shared.is_empty() {
-        return Ok(Vec::new());
-    }
-    let settings: Vec<_> = shared.iter().map(|part| part.settings()).collect();
-    let hooks = Hooks::attach(interfaces, false, &settings)?;
-    shared.iter().map(|part| part.start(&hooks)).collect()
+    let is_named = |one: &&Description| arguments.measure.iter().any(|name| name == one.name);
+    let interval = Some(arguments.interval);
+    begin(
+        arguments,
+        config,
+        measured().filter(is_named),
+        interval,
+        None,
+    )
 }
 
 /// Begins to take single samples of these flows, for as long as what is returned lives.
@@ -148,22 +127,41 @@ fn start_samples(
     config: Option<&Path>,
     scope: &Scope,
 ) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
+    let sampled = measured().filter(|one| one.has_samples);
+    begin(arguments, config, sampled, None, Some(scope))
+}
+
+fn begin<'a>(
+    arguments: &AgentArguments,
+    config: Option<&Path>,
+    wanted: impl Iterator<Item = &'a Description>,
+    interval: Option<Duration>,
+    scope: Option<&Scope>,
+) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
     let interfaces = interfaces(arguments)?;
     let configured = Configured::read(config)?;
-    let mut shared = Vec::new();
-    for one in measured().filter(|one| one.has_samples) {
+    let (mut running, mut shared) = (Vec::new(), Vec::new());
+    for one in wanted {
         let Some(part) = one.agent else { continue };
         let request = Request {
             options: &configured.options_of(one.name)?,
             interfaces: &interfaces,
-            interval: None,
-            scope: Some(scope),
+            interval,
+            scope,
         };
-        if let Part::OfPackets(part) = part(&request)? {
-            shared.push(part);
+        match part(&request).with_context(|| format!("cannot begin to measure {}", one.name))? {
+            Part::OfPackets(part) => shared.push(part),
+            Part::Running(measurement) => running.push(measurement),
         }
     }
-    Ok(attach(&interfaces, &shared)?)
+    if !shared.is_empty() {
+        let settings: Vec<_> = shared.iter().map(|part| part.settings()).collect();
+        let hooks = Hooks::attach(&interfaces, false, &settings)?;
+        for part in shared {
+            running.push(part.start(&hooks)?);
+        }
+    }
+    Ok(running)
 }
 
 fn interfaces(arguments: &AgentArguments) -> anyhow::Result<Vec<String>> {

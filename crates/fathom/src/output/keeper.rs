@@ -1,31 +1,25 @@
 //! Records on their way into a store. A thread of its own writes them.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
 use fathom_record::{Record, Time};
-use fathom_store::{Batch, Batches, Error, Recovered, Settings, Status, Writer};
+use fathom_store::{Error, Settings, Status, Writer};
 
+use super::handover::{Handover, Incoming};
 use super::record_sink::RecordSink;
 use crate::failure::say;
 
-/// What is lost if the host crashes is at most what came in this time; and a batch has at least
-/// what came in half of it.
+/// What is lost if the host crashes is at most what came in this time.
 const SYNC: Duration = Duration::from_secs(1);
-/// A batch that has so many records is not added to.
-const FULL_ROWS: usize = 8_192;
 /// Records that wait for the disk take at most so much memory. What comes then is lost, and
 /// counted.
 const WAITING_BYTES: usize = 64 << 20;
-/// Between looks at whether less waits.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// What became of the records.
 type Outcome = Result<Status, Error>;
@@ -33,19 +27,13 @@ type Outcome = Result<Status, Error>;
 /// Keeps records.
 pub(super) struct Keeper {
     directory: PathBuf,
-    batches: Batches,
-    handed_over: Instant,
-    /// Taken by the end.
-    thread: Option<(Sender<Vec<Batch>>, JoinHandle<Outcome>)>,
-    waiting_bytes: Arc<AtomicUsize>,
+    handover: Handover<Outcome>,
     /// Of the thread.
     #[cfg_attr(
         not(feature = "live"),
         expect(dead_code, reason = "an agent tells of it")
     )]
     status: Arc<Mutex<Status>>,
-    lost_rows: u64,
-    may_wait: bool,
 }
 
 impl Keeper {
@@ -56,51 +44,27 @@ impl Keeper {
     pub(super) fn open(directory: &Path, settings: Settings, host: &str) -> anyhow::Result<Self> {
         let opened = Writer::open(directory, settings);
         let (writer, recovered) = opened.context("cannot keep records")?;
-        say_recovered(directory, &recovered);
-        let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let (status, (sender, receiver)) = (Arc::new(Mutex::default()), channel());
-        let thread = Thread {
-            directory: directory.to_owned(),
-            writer,
-            receiver,
-            waiting_bytes: waiting_bytes.clone(),
-            status: Arc::clone(&status),
-            is_troubled: false,
+        for line in recovered.lines() {
+            say!("fathom: {}: {line}", directory.display());
+        }
+        let status = Arc::new(Mutex::default());
+        let (own, known) = (directory.to_owned(), Arc::clone(&status));
+        let run = move |incoming| {
+            let thread = Thread {
+                directory: own,
+                writer,
+                incoming,
+                status: known,
+                is_troubled: false,
+            };
+            thread.run()
         };
-        let handle = thread::Builder::new()
-            .name("store".to_owned())
-            .spawn(move || thread.run())
-            .context("cannot start a thread that writes")?;
+        let handover = Handover::start("store", host, WAITING_BYTES, run);
         Ok(Self {
             directory: directory.to_owned(),
-            batches: Batches::new(host),
-            handed_over: Instant::now(),
-            thread: Some((sender, handle)),
-            waiting_bytes,
+            handover: handover.context("cannot start a thread that writes")?,
             status,
-            lost_rows: 0,
-            may_wait: false,
         })
-    }
-
-    fn hand_over(&mut self) {
-        self.handed_over = Instant::now();
-        let rows = self.batches.rows() as u64;
-        let (true, Some((sender, thread))) = (rows > 0, &self.thread) else {
-            return;
-        };
-        let is_full = || self.waiting_bytes.load(Ordering::Relaxed) > WAITING_BYTES;
-        while self.may_wait && is_full() && !thread.is_finished() {
-            thread::sleep(PAUSE);
-        }
-        let is_full = is_full();
-        let batches = self.batches.take();
-        let bytes = bytes_of(&batches);
-        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if is_full || sender.send(batches).is_err() {
-            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.lost_rows += rows;
-        }
     }
 }
 
@@ -113,7 +77,7 @@ impl RecordSink for Keeper {
     #[cfg(feature = "live")]
     fn counts(&self) -> Counts {
         let status = *self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = self.lost_rows + status.lost_rows;
+        let lost = self.handover.lost_rows() + status.lost_rows;
         Counts {
             measured: vec![("records", status.rows - status.lost_rows), ("lost", lost)],
             named: vec![
@@ -125,43 +89,33 @@ impl RecordSink for Keeper {
     }
 
     fn put(&mut self, record: &dyn Record) {
-        self.batches.put(record);
-        if self.batches.rows() >= FULL_ROWS {
-            self.hand_over();
-        }
+        self.handover.put(record);
     }
 
-    /// Hands over what was taken long enough ago.
     fn tick(&mut self) {
-        if self.handed_over.elapsed() >= SYNC / 2 {
-            self.hand_over();
-        }
+        self.handover.tick();
     }
 
     #[cfg(feature = "live")]
     fn is_behind(&self) -> bool {
-        self.waiting_bytes.load(Ordering::Relaxed) > WAITING_BYTES / 4
+        self.handover.is_behind()
     }
 
     fn may_wait(&mut self, may_wait: bool) {
-        self.may_wait = may_wait;
+        self.handover.may_wait(may_wait);
     }
 
     /// Waits until all is on the disk.
     fn finish(&mut self) -> anyhow::Result<()> {
-        self.may_wait = true;
-        self.hand_over();
-        let Some((sender, thread)) = self.thread.take() else {
+        let Some(outcome) = self.handover.finish() else {
             return Ok(());
         };
-        drop(sender);
         let directory = self.directory.display();
-        let outcome = thread.join();
         let outcome = outcome.map_err(|_| anyhow!("the thread that writes has failed"))?;
         let status = outcome.with_context(|| {
             format!("not all records are in segments: the next fathom that writes {directory} finds them in its log")
         })?;
-        let lost = self.lost_rows + status.lost_rows;
+        let lost = self.handover.lost_rows() + status.lost_rows;
         let kept = status.rows.saturating_sub(status.lost_rows);
         say!("{directory}: {kept} records, {lost} lost");
         if lost > 0 {
@@ -173,46 +127,10 @@ impl RecordSink for Keeper {
     }
 }
 
-fn bytes_of(batches: &[Batch]) -> usize {
-    let bytes = batches
-        .iter()
-        .map(|batch| batch.rows.get_array_memory_size());
-    bytes.sum()
-}
-
-fn say_recovered(directory: &Path, recovered: &Recovered) {
-    let directory = directory.display();
-    if recovered.rows > 0 {
-        say!(
-            "fathom: {directory}: {} records of the process before were in its log, and are in segments now",
-            recovered.rows
-        );
-    }
-    if recovered.cut_off_bytes > 0 {
-        say!(
-            "fathom: {directory}: the last {} bytes of the log are left out: they were being written when it ended",
-            recovered.cut_off_bytes
-        );
-    }
-    if recovered.waiting_logs > 0 {
-        say!(
-            "fathom: {directory}: the disk is full: {} logs of processes before are left as they are",
-            recovered.waiting_logs
-        );
-    }
-    for path in &recovered.aside {
-        say!(
-            "fathom: {directory}: a file that cannot be read, or is none of the store's, is now {}",
-            path.display()
-        );
-    }
-}
-
 struct Thread {
     directory: PathBuf,
     writer: Writer,
-    receiver: Receiver<Vec<Batch>>,
-    waiting_bytes: Arc<AtomicUsize>,
+    incoming: Incoming,
     status: Arc<Mutex<Status>>,
     /// It has been said.
     is_troubled: bool,
@@ -224,20 +142,19 @@ impl Thread {
         let mut is_synced = true;
         loop {
             let wait = next_sync.saturating_duration_since(Instant::now());
-            let received = self.receiver.recv_timeout(wait);
-            let (mut done, mut has_taken) = (Ok(()), false);
-            match received {
-                Ok(batches) => {
-                    (is_synced, has_taken) = (false, true);
-                    let bytes = bytes_of(&batches);
-                    for batch in batches {
-                        done = done.and(self.writer.append(batch));
-                    }
-                    self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            let taken = self.incoming.take(wait, |batches| {
+                let append = |batch| self.writer.append(batch);
+                batches.into_iter().map(append).fold(Ok(()), Result::and)
+            });
+            let has_taken = taken.is_ok();
+            let mut done = match taken {
+                Ok(done) => {
+                    is_synced = false;
+                    done
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => Ok(()),
                 Err(RecvTimeoutError::Disconnected) => return self.writer.finish(),
-            }
+            };
             if Instant::now() >= next_sync {
                 next_sync = Instant::now() + SYNC;
                 if !is_synced {

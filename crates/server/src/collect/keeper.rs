@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use fathom_record::Time;
-use fathom_store::{Batch, Batches, Error, Recovered, Sent, Status, Writer};
+use fathom_store::{Batch, Batches, Error, Sent, Status, Writer};
 use tokio::sync::oneshot;
 
 use super::exporters::{Exporters, Source};
@@ -274,28 +274,5 @@ impl Thread {
             eprintln!("fathom-server: the store {directory}: {error}");
         }
         error
-    }
-}
-
-/// Says what a collector before has left.
-pub(super) fn say_recovered(directory: &Path, recovered: &Recovered) {
-    let directory = directory.display();
-    if recovered.rows > 0 {
-        eprintln!(
-            "fathom-server: {directory}: {} records of the process before were in its log, and are in segments now",
-            recovered.rows
-        );
-    }
-    if recovered.cut_off_bytes > 0 {
-        eprintln!(
-            "fathom-server: {directory}: the last {} bytes of the log are left out: they were being written when it ended",
-            recovered.cut_off_bytes
-        );
-    }
-    for path in &recovered.aside {
-        eprintln!(
-            "fathom-server: {directory}: a file that cannot be read, or is none of the store's, is now {}",
-            path.display()
-        );
     }
 }

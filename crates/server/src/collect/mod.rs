@@ -99,7 +99,9 @@ pub(crate) fn run(arguments: &CollectArguments) -> anyhow::Result<()> {
     }
     let opened = Writer::open(&arguments.store, arguments.settings());
     let (writer, recovered) = opened.context("cannot keep records")?;
-    keeper::say_recovered(&arguments.store, &recovered);
+    for line in recovered.lines() {
+        eprintln!("fathom-server: {}: {line}", arguments.store.display());
+    }
     let exporters = Arc::new(Exporters::default());
     let keeper = Keeper::start(&arguments.store, writer, exporters.clone())?;
     let listening = ipfix::listen(&arguments.listen, &keeper, &exporters, &should_stop)?;

@@ -29,6 +29,37 @@ pub struct Recovered {
     pub aside: Vec<PathBuf>,
 }
 
+impl Recovered {
+    /// What people are to be told, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.rows > 0 {
+            lines.push(format!(
+                "{} records of the process before were in its log, and are in segments now",
+                self.rows
+            ));
+        }
+        if self.cut_off_bytes > 0 {
+            lines.push(format!(
+                "the last {} bytes of the log are left out: they were being written when it ended",
+                self.cut_off_bytes
+            ));
+        }
+        if self.waiting_logs > 0 {
+            lines.push(format!(
+                "the disk is full: {} logs of processes before are left as they are",
+                self.waiting_logs
+            ));
+        }
+        let aside = self.aside.iter().map(|path| {
+            let path = path.display();
+            format!("a file that cannot be read, or is none of the store's, is now {path}")
+        });
+        lines.extend(aside);
+        lines
+    }
+}
+
 /// Makes the directory a store.
 pub(super) fn begin(layout: &Layout) -> Result<(), Error> {
     make_directory(layout.root())?;

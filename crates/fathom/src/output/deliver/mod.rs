@@ -8,18 +8,18 @@ mod queue;
 mod spool;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
 use fathom_record::Record;
-use fathom_store::{Batch, Batches};
 
+use super::handover::{Handover, Incoming, PERIOD};
 use super::record_sink::RecordSink;
 use crate::arguments::CollectorUrl;
 use crate::failure::say;
@@ -27,14 +27,10 @@ use client::{Client, Failure};
 use queue::Queue;
 use spool::Spool;
 
-/// A batch has at least what came in this time.
-const BATCH: Duration = Duration::from_millis(500);
-/// A batch that has so many records is not added to.
-const FULL_ROWS: usize = 8_192;
 /// Records that wait for the queue take at most so much memory. What comes then is lost, and
 /// counted.
 const WAITING_BYTES: usize = 16 << 20;
-/// Between looks at whether less waits.
+/// Between two looks at the clock, at least.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long who may wait does so for a collector that acknowledges nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -44,13 +40,8 @@ const MOST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Sends records to one collector.
 pub(super) struct Delivery {
-    batches: Batches,
-    handed_over: Instant,
-    /// Taken by the end.
-    thread: Option<(Sender<Vec<Batch>>, JoinHandle<()>)>,
+    handover: Handover<()>,
     shared: Arc<Shared>,
-    /// Records that found no room before the queue.
-    lost: u64,
 }
 
 /// What the threads share.
@@ -59,7 +50,9 @@ struct Shared {
     queue: Mutex<Queue>,
     /// The queue has changed.
     changed: Condvar,
-    waiting_bytes: AtomicUsize,
+    /// Of the queue, and whether the collector is away: whoever has the queue may be writing to the
+    /// disk, and measuring does not wait for it.
+    known: Mutex<(queue::Counts, bool)>,
     may_wait: AtomicBool,
 }
 
@@ -71,6 +64,18 @@ impl Shared {
     fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, time: Duration) -> MutexGuard<'a, Queue> {
         let woken = self.changed.wait_timeout(queue, time);
         woken.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Lets go of the queue, which has changed, and says what is to be said.
+    fn leave(&self, mut queue: MutexGuard<'_, Queue>) {
+        let news = queue.take_news();
+        let known = (queue.counts(), queue.trouble().is_some());
+        drop(queue);
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        self.changed.notify_all();
+        for line in news {
+            say!("fathom: {}: {line}", self.destination);
+        }
     }
 }
 
@@ -93,48 +98,19 @@ impl Delivery {
             destination: destination.clone(),
             queue: Mutex::new(queue),
             changed: Condvar::new(),
-            waiting_bytes: AtomicUsize::new(0),
+            known: Mutex::default(),
             may_wait: AtomicBool::new(false),
         });
-        let (sender, receiver) = channel();
         let filling = shared.clone();
-        let thread = thread::Builder::new().name("spool".to_owned());
-        let thread = thread.spawn(move || fill(&filling, &receiver));
-        let thread = thread.context("cannot start a thread that keeps the spool")?;
+        let run = move |incoming| fill(&filling, &incoming);
+        let handover = Handover::start("spool", host, WAITING_BYTES, run);
+        let handover = handover.context("cannot start a thread that keeps the spool")?;
         let sending = shared.clone();
         let second = thread::Builder::new().name("send".to_owned());
         second
             .spawn(move || send(&sending, &client))
             .context("cannot start a thread that sends")?;
-        Ok(Self {
-            batches: Batches::new(host),
-            handed_over: Instant::now(),
-            thread: Some((sender, thread)),
-            shared,
-            lost: 0,
-        })
-    }
-
-    fn hand_over(&mut self) {
-        self.handed_over = Instant::now();
-        let rows = self.batches.rows() as u64;
-        let (true, Some((sender, thread))) = (rows > 0, &self.thread) else {
-            return;
-        };
-        let waiting = &self.shared.waiting_bytes;
-        let is_full = || waiting.load(Ordering::Relaxed) > WAITING_BYTES;
-        let may_wait = &self.shared.may_wait;
-        while may_wait.load(Ordering::Relaxed) && is_full() && !thread.is_finished() {
-            thread::sleep(PAUSE);
-        }
-        let is_full = is_full();
-        let batches = self.batches.take();
-        let bytes = bytes_of(&batches);
-        waiting.fetch_add(bytes, Ordering::Relaxed);
-        if is_full || sender.send(batches).is_err() {
-            waiting.fetch_sub(bytes, Ordering::Relaxed);
-            self.lost += rows;
-        }
+        Ok(Self { handover, shared })
     }
 }
 
@@ -146,51 +122,44 @@ impl RecordSink for Delivery {
 
     #[cfg(feature = "live")]
     fn counts(&self) -> Counts {
-        let queue = self.shared.lock();
-        let counts = queue.counts();
+        let known = self.shared.known.lock();
+        let (counts, is_away) = *known.unwrap_or_else(PoisonError::into_inner);
         Counts {
             measured: vec![
                 ("records", counts.acknowledged),
-                ("lost", self.lost + counts.lost),
+                ("lost", self.handover.lost_rows() + counts.lost),
             ],
             named: vec![
                 ("refused", counts.refused),
-                ("collectors away", u64::from(queue.trouble().is_some())),
+                ("collectors away", u64::from(is_away)),
             ],
         }
     }
 
     fn put(&mut self, record: &dyn Record) {
-        self.batches.put(record);
-        if self.batches.rows() >= FULL_ROWS {
-            self.hand_over();
-        }
+        self.handover.put(record);
     }
 
     fn tick(&mut self) {
-        if self.handed_over.elapsed() >= BATCH {
-            self.hand_over();
-        }
+        self.handover.tick();
     }
 
     #[cfg(feature = "live")]
     fn is_behind(&self) -> bool {
-        self.shared.waiting_bytes.load(Ordering::Relaxed) > WAITING_BYTES / 4
+        self.handover.is_behind()
     }
 
     fn may_wait(&mut self, may_wait: bool) {
+        self.handover.may_wait(may_wait);
         self.shared.may_wait.store(may_wait, Ordering::Relaxed);
     }
 
     /// Waits as long as the collector acknowledges something. The spool keeps the rest.
     fn finish(&mut self) -> anyhow::Result<()> {
         self.may_wait(true);
-        self.hand_over();
-        let Some((sender, thread)) = self.thread.take() else {
+        let Some(ended) = self.handover.finish() else {
             return Ok(());
         };
-        drop(sender);
-        let ended = thread.join();
         ended.map_err(|_| anyhow!("the thread that keeps the spool has failed"))?;
         let mut queue = self.shared.lock();
         while !queue.is_empty() && !queue.is_given_up(PATIENCE) {
@@ -202,7 +171,7 @@ impl RecordSink for Delivery {
         drop(queue);
         self.shared.changed.notify_all();
         let destination = &self.shared.destination;
-        let lost = self.lost + counts.lost;
+        let lost = self.handover.lost_rows() + counts.lost;
         say!(
             "{destination}: {} records acknowledged, {} refused, {lost} lost",
             counts.acknowledged,
@@ -225,42 +194,27 @@ impl RecordSink for Delivery {
     }
 }
 
-fn bytes_of(batches: &[Batch]) -> usize {
-    let bytes = batches
-        .iter()
-        .map(|batch| batch.rows.get_array_memory_size());
-    bytes.sum()
-}
-
 /// Puts batches into the queue.
-fn fill(shared: &Shared, receiver: &Receiver<Vec<Batch>>) {
+fn fill(shared: &Shared, incoming: &Incoming) {
     loop {
-        let next = receiver.recv_timeout(BATCH);
-        let mut queue = shared.lock();
-        match next {
-            Ok(batches) => {
-                let bytes = bytes_of(&batches);
-                for batch in batches {
-                    while shared.may_wait.load(Ordering::Relaxed)
-                        && !queue.has_room()
-                        && !queue.is_given_up(PATIENCE)
-                    {
-                        queue = shared.wait(queue, PATIENCE / 10);
-                    }
-                    queue.put(&batch);
+        let put = incoming.take(PERIOD, |batches| {
+            let mut queue = shared.lock();
+            for batch in batches {
+                while shared.may_wait.load(Ordering::Relaxed)
+                    && !queue.has_room()
+                    && !queue.is_given_up(PATIENCE)
+                {
+                    queue = shared.wait(queue, PATIENCE / 10);
                 }
-                shared.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                queue.put(&batch);
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+        });
+        if put == Err(RecvTimeoutError::Disconnected) {
+            return;
         }
+        let mut queue = shared.lock();
         queue.tick();
-        let news = queue.take_news();
-        drop(queue);
-        shared.changed.notify_all();
-        for line in news {
-            say!("fathom: {}: {line}", shared.destination);
-        }
+        shared.leave(queue);
     }
 }
 
@@ -275,7 +229,7 @@ fn send(shared: &Shared, client: &Client) {
             }
             match queue.body() {
                 Some(body) => break body,
-                None => queue = shared.wait(queue, BATCH),
+                None => queue = shared.wait(queue, PERIOD),
             }
         };
         drop(queue);
@@ -298,11 +252,32 @@ fn send(shared: &Shared, client: &Client) {
                 }
             }
         }
-        let news = queue.take_news();
-        drop(queue);
-        shared.changed.notify_all();
-        for line in news {
-            say!("fathom: {}: {line}", shared.destination);
-        }
+        shared.leave(queue);
+    }
+}
+
+#[cfg(all(test, feature = "live"))]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::arguments::ExportTarget;
+
+    /// Whoever has the queue may be writing to a slow disk.
+    #[test]
+    fn counts_do_not_wait_for_the_queue() {
+        let Ok(ExportTarget::Collector(nobody)) = "http://127.0.0.1:9".parse() else {
+            panic!("it is a collector");
+        };
+        let delivery = Delivery::open(&nobody, None, "host").unwrap();
+        let shared = Arc::clone(&delivery.shared);
+        let held = shared.lock();
+        let (sender, receiver) = channel();
+        thread::spawn(move || {
+            sender.send(delivery.counts()).unwrap();
+            delivery
+        });
+        assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().get("lost"), 0);
+        drop(held);
     }
 }
