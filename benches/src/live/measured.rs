@@ -9,13 +9,12 @@ use anyhow::{Context, bail, ensure};
 use fathom_lab::{Namespace, Process, wait_until};
 use nix::sys::signal::Signal;
 
-use super::INTERFACE;
 use super::memory::{Memory, has_links};
 
 /// How long it may take to load its programs, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running `fathom rtt`, killed when dropped.
+/// A running fathom, killed when dropped.
 #[derive(Debug)]
 pub struct Measured {
     process: Process,
@@ -31,6 +30,8 @@ pub struct Finished {
     pub aggregates: u64,
     /// What was lost, refused or left out, by name.
     pub counts: Vec<(String, u64)>,
+    /// What it said on standard error.
+    pub said: String,
 }
 
 impl Finished {
@@ -64,15 +65,14 @@ impl Measured {
     pub(super) fn start(
         namespace: &Namespace,
         fathom: &Path,
-        options: &[&str],
+        arguments: &[&str],
         output: PathBuf,
     ) -> anyhow::Result<Self> {
         let create =
             |path: &Path| File::create(path).with_context(|| format!("create {}", path.display()));
         let mut command = namespace.command(&fathom.to_string_lossy());
         command
-            .args(["rtt", "--interface", INTERFACE, "--format", "json"])
-            .args(options)
+            .args(arguments)
             .stdout(create(&output)?)
             .stderr(create(&errors_of(&output))?);
         let mut measured = Self {
@@ -111,7 +111,10 @@ impl Measured {
         );
         let file =
             File::open(&self.output).with_context(|| format!("open {}", self.output.display()))?;
-        let mut finished = Finished::default();
+        let mut finished = Finished {
+            said: self.errors(),
+            ..Finished::default()
+        };
         for line in BufReader::with_capacity(1 << 20, file).lines() {
             finished.add(&line.context("read what fathom printed")?);
         }

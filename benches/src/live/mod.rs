@@ -45,7 +45,24 @@ impl Bench {
         options: &[&str],
         output: PathBuf,
     ) -> anyhow::Result<Measured> {
-        Measured::start(&self.observer, fathom, options, output)
+        let arguments = ["rtt", "--interface", INTERFACE, "--format", "json"];
+        let arguments = [&arguments[..], options].concat();
+        Measured::start(&self.observer, fathom, &arguments, output)
+    }
+
+    /// Starts `fathom agent -i eth0` with more options, that keeps records in the store `directory`.
+    pub fn agent(
+        &self,
+        fathom: &std::path::Path,
+        options: &[&str],
+        directory: &std::path::Path,
+    ) -> anyhow::Result<Measured> {
+        let (store, socket) = (directory.join("store"), directory.join("socket"));
+        let named = [&store, &socket].map(|path| path.to_string_lossy().into_owned());
+        let arguments = ["agent", "--interface", INTERFACE];
+        let kept = ["--store", &named[0], "--socket", &named[1]];
+        let arguments = [&arguments[..], &kept, options].concat();
+        Measured::start(&self.observer, fathom, &arguments, directory.join("agent"))
     }
 
     /// Makes connections up whose packets all arrive at fathom's interface.

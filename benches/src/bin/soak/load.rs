@@ -1,8 +1,8 @@
 //! Connections that come and go: each asks once a second, for ten seconds.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fathom_lab::Namespace;
@@ -21,6 +21,8 @@ pub(crate) const RATE: u64 = 200;
 pub(crate) struct Outcome {
     pub(crate) finished: AtomicU64,
     pub(crate) failed: AtomicU64,
+    /// Why the first failed.
+    pub(crate) error: OnceLock<std::io::Error>,
 }
 
 /// Serves until the process ends.
@@ -31,8 +33,12 @@ pub(crate) fn serve(namespace: &Namespace, address: SocketAddr) -> fathom_lab::R
         std::thread::spawn(move || {
             run(async move {
                 let listener = TcpListener::from_std(listener).expect("it is not blocking");
-                while let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(answer(stream));
+                loop {
+                    match listener.accept().await {
+                        Ok((stream, _)) => drop(tokio::spawn(answer(stream))),
+                        // The next one may be there: a client that gave up is an error, too.
+                        Err(error) => eprintln!("the service: {error}"),
+                    }
                 }
             });
         });
@@ -81,7 +87,10 @@ async fn connection(address: SocketAddr, outcome: Arc<Outcome>) {
     };
     let counter = match talk.await {
         Ok(()) => &outcome.finished,
-        Err(_) => &outcome.failed,
+        Err(error) => {
+            let _ = outcome.error.set(error);
+            &outcome.failed
+        }
     };
     counter.fetch_add(1, Ordering::Relaxed);
 }

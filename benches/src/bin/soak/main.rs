@@ -94,7 +94,7 @@ impl Lab {
     fn run(&self, time: Duration) -> anyhow::Result<Vec<Row>> {
         let collector = self.collect()?;
         let agent = self.agent()?;
-        let (stop, outcome) = (AtomicBool::new(false), Arc::default());
+        let (stop, outcome) = (AtomicBool::new(false), Arc::<load::Outcome>::default());
         let seen = thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let address = SERVICE.parse().expect("it is an address");
@@ -112,6 +112,9 @@ impl Lab {
         let finished = outcome.finished.load(Ordering::Relaxed);
         let failed = outcome.failed.load(Ordering::Relaxed);
         println!("{finished} connections, {failed} failed");
+        if let Some(error) = outcome.error.get() {
+            println!("the first failed: {error}");
+        }
         self.rows(&seen, finished, failed)
     }
 

@@ -1,0 +1,95 @@
+//! What an agent takes of a processor and of memory while very many flows talk.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Parser;
+use fathom_benches::live::{Answers, Bench};
+use fathom_lab::summary::{Row, conclude};
+use fathom_store::Snapshot;
+
+const MEGABYTE: f64 = 1e6;
+/// Of one processor.
+const MOST_CPU: f64 = 0.05;
+const MOST_MEGABYTES: f64 = 64.0;
+/// Until it has seen all flows, and records of an interval leave.
+const WARM_UP: u32 = 15;
+
+/// Measure the processor time and memory of `fathom agent` (needs root).
+///
+/// All flows exchange data both ways once a second. The agent measures what it does by default, and
+/// keeps it in a store.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The fathom binary, built for release.
+    #[arg(long)]
+    fathom: PathBuf,
+    /// The directory of the store, which is made anew.
+    #[arg(long, default_value = "target/benches-data/agent")]
+    out: PathBuf,
+    /// Flows that talk.
+    #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1_000..=65_536))]
+    flows: u32,
+    /// Seconds, after the first fifteen.
+    #[arg(long, default_value_t = 45, value_parser = clap::value_parser!(u32).range(10..=600))]
+    seconds: u32,
+    /// What the agent measures.
+    #[arg(long, default_value = "rtt,response,traffic,profile")]
+    measure: String,
+    /// Append the rows of the summary table to this file.
+    #[arg(long)]
+    summary: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if let Some(why) = fathom_lab::obstacle() {
+        println!("skipped: {why}");
+        return Ok(());
+    }
+    if arguments.out.exists() {
+        fs::remove_dir_all(&arguments.out).context("cannot remove what was there")?;
+    }
+    fs::create_dir_all(&arguments.out)?;
+    let out = fs::canonicalize(&arguments.out)?;
+    let bench = Bench::new()?;
+    let options = ["--measure", &arguments.measure];
+    let agent = bench.agent(&arguments.fathom, &options, &out)?;
+    let mut exchanges = bench.exchanges(arguments.flows, Answers::Data)?;
+    exchanges.send(WARM_UP, arguments.flows)?;
+    let before = agent.cpu_time()?;
+    let elapsed = exchanges.send(arguments.seconds, arguments.flows)?;
+    let cpu = (agent.cpu_time()? - before).as_secs_f64() / elapsed.as_secs_f64();
+    let memory = agent.memory()?;
+    let finished = agent.stop()?;
+    print!("{}", finished.said);
+    for kind in Snapshot::of(&out.join("store"))?.kinds() {
+        println!("{}: {} segments", kind.name, kind.segments.len());
+    }
+    let anonymous = memory.anonymous_bytes as f64 / MEGABYTE;
+    let row = |what: &str, target: String, measured: String, is_reached| Row {
+        what: format!("agent, {} flows that all talk, {what}", arguments.flows),
+        target,
+        measured,
+        is_reached: Some(is_reached),
+    };
+    let rows = [
+        row(
+            "processor time",
+            format!("at most {:.0} % of one", MOST_CPU * 100.0),
+            format!("{:.1} %", cpu * 100.0),
+            cpu <= MOST_CPU,
+        ),
+        row(
+            "memory of the process",
+            format!("at most {MOST_MEGABYTES} MB"),
+            format!(
+                "{anonymous:.1} MB, and {:.1} MB in the kernel",
+                memory.kernel_bytes() as f64 / MEGABYTE
+            ),
+            anonymous <= MOST_MEGABYTES,
+        ),
+    ];
+    Ok(conclude(&rows, arguments.summary.as_deref())?)
+}
