@@ -180,8 +180,11 @@ impl OutgoingQueue {
         let Some(refresh) = self.refresh else {
             return;
         };
-        let is_due =
-            self.since_refresh >= refresh.messages || self.due().is_some_and(|due| now >= due);
+        // A clock that was set back would have them wait for longer.
+        let was_set_back = self.refreshed.is_some_and(|refreshed| now < refreshed);
+        let is_due = self.since_refresh >= refresh.messages
+            || was_set_back
+            || self.due().is_some_and(|due| now >= due);
         if is_due && self.announced == self.announcements.len() {
             self.announced = 0;
             self.since_refresh = 0;
@@ -286,6 +289,10 @@ mod tests {
         }
         // Three of data, the template again, the fourth.
         assert_eq!(drain(&mut queue, after(601)).len(), 5);
+        // The clock was set back.
+        assert_eq!(drain(&mut queue, START).len(), 1);
+        assert_eq!(drain(&mut queue, after(599)).len(), 0);
+        assert_eq!(drain(&mut queue, after(600)).len(), 1);
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod segment;
 mod senders;
 mod sent;
 mod snapshot;
+mod source;
 mod types;
 mod writer;
 

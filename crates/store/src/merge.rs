@@ -4,19 +4,21 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use arrow_schema::SchemaRef;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
-};
+use arrow_select::concat::concat_batches;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::Error;
 use crate::layout::{Found, HOUR_S, Layout, SegmentName};
-use crate::schema::{fitted, united};
+use crate::schema::united;
 use crate::segment::SegmentWriter;
+use crate::source::Source;
 
 /// Larger ones stay as they are.
 const SMALL_BYTES: u64 = 16 << 20;
 /// So many small ones in a row are merged at any time.
 const MANY: usize = 16;
+/// So many rows are written at a time.
+const WRITTEN_ROWS: usize = 8192;
 
 /// Segments of one hour in a row, of which each goes with the next.
 pub(crate) fn runs(
@@ -54,10 +56,7 @@ pub(crate) fn merge(layout: &Layout, kind: &str, run: &[Found]) -> Result<bool, 
         return Ok(false);
     };
     let mut merged = SegmentWriter::create(layout, kind, &name, columns.clone())?;
-    let copied = run
-        .iter()
-        .try_for_each(|each| copy(each, &columns, &mut merged));
-    if let Err(error) = copied {
+    if let Err(error) = copy(run, &columns, &mut merged) {
         merged.discard();
         return Err(error);
     }
@@ -96,14 +95,44 @@ pub(crate) fn columns_of(found: &Found) -> Result<SchemaRef, Error> {
     Ok(metadata.schema().clone())
 }
 
-fn copy(from: &Found, columns: &SchemaRef, to: &mut SegmentWriter) -> Result<(), Error> {
-    let file = File::open(&from.path).map_err(Error::file("open", &from.path))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(ParquetRecordBatchReaderBuilder::build);
-    for rows in reader.map_err(Error::segment("read", &from.path))? {
-        let rows = rows.and_then(|rows| fitted(&rows, columns));
-        let rows = rows.map_err(|error| Error::segment("read", &from.path)(error.into()))?;
-        to.write(&rows)?;
+/// Writes all rows in the order of their times. A segment may begin before the one before it ends:
+/// records came late, or the clock was set back.
+fn copy(run: &[Found], columns: &SchemaRef, to: &mut SegmentWriter) -> Result<(), Error> {
+    let mut sources = Source::open_all(run, columns)?;
+    let (mut waiting, mut waiting_rows) = (Vec::new(), 0);
+    loop {
+        let next = next_of(&mut sources)?;
+        let is_over = next.is_none();
+        if let Some((source, until)) = next
+            && let Some(rows) = sources[source].next_while(|time| time <= until)?
+        {
+            waiting_rows += rows.num_rows();
+            waiting.push(rows);
+        }
+        if waiting_rows >= WRITTEN_ROWS || is_over {
+            let rows = concat_batches(columns, &waiting);
+            to.write(&rows.map_err(|error| Error::segment("read", &run[0].path)(error.into()))?)?;
+            (waiting, waiting_rows) = (Vec::new(), 0);
+        }
+        if is_over {
+            return Ok(());
+        }
     }
-    Ok(())
+}
+
+/// Which of these has the next row, and until when its rows come before those of the others.
+fn next_of(sources: &mut [Source<'_>]) -> Result<Option<(usize, i64)>, Error> {
+    let mut next: Option<(usize, i64)> = None;
+    let mut until = i64::MAX;
+    for (index, source) in sources.iter_mut().enumerate() {
+        match (source.next_time()?, next) {
+            (Some(time), Some((_, first))) if time >= first => until = until.min(time),
+            (Some(time), before) => {
+                until = before.map_or(until, |(_, first)| first);
+                next = Some((index, time));
+            }
+            (None, _) => {}
+        }
+    }
+    Ok(next.map(|(index, _)| (index, until)))
 }

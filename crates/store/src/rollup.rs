@@ -1,19 +1,14 @@
 //! Segments of old hours become rows of longer intervals.
 
-use std::fs::File;
-
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{Array, RecordBatch};
 use arrow_schema::{ArrowError, SchemaRef};
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
 use crate::Error;
 use crate::fold::{Folder, interval_end};
 use crate::layout::{Found, HOUR_S, Layout, SegmentName};
 use crate::merge::{columns_of, name_of, remove_merged, runs};
-use crate::schema::{fitted, united};
+use crate::schema::united;
 use crate::segment::SegmentWriter;
+use crate::source::Source;
 
 /// No more rows of an interval are put together at a time,
 const MOST_ROWS: usize = 1 << 16;
@@ -94,11 +89,11 @@ impl Rollup<'_> {
                 break;
             };
             let mut folder = folder.of_part(part, parts);
-            let open = |found| Source::open(found, &self.columns);
-            let mut sources = self.run.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+            let mut sources = Source::open_all(self.run, &self.columns)?;
             while let Some(end_ns) = self.next_end(&mut sources)? {
+                let is_within = |ns| interval_end(ns, self.interval_s) == end_ns;
                 for source in &mut sources {
-                    while let Some(rows) = source.next_until(end_ns, self.interval_s)? {
+                    while let Some(rows) = source.next_while(is_within)? {
                         let long = folder.take(&rows).map_err(self.refused())?;
                         if part == 0 && long.num_rows() > 0 {
                             to.write(&long)?;
@@ -128,64 +123,5 @@ impl Rollup<'_> {
 
     fn refused(&self) -> impl FnOnce(ArrowError) -> Error {
         Error::records("put together", self.kind)
-    }
-}
-
-/// A segment that is read.
-struct Source<'a> {
-    found: &'a Found,
-    columns: &'a SchemaRef,
-    reader: ParquetRecordBatchReader,
-    /// Those that were read and not yet taken.
-    rows: RecordBatch,
-}
-
-impl<'a> Source<'a> {
-    fn open(found: &'a Found, columns: &'a SchemaRef) -> Result<Self, Error> {
-        let file = File::open(&found.path).map_err(Error::file("open", &found.path))?;
-        let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-            .and_then(ParquetRecordBatchReaderBuilder::build);
-        Ok(Self {
-            found,
-            columns,
-            reader: reader.map_err(Error::segment("read", &found.path))?,
-            rows: RecordBatch::new_empty(columns.clone()),
-        })
-    }
-
-    /// Of the next row; `None`: there is none.
-    fn next_time(&mut self) -> Result<Option<i64>, Error> {
-        while self.rows.num_rows() == 0 {
-            let Some(rows) = self.reader.next() else {
-                return Ok(None);
-            };
-            let rows = rows.and_then(|rows| fitted(&rows, self.columns));
-            let path = &self.found.path;
-            self.rows = rows.map_err(|error| Error::segment("read", path)(error.into()))?;
-        }
-        Ok(Some(self.time_at(0)))
-    }
-
-    /// A row without a time is of 1970.
-    fn time_at(&self, row: usize) -> i64 {
-        let times = self.rows.column_by_name("time");
-        let times = times.and_then(|it| it.as_primitive_opt::<TimestampNanosecondType>());
-        let time = times.filter(|times| times.is_valid(row));
-        time.map_or(0, |times| times.value(row))
-    }
-
-    /// The next rows of the interval that ends then; `None`: the next is of another.
-    fn next_until(&mut self, end_ns: i64, interval_s: u32) -> Result<Option<RecordBatch>, Error> {
-        if self.next_time()?.is_none() {
-            return Ok(None);
-        }
-        let is_within = |row: &usize| interval_end(self.time_at(*row), interval_s) == end_ns;
-        let count = (0..self.rows.num_rows()).take_while(is_within).count();
-        if count == 0 {
-            return Ok(None);
-        }
-        let rows = self.rows.slice(0, count);
-        self.rows = self.rows.slice(count, self.rows.num_rows() - count);
-        Ok(Some(rows))
     }
 }

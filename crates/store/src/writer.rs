@@ -1,5 +1,6 @@
 //! The one who writes.
 
+mod age_clock;
 mod recovery;
 mod upkeep;
 
@@ -19,6 +20,7 @@ use crate::segment::Hour;
 use crate::senders::Senders;
 use crate::types::Types;
 use crate::{Batch, Error, Sent, segment};
+use age_clock::AgeClock;
 pub use recovery::Recovered;
 use recovery::{begin, clear, lock, recover, say_version};
 
@@ -101,6 +103,7 @@ pub struct Writer {
     types: Types,
     opened: Instant,
     upkept: Instant,
+    clock: AgeClock,
     /// Kinds and hours whose segments can neither merge nor be rolled up.
     stay: BTreeSet<(String, i64)>,
     status: Status,
@@ -144,6 +147,7 @@ impl Writer {
             next = next.max(number + 1);
         }
         let log = Log::create(&layout, next)?;
+        let last_kept = upkeep::last_kept(&layout)?;
         let writer = Self {
             layout,
             settings,
@@ -156,6 +160,7 @@ impl Writer {
             types: Types::default(),
             opened: Instant::now(),
             upkept: Instant::now(),
+            clock: AgeClock::new(last_kept, Instant::now()),
             stay: BTreeSet::new(),
             status,
         };
@@ -231,17 +236,29 @@ impl Writer {
     }
 
     /// Does what is due: an old log, or a full one, becomes segments, segments merge, and old ones
-    /// go.
+    /// go. Where the wall clock, which says it is `now`, has jumped forward, segments are as old as
+    /// before for an hour.
     ///
     /// # Errors
     /// When something cannot be read or written. It is tried again the next time.
     pub fn tick(&mut self, now: Time) -> Result<(), Error> {
+        self.tick_at(now, Instant::now())
+    }
+
+    /// The same, at a moment that need not be this one.
+    ///
+    /// # Errors
+    /// As [`Writer::tick`].
+    pub fn tick_at(&mut self, now: Time, at: Instant) -> Result<(), Error> {
         let is_full = self.open_bytes >= self.settings.log_bytes;
-        if is_full || self.opened.elapsed() >= self.settings.log_age {
+        let open = at.saturating_duration_since(self.opened);
+        if is_full || open >= self.settings.log_age {
             self.close_log()?;
+            self.opened = at;
         }
-        if self.upkept.elapsed() >= UPKEEP {
-            self.upkept = Instant::now();
+        if at.saturating_duration_since(self.upkept) >= UPKEEP {
+            self.upkept = at;
+            let now = self.clock.read(now, at);
             self.retain(now)?;
             self.merge_due(now)?;
             self.roll_up_due(now)?;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 mod clickhouse;
+mod clock;
 mod metrics;
 mod service;
 mod store;

@@ -39,6 +39,24 @@ fn records_of_our_exporter_are_in_the_tables_of_their_kinds() {
     }
 }
 
+/// The collector stands still while records come, and is told to end before it goes on.
+#[test]
+fn datagrams_that_wait_at_the_end_are_taken() {
+    let place = Place::new();
+    std::fs::write(place.path("echoes.pcap"), echoes(0..10_000)).unwrap();
+    let capture = place.text("echoes.pcap");
+    let url = format!("ipfix+udp://127.0.0.1:{}", free_port());
+    let collector = collect(&place, &[&url]);
+    collector.signal(Signal::SIGSTOP);
+    let all = ["rtt", &capture, "--sample-interval", "0", "--per-rtt", "0"];
+    let output = fathom(&[&all[..], &["--export", &url]].concat());
+    assert!(output.status.success(), "{output:?}");
+    collector.signal(Signal::SIGTERM);
+    collector.signal(Signal::SIGCONT);
+    assert!(collector.end());
+    assert_eq!(place.samples(), (10_000, 10_000));
+}
+
 fn field(enterprise: Option<u32>, element: u16, length: u16) -> FieldSpecifier {
     FieldSpecifier {
         enterprise,

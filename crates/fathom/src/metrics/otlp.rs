@@ -63,11 +63,13 @@ struct Moments {
 }
 
 impl Moments {
+    /// Not after now, where the clock was set back.
     fn since(self, series: &Series) -> u64 {
-        match series.since {
+        let since = match series.since {
             0 => self.begun.0,
             since => since,
-        }
+        };
+        since.min(self.now.0)
     }
 }
 

@@ -5,6 +5,7 @@ mod address;
 use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -128,6 +129,15 @@ impl Listeners {
         Ok(())
     }
 
+    /// Reads the datagrams that wait in the kernel, for so long at most: nobody sends them again.
+    pub fn drain(&mut self, patience: Duration, collector: &mut Collector, hears: &mut dyn Hears) {
+        let end = Instant::now() + patience;
+        for socket in &self.datagrams {
+            let mut read = || read_datagrams(socket, &mut self.buffer, collector, hears);
+            while read() && Instant::now() < end {}
+        }
+    }
+
     fn poll(&self) -> nix::Result<()> {
         let datagrams = self.datagrams.iter().map(AsFd::as_fd);
         let has_room = self.connections.len() < MOST_CONNECTIONS;
@@ -193,16 +203,17 @@ fn open_connections(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
+/// Reads some. `false`: no more wait.
 fn read_datagrams(
     socket: &UdpSocket,
     buffer: &mut [u8],
     collector: &mut Collector,
     hears: &mut dyn Hears,
-) {
+) -> bool {
     for _ in 0..TURN {
         // Nothing waits any more; or an error of an earlier answer, which concerns nobody here.
         let Ok((length, exporter)) = socket.recv_from(buffer) else {
-            break;
+            return false;
         };
         let session = Session {
             exporter,
@@ -213,6 +224,7 @@ fn read_datagrams(
             hears.malformed(exporter, &error, false);
         }
     }
+    true
 }
 
 impl AsFd for Stream {

@@ -28,6 +28,8 @@ use super::schemas::Schemas;
 const BATCH: Duration = Duration::from_millis(500);
 /// or when there are so many.
 const FULL_ROWS: usize = 8_192;
+/// At the end, datagrams that wait are read for so long at most.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// So many names of observation domains are known at the same time.
 const MOST_NAMES: usize = 4_096;
 
@@ -78,6 +80,7 @@ pub(super) fn listen(
             }
             taker.tick(&collector);
         }
+        listeners.drain(PATIENCE, &mut collector, &mut taker);
         taker.hand_over(&collector);
     };
     let thread = thread.spawn(run).context("cannot start a thread")?;

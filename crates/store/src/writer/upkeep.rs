@@ -5,7 +5,7 @@ use std::fs;
 use fathom_record::Time;
 
 use super::{Full, Settings, Writer};
-use crate::layout::Found;
+use crate::layout::{Found, Layout};
 use crate::{Error, merge, rollup};
 
 /// After the end of an hour: what its last log has is a segment by then.
@@ -127,6 +127,21 @@ impl Writer {
         let stays = |run: &&[Found]| self.stay.contains(&(kind.to_owned(), run[0].name.hour()));
         runs.into_iter().find(|run| !stays(run))
     }
+}
+
+/// About when the last records were kept, by the clock of then.
+///
+/// # Errors
+/// [`Error::File`] when the directory cannot be read.
+pub(super) fn last_kept(layout: &Layout) -> Result<Option<Time>, Error> {
+    let mut last = None;
+    for kind in layout.kinds()? {
+        let segments = layout.segments(&kind)?;
+        let names = segments.iter().map(|found| &found.name);
+        last = last.max(names.map(|name| (name.last, name.begin_s)).max());
+    }
+    let seconds = last.and_then(|(_, begin_s)| u64::try_from(begin_s).ok());
+    Ok(seconds.map(|seconds| Time(seconds.saturating_mul(1_000_000_000))))
 }
 
 /// Since 1970.
