@@ -39,7 +39,7 @@ struct Arguments {
     /// Ask the store that an earlier run kept there, and keep it.
     #[arg(long)]
     keep: bool,
-    /// Rows in all, of all kinds; 50,000,000 take six minutes.
+    /// Rows in all, of all kinds.
     #[arg(long, default_value_t = 2_000_000)]
     rows: u64,
     /// The days that they are of, if that leaves each interval a thousand.
