@@ -1,9 +1,11 @@
 """Ask DuckDB for a view of a store, on its files: views.py VIEWS STORE MIB QUESTION. VIEWS has the SQL of fathom's own views.
 
-`flows` and `hosts` are taken as they are. `servers` uses functions of fathom's own, and is written anew with DuckDB's.
+`servers` uses functions of fathom's own, and is written anew with DuckDB's; all others are taken as they are. Prints the
+seconds from the first statement to the answer, then its rows.
 """
 import pathlib
 import sys
+import time
 
 import duckdb
 
@@ -34,13 +36,22 @@ WITH buckets AS (
 SELECT * FROM sums JOIN quantiles USING (time, host, interface, protocol, destination, destination_port)
 """
 
+# Of IPv4, and a network of 256 addresses.
+PREFIX = "CREATE MACRO prefix(address, bits) AS regexp_replace(address, '[0-9]+$', '0/24')"
+VIEWS = ["flows", "hops", "connections", "dns", "hosts"]
+KINDS = ["traffic", "rtt_aggregate", "response_aggregate", "profile", "profile_dns", "hop"]
+
 views, store, memory, question = sys.argv[1:]
+begin = time.monotonic()
 duckdb.sql(f"SET memory_limit = '{memory}MiB'")
-for kind in ["traffic", "rtt_aggregate", "response_aggregate"]:
+duckdb.sql("SET TimeZone = 'UTC'")
+duckdb.sql(PREFIX)
+for kind in KINDS:
     duckdb.sql(f"CREATE VIEW {kind} AS SELECT * FROM '{store}/{kind}/*/*.parquet'")
-for kind in ["profile", "profile_dns", "hop"]:
-    duckdb.sql(f"CREATE TABLE {kind} (host VARCHAR, time TIMESTAMPTZ)")
 duckdb.sql(f"CREATE VIEW servers AS {SERVERS}")
-for name in ["flows", "hosts"]:
+for name in VIEWS:
     duckdb.sql(f"CREATE VIEW {name} AS {(pathlib.Path(views) / name).with_suffix('.sql').read_text()}")
-print(*duckdb.sql(question).fetchall()[0], sep=",")
+rows = duckdb.sql(question).fetchall()
+print(time.monotonic() - begin)
+for row in rows:
+    print(*row, sep=",")

@@ -1,25 +1,29 @@
 //! What the store takes: time for a record on its way in, bytes of a row, and time of the views
 //! beside DuckDB on the same files.
 
+mod others;
 mod queries;
 mod records;
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 
 use anyhow::Context;
 use clap::Parser;
 use fathom_lab::summary::{Row, conclude};
-use fathom_store::{Batches, Settings, Snapshot, Writer};
+use fathom_store::{Batch, Batches, Settings, Snapshot, Writer};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use records::{ROWS, end_of, put};
+use records::{GROUP, GROUP_ROWS, INTERVAL_NS, SECOND, end_of, put};
 
 /// Rows a second that one agent may have: 65,536 flows that all talk are 26,000.
 const LEAST_RATE: f64 = 50_000.0;
 const MOST_ROW_BYTES: f64 = 80.0;
 /// Of DuckDB's time.
 const MOST_RATIO: f64 = 1.5;
+/// In an interval, so that hours are worth a segment.
+const LEAST_ROWS: u64 = 1_000;
 /// Records of so many are handed over together, as the agent does.
 const BATCH_ROWS: usize = 8_192;
 
@@ -32,12 +36,15 @@ struct Arguments {
     /// The directory of the store, which is made anew.
     #[arg(long, default_value = "target/benches-data/store")]
     out: PathBuf,
-    /// Rows in all: traffic, responses, and round trips of two directions of each flow.
-    #[arg(long, default_value_t = 50_000_000)]
+    /// Ask the store that an earlier run kept there, and keep it.
+    #[arg(long)]
+    keep: bool,
+    /// Rows in all, of all kinds.
+    #[arg(long, default_value_t = 2_000_000)]
     rows: u64,
-    /// Flows that have records in each interval.
-    #[arg(long, default_value_t = 2_000)]
-    flows: u64,
+    /// The days that they are of, if that leaves each interval a thousand.
+    #[arg(long, default_value_t = 7)]
+    days: u64,
     /// Append the rows of the summary table to this file.
     #[arg(long)]
     summary: Option<PathBuf>,
@@ -45,16 +52,21 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if arguments.out.exists() {
-        std::fs::remove_dir_all(&arguments.out)
-            .with_context(|| format!("cannot remove {}", arguments.out.display()))?;
+    let mut rows = Vec::new();
+    if !arguments.keep || !arguments.out.exists() {
+        if arguments.out.exists() {
+            std::fs::remove_dir_all(&arguments.out)
+                .with_context(|| format!("cannot remove {}", arguments.out.display()))?;
+        }
+        rows.push(fill(&arguments)?);
     }
-    let intervals = (arguments.rows / ROWS / arguments.flows).max(1);
-    let mut rows = vec![fill(&arguments, intervals)?, row_bytes(&arguments.out)?];
+    rows.push(row_bytes(&arguments.out)?);
     match &arguments.server {
         Some(server) => {
-            for view in queries::ask_all(server, &arguments.out)? {
-                rows.push(view.row(MOST_RATIO));
+            let (intervals, _) = measures(&arguments);
+            let middle = intervals * INTERVAL_NS / 2 / (3_600 * SECOND);
+            for asked in queries::ask_all(server, &arguments.out, middle)? {
+                rows.push(asked.row(MOST_RATIO));
             }
         }
         None => {
@@ -62,34 +74,46 @@ fn main() -> anyhow::Result<()> {
         }
     }
     conclude(&rows, arguments.summary.as_deref())?;
-    std::fs::remove_dir_all(&arguments.out)?;
+    if !arguments.keep {
+        std::fs::remove_dir_all(&arguments.out)?;
+    }
     Ok(())
 }
 
+/// How many intervals there are, and flows in each.
+fn measures(arguments: &Arguments) -> (u64, u64) {
+    let intervals = arguments.days * 86_400 * SECOND / INTERVAL_NS;
+    let intervals = intervals.min(arguments.rows / LEAST_ROWS).max(1);
+    let groups = arguments.rows / intervals / GROUP_ROWS;
+    (intervals, groups.max(1) * GROUP)
+}
+
 /// Writes all records, merges included.
-fn fill(arguments: &Arguments, intervals: u64) -> anyhow::Result<Row> {
+fn fill(arguments: &Arguments) -> anyhow::Result<Row> {
+    let (intervals, flows) = measures(arguments);
     let (mut writer, _) = Writer::open(&arguments.out, Settings::default())?;
-    let mut batches = Batches::new("gateway");
     let begin = processor_s()?;
-    let mut making_s = 0.0;
-    for interval in 0..intervals {
-        let made = processor_s()?;
-        put(&mut batches, interval, arguments.flows);
-        making_s += processor_s()? - made;
-        if batches.rows() >= BATCH_ROWS || interval + 1 == intervals {
-            for batch in batches.take() {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<(u64, Vec<Batch>)>(2);
+        scope.spawn(move || make(intervals, flows, |made| sender.send(made).is_ok()));
+        let mut segments = 0;
+        for (interval, batches) in receiver {
+            for batch in batches {
                 writer.append(batch)?;
             }
+            if writer.status().segments > segments {
+                segments = writer.status().segments;
+                merge_all(&mut writer, interval)?;
+            }
         }
-        // As much as the agent does in that time.
-        writer.merge_due(end_of(interval))?;
-    }
+        merge_all(&mut writer, intervals)
+    })?;
     let status = writer.finish()?;
     let seconds = processor_s()? - begin;
     let rate = status.rows as f64 / seconds;
     println!(
-        "{} rows of {} flows took {seconds:.1} s of a processor, of which {making_s:.1} s made them: {rate:.0} a second, {} segments, {} merged",
-        status.rows, arguments.flows, status.segments, status.merged_segments
+        "{} rows in {intervals} intervals of {flows} flows took {seconds:.1} s of a processor: {rate:.0} a second, {} segments, {} merged",
+        status.rows, status.segments, status.merged_segments
     );
     Ok(Row {
         what: "store, rows that a second of a processor makes and keeps, merges included"
@@ -98,6 +122,28 @@ fn fill(arguments: &Arguments, intervals: u64) -> anyhow::Result<Row> {
         measured: format!("{rate:.0}"),
         is_reached: Some(rate >= LEAST_RATE),
     })
+}
+
+/// Makes the records, some at a time, until the taker wants no more.
+fn make(intervals: u64, flows: u64, mut take: impl FnMut((u64, Vec<Batch>)) -> bool) {
+    let mut batches = Batches::new("gateway");
+    for interval in 0..intervals {
+        put(&mut batches, interval, flows);
+        let is_enough = batches.rows() >= BATCH_ROWS || interval + 1 == intervals;
+        if is_enough && !take((interval, batches.take())) {
+            break;
+        }
+    }
+}
+
+fn merge_all(writer: &mut Writer, interval: u64) -> anyhow::Result<()> {
+    loop {
+        let merged = writer.status().merged_segments;
+        writer.merge_due(end_of(interval))?;
+        if writer.status().merged_segments == merged {
+            return Ok(());
+        }
+    }
 }
 
 /// What this process has taken of processors.

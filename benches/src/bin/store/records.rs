@@ -1,4 +1,4 @@
-//! Records as an agent has them of flows that go on for hours.
+//! Records as an agent has them of flows that go on for ten minutes each.
 
 use std::net::IpAddr;
 
@@ -8,18 +8,25 @@ use fathom_measure::traffic::TrafficRecord;
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Port, Protocol, Time};
 use fathom_store::Batches;
 
-const SECOND: u64 = 1_000_000_000;
+use crate::others;
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
 /// How long an interval is, in nanoseconds.
 pub(crate) const INTERVAL_NS: u64 = 10 * SECOND;
-/// 2025-11-25T12:00:00Z.
-const BEGIN_NS: u64 = 1_764_072_000 * SECOND;
+/// 2025-11-25T00:00:00Z, as questions say.
+const BEGIN_NS: u64 = 1_764_028_800 * SECOND;
 /// Round trips of a direction in an interval: a sample each 500 ms.
 const SAMPLES: u64 = 20;
-const SERVERS: u64 = 50;
+/// In networks of 64.
+const SERVERS: u64 = 256;
+/// So many intervals has a flow, then another takes its place.
+const LIFE: u64 = 60;
 
-/// Of each flow and interval: `traffic`, `response_aggregate`, and `rtt_aggregate` of two
-/// directions.
-pub(crate) const ROWS: u64 = 4;
+/// Of each flow and interval there are `traffic`, `response_aggregate`, and `rtt_aggregate` of two
+/// directions. Of so many flows one is followed hop by hop, and two end or ask for a name.
+pub(crate) const GROUP: u64 = 8;
+/// Of such a group.
+pub(crate) const GROUP_ROWS: u64 = 4 * GROUP + others::ROWS;
 
 /// The end of an interval, by its number.
 pub(crate) fn end_of(interval: u64) -> Time {
@@ -29,7 +36,9 @@ pub(crate) fn end_of(interval: u64) -> Time {
 /// Puts the records of all flows of an interval.
 pub(crate) fn put(batches: &mut Batches, interval: u64, flows: u64) {
     let time = end_of(interval);
-    for number in 0..flows {
+    for place in 0..flows {
+        // They do not all end at once.
+        let number = place + (interval + place) / LIFE * flows;
         let flow = flow(number);
         let mut random = Random(number << 32 | interval);
         // From 1 to 100 ms, by flow.
@@ -45,22 +54,26 @@ pub(crate) fn put(batches: &mut Batches, interval: u64, flows: u64) {
         };
         batches.put(&round_trips(time, back, base_ns / 10, &mut random));
         batches.put(&responses(time, flow, base_ns, &mut random));
+        if place % GROUP == 0 {
+            others::put(batches, time, flow, base_ns, &mut random);
+        }
     }
 }
 
 fn flow(number: u64) -> FlowKey {
-    let [.., a, b, c] = number.to_be_bytes();
-    let server = (mixed(number) % SERVERS) as u8;
+    // Clients are in 16 networks.
+    let [.., b, c] = (number % 4_096).to_be_bytes();
+    let [high, low] = ((mixed(number) % SERVERS) as u16).to_be_bytes();
     FlowKey {
         protocol: Protocol::TCP,
-        source: IpAddr::from([10, a, b, c]),
+        source: IpAddr::from([10, 0, b, c]),
         source_port: 1_024 + (mixed(number + 1) % 60_000) as u16,
-        destination: IpAddr::from([192, 0, 2, server]),
+        destination: IpAddr::from([192, high, low >> 6, low]),
         destination_port: 443,
     }
 }
 
-fn histogram(base_ns: u64, random: &mut Random) -> Histogram {
+pub(crate) fn histogram(base_ns: u64, random: &mut Random) -> Histogram {
     let mut histogram = Histogram::new();
     for _ in 0..SAMPLES {
         // Most are near the least, and some are far, up to twice as long.
@@ -161,7 +174,7 @@ fn responses(time: Time, flow: FlowKey, base_ns: u64, random: &mut Random) -> Re
 }
 
 /// Numbers that are the same in each run.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -169,7 +182,7 @@ impl Random {
         mixed(self.0)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }
