@@ -50,7 +50,7 @@ pub(super) fn owner(path: &str) -> Owner<'_> {
         if let Some((container, runtime)) = found {
             owner.container = Some(container);
             owner.runtime = runtime;
-        } else if name.ends_with(".service") || name.ends_with(".scope") {
+        } else if matches!(name.rsplit_once('.'), Some((_, "service" | "scope"))) {
             owner.unit = Some(name);
         }
         above = name;
