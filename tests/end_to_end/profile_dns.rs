@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, U
 use std::time::{Duration, Instant};
 
 use fathom_lab::{LinkConfig, Namespace, Stop, Topology, Worker, wait_until};
-use fathom_tests::{Fathom, Profile, Record};
+use fathom_tests::{Fathom, Group, Profile, Record};
 use serde_json::Value;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -215,6 +215,7 @@ impl Expected {
         assert_eq!(profile.text("start_state"), "NEW", "{profile:?}");
         assert_eq!(profile.number("pid"), Some(std::process::id().into()));
         assert_eq!(profile.text("process"), own_name(), "{profile:?}");
+        assert_eq!(profile.text("cgroup"), Group::own_path(), "{profile:?}");
     }
 }
 

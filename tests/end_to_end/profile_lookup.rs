@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fathom_lab::traffic::dns::{Server, Think};
 use fathom_lab::{LinkConfig, Process, Topology, obstacle, wait_until};
-use fathom_tests::{Fathom, Profile, Record};
+use fathom_tests::{Fathom, Group, Profile, Record};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 /// How long the resolver thinks about each question.
@@ -121,6 +121,7 @@ fn a_lookup_takes_as_long_as_the_application_waits() {
         assert!(least <= latency && latency <= most, "{found:#?}");
         assert_eq!(found[0].text("result"), result);
         assert_eq!(found[0].text("process"), "getent");
+        assert_eq!(found[0].text("cgroup"), Group::own_path());
     }
     // It waits for both families at once, each an exchange of the same process.
     let lookup = &lookups(&fathom, names[0])[0];

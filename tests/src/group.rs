@@ -12,7 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A control group of the version 2 hierarchy; dropped, it is gone.
 #[derive(Debug)]
-pub struct Group(PathBuf);
+pub struct Group {
+    folder: PathBuf,
+    /// Those below it that were made, each before what is below that.
+    below: Vec<PathBuf>,
+}
 
 impl Group {
     /// Makes one; `None`, having said why, where no such hierarchy is mounted.
@@ -29,26 +33,49 @@ impl Group {
         };
         let folder = Path::new(mount).join(format!("fathom-test-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
-        Ok(Some(Self(folder)))
+        Ok(Some(Self {
+            folder,
+            below: Vec::new(),
+        }))
+    }
+
+    /// Makes a group some levels below it, and returns its folder.
+    pub fn make_below(&mut self, path: &str) -> Result<PathBuf> {
+        let mut folder = self.folder.clone();
+        for name in path.split('/') {
+            folder.push(name);
+            fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
+            self.below.push(folder.clone());
+        }
+        Ok(folder)
+    }
+
+    /// The path of this process in that hierarchy; empty where it has none.
+    pub fn own_path() -> String {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let path = groups.lines().find_map(|line| line.strip_prefix("0::"));
+        path.unwrap_or_default().to_owned()
     }
 
     /// Its folder.
     pub fn folder(&self) -> &str {
-        self.0.to_str().unwrap_or_default()
+        self.folder.to_str().unwrap_or_default()
     }
 
     /// Its path in the hierarchy.
     pub fn path(&self) -> String {
-        let name = self.0.file_name().and_then(|name| name.to_str());
+        let name = self.folder.file_name().and_then(|name| name.to_str());
         format!("/{}", name.unwrap_or_default())
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Busy until the kernel has seen off its last process.
-        let _ = wait_until(PATIENCE, "the control group to go", || {
-            fs::remove_dir(&self.0).is_ok()
-        });
+        for folder in self.below.iter().rev().chain([&self.folder]) {
+            // Busy until the kernel has seen off its last process.
+            let _ = wait_until(PATIENCE, "the control group to go", || {
+                fs::remove_dir(folder).is_ok()
+            });
+        }
     }
 }

@@ -34,13 +34,15 @@ const VIEWS: [(&str, &[&str], &str); 6] = [
         "connections",
         &["time", "start_time"],
         "host, interface, community_id, protocol, source, source_port, destination, \
-         destination_port, role, process, cgroup, network_namespace, reason, total_duration_ns, \
-         total_bytes_sent, total_bytes_received, total_packets_lost, total_rtt_mean_ns",
+         destination_port, role, process, container, container_runtime, pod, systemd_unit, cgroup, \
+         network_namespace, reason, total_duration_ns, total_bytes_sent, total_bytes_received, \
+         total_packets_lost, total_rtt_mean_ns",
     ),
     (
         "dns",
         &["time"],
-        "host, resolver, query_name, query_type, response_code, latency_ns",
+        "host, container, pod, systemd_unit, resolver, query_name, query_type, response_code, \
+         latency_ns",
     ),
     (
         "hops",

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use fathom_lab::{Namespace, Process, Topology, wait_until};
-use fathom_tests::{Fathom, Prediction, Profile, check};
+use fathom_tests::{Fathom, Group, Prediction, Profile, check};
 use serde_json::Value;
 
 use crate::stage::{
@@ -24,13 +24,6 @@ const LONG: u16 = 5310;
 fn own_name() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap();
     name.trim_end().to_owned()
-}
-
-/// The path of this process in the version 2 hierarchy of control groups.
-fn own_group() -> String {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::"));
-    path.unwrap().to_owned()
 }
 
 /// Both applications are threads of this process; both hosts have a router.
@@ -61,7 +54,7 @@ fn process_and_route() {
                 assert_eq!(profile.text("next_hop"), gateway.to_string());
                 assert_eq!(profile.number("pid"), Some(std::process::id().into()));
                 assert_eq!(profile.text("process"), own_name());
-                assert_eq!(profile.text("cgroup"), own_group());
+                assert_eq!(profile.text("cgroup"), Group::own_path());
                 assert_eq!(profile.text("congestion_control"), "reno");
                 assert_eq!(profile.number("mss_bytes"), Some(SEGMENT as u64));
                 assert_eq!(profile.get("is_existing"), None);
@@ -206,7 +199,7 @@ fn no_route() {
         assert_eq!(profiles[0].number("pid"), Some(std::process::id().into()));
         assert_eq!(profiles[0].text("process"), own_name());
         assert_eq!(profiles[0].text("role"), "client");
-        assert_eq!(profiles[0].text("cgroup"), own_group());
+        assert_eq!(profiles[0].text("cgroup"), Group::own_path());
         assert!(profiles[0].is_of(client), "{:?}", profiles[0]);
     }
     stage.fathom.finish().unwrap();

@@ -97,6 +97,42 @@ fn control_groups_select() {
     assert_eq!(all.len(), profiles.len(), "{all:#?}");
 }
 
+/// The kernel tells the number of the control group, and its path whose it is. The server's end is
+/// of this process, which is in no container.
+#[fathom_lab::test]
+fn containers_are_told() {
+    let lab = lab(Vec::new(), Vec::new());
+    let Some(mut group) = Group::create().unwrap() else {
+        return;
+    };
+    let id = "3c1b9a1f0f4dd1e2a9c5b7e84a60d2f3".repeat(2);
+    let path = format!(
+        "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-\
+         pod2d4a1d5e_6b0c_4f0e_9a77_0f6f3f1f7b11.slice/cri-containerd-{id}.scope"
+    );
+    let fathom = Fathom::profile(&lab.router, &["--net", "10.77.0.0/16"]).unwrap();
+    let stage = Stage { lab, fathom };
+    // Later than the measurement: it did not know the group.
+    let folder = group.make_below(&path).unwrap();
+    two_clients(
+        &stage,
+        &format!("echo $$ > {}/cgroup.procs &&", folder.display()),
+    );
+    let of_client = stage.profiles(&stage.lab.client, WANTED);
+    for profile in &of_client {
+        assert_eq!(profile.text("cgroup"), format!("{}/{path}", group.path()));
+        assert_eq!(profile.text("container"), id);
+        assert_eq!(profile.text("container_runtime"), "containerd");
+        assert_eq!(profile.text("pod"), "2d4a1d5e-6b0c-4f0e-9a77-0f6f3f1f7b11");
+        assert_eq!(profile.get("systemd_unit"), None);
+    }
+    for profile in stage.profiles(&stage.lab.server, WANTED) {
+        assert_ne!(profile.text("container"), id);
+        assert_eq!(profile.get("pod"), None);
+    }
+    stage.fathom.finish().unwrap();
+}
+
 #[fathom_lab::test]
 fn addresses_are_cut() {
     let lab = lab(Vec::new(), Vec::new());

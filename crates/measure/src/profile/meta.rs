@@ -85,7 +85,7 @@ impl profile_meta {
             receive_buffer_bytes: self.receive_buffer,
             pid,
             process,
-            cgroup: builder.names.group(self.cgroup),
+            group: builder.names.group(self.cgroup),
             network_namespace: self.net_namespace,
             total_duration_ns: None,
             total_bytes_sent: None,

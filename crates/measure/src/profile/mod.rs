@@ -9,8 +9,10 @@ mod carried;
 mod connection;
 mod connection_table;
 mod connections;
+mod container;
 mod dns;
 mod ending;
+mod group;
 mod increase;
 mod indicator;
 mod live;
@@ -29,6 +31,7 @@ mod statistics;
 mod totals;
 
 pub use dns::{DnsProfile, LookupProfile};
+pub use group::{ControlGroup, InGroup};
 pub use indicator::Indicator;
 pub use live::{Options, Profiler, available};
 pub use probes::{ProbeSet, Probes};

@@ -1,12 +1,13 @@
 //! Names that many records share: each is made once.
 
 use std::ffi::c_char;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::group::{ControlGroup, InGroup};
 use super::moment::text;
 
 /// More names than this are forgotten at once and learnt anew: processes can rename themselves
@@ -17,7 +18,7 @@ const NAMES_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Names {
     texts: FxHashMap<[u64; 2], Arc<str>>,
-    groups: FxHashMap<u64, Arc<str>>,
+    groups: FxHashMap<u64, Arc<ControlGroup>>,
     /// Where control groups are mounted.
     root: Option<PathBuf>,
 }
@@ -43,43 +44,42 @@ impl Names {
         Some(Arc::clone(known.or_insert_with(|| text(name).into())))
     }
 
-    /// The path of a control group, or its number as text if it has none; `None` for sockets
-    /// without one.
-    pub(super) fn group(&mut self, id: u64) -> Option<Arc<str>> {
+    /// The control group of this number, by its path, or by its number as text if it is gone;
+    /// none for sockets without one.
+    pub(super) fn group(&mut self, id: u64) -> InGroup {
         if id == 0 {
-            return None;
+            return InGroup::default();
         }
-        if let Some(name) = self.groups.get(&id) {
-            return Some(Arc::clone(name));
+        if !self.groups.contains_key(&id) {
+            self.learn_groups();
         }
-        self.learn_groups();
-        let name = self
-            .groups
-            .entry(id)
-            .or_insert_with(|| id.to_string().into());
-        Some(Arc::clone(name))
+        let group = self.groups.entry(id);
+        let group = group.or_insert_with(|| ControlGroup::at(&id.to_string()).into());
+        InGroup(Some(Arc::clone(group)))
     }
 
-    /// The number of a control group is that of its folder's inode.
+    /// The number of a control group is that of its folder's inode; none has it again. Records of
+    /// groups that are gone may still come, so these are remembered.
     fn learn_groups(&mut self) {
-        self.groups.clear();
+        if self.groups.len() >= NAMES_MAX {
+            self.groups.clear();
+        }
         let Some(root) = self.root.clone() else {
             return;
         };
-        let mut folders = vec![root.clone()];
-        while let Some(folder) = folders.pop() {
+        let number = root.metadata().map(|metadata| metadata.ino());
+        let mut folders = vec![(number.unwrap_or_default(), root.clone())];
+        while let Some((number, folder)) = folders.pop() {
             if self.groups.len() >= NAMES_MAX {
                 return;
             }
-            if let Ok(metadata) = folder.metadata() {
-                self.groups
-                    .insert(metadata.ino(), path_below(&root, &folder));
-            }
+            let group = self.groups.entry(number);
+            group.or_insert_with(|| ControlGroup::at(&path_below(&root, &folder)).into());
             let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
             folders.extend(
                 entries
                     .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                    .map(|entry| entry.path()),
+                    .map(|entry| (entry.ino(), entry.path())),
             );
         }
     }
@@ -91,7 +91,7 @@ fn words(name: &[c_char; 16]) -> [u64; 2] {
     [words[0], words[1]].map(|word| u64::from_ne_bytes(word.map(c_char::cast_unsigned)))
 }
 
-fn path_below(root: &Path, folder: &Path) -> Arc<str> {
+fn path_below(root: &Path, folder: &Path) -> String {
     let below = folder.strip_prefix(root).unwrap_or(folder);
-    format!("/{}", below.display()).into()
+    format!("/{}", below.display())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fathom_record::{AsValue, FlowKey, Metric, Nanoseconds, Time, Type, Unit, Value, record};
 
+use super::group::InGroup;
 use super::totals::AtEnd;
 
 /// Where a connection stands when a profile of it starts or ends (COP2, figure 3).
@@ -247,9 +248,8 @@ record! {
         /// Its name.
         #[field(bare, ipfix = 96)]
         pub process: Option<Arc<str>>,
-        /// The control group of the socket: its path, or its number if it has none any more.
-        #[field(absent, own_ipfix = 156)]
-        pub cgroup: Option<Arc<str>>,
+        /// The control group of the socket, and what it says of whose it is.
+        pub group: InGroup,
         /// The network namespace: its inode number.
         #[field(absent, own_ipfix = 157)]
         pub network_namespace: u32,
@@ -352,9 +352,8 @@ record! {
         /// Its name.
         #[field(bare, ipfix = 96)]
         pub process: Option<Arc<str>>,
-        /// The control group of the socket: its path, or its number if it has none any more.
-        #[field(absent, own_ipfix = 156)]
-        pub cgroup: Option<Arc<str>>,
+        /// The control group of the socket, and what it says of whose it is.
+        pub group: InGroup,
         /// The network namespace: its inode number.
         #[field(absent, own_ipfix = 157)]
         pub network_namespace: u32,

@@ -134,6 +134,7 @@ impl ReorderBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::InGroup;
     use fathom_record::{Nanoseconds, Value};
 
     const MS: u64 = 1_000_000;
@@ -148,6 +149,7 @@ mod tests {
             latency_ns: Nanoseconds(0),
             pid: 1,
             process: "ping".into(),
+            group: InGroup::default(),
         };
         lookup.into()
     }

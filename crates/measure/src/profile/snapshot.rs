@@ -148,7 +148,7 @@ impl profile_snapshot {
             send_buffer_bytes: self.send_buffer,
             pid,
             process,
-            cgroup: builder.names.group(self.cgroup),
+            group: builder.names.group(self.cgroup),
             network_namespace: self.net_namespace,
             interface: builder.names.text(&self.interface),
             next_hop: (self.next_hop != flow_address::default()).then(|| address(&self.next_hop)),

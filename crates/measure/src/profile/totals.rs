@@ -4,6 +4,7 @@ use fathom_record::parts::{Part, Shape};
 use fathom_record::{Nanoseconds, Record, Unit, Value, Visitor, record};
 
 use super::TcpProfile;
+use super::group::Behind;
 
 record! {
     /// What a connection did since its first profile began, in the last of its profiles.
@@ -132,14 +133,6 @@ impl Part for AtEnd {
     }
 
     fn visit(&self, index: usize, visitor: &mut dyn Visitor) {
-        struct Behind<'a>(usize, &'a mut dyn Visitor);
-
-        impl Visitor for Behind<'_> {
-            fn value(&mut self, index: usize, value: Value<'_>) {
-                self.1.value(self.0 + index, value);
-            }
-        }
-
         if let Some(totals) = &self.0 {
             totals.visit(&mut Behind(index, visitor));
         }

@@ -72,11 +72,11 @@ const WANTED: [(&str, &str); 6] = [
     ),
     (
         "profile",
-        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role process cgroup network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u interface",
+        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u interface",
     ),
     (
         "profile_dns",
-        "time:t source destination query_name query_type response_code reason latency_ns:u retries:u process",
+        "time:t source destination query_name query_type response_code reason latency_ns:u retries:u process container pod systemd_unit",
     ),
     (
         "hop",

@@ -1,4 +1,4 @@
 SELECT
-  time, host, process, destination AS resolver, query_name, query_type, response_code, reason,
-  latency_ns, retries
+  time, host, process, container, pod, systemd_unit, destination AS resolver,
+  query_name, query_type, response_code, reason, latency_ns, retries
 FROM {database}.profile_dns FINAL

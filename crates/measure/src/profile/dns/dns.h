@@ -56,6 +56,7 @@ enum dns_event_kind {
 struct dns_event {
 	__u64 time; /* ns, CLOCK_MONOTONIC */
 	__u64 socket; /* its cookie */
+	__u64 cgroup; /* the id of that of the socket */
 	struct flow_address local;
 	struct flow_address remote;
 	__u16 local_port;
@@ -69,7 +70,7 @@ struct dns_event {
 	__u8 padding[5];
 	char process[DNS_PROCESS_BYTES];
 };
-FATHOM_ASSERT_SIZE(struct dns_event, 16 + 32 + 8 + 12 + 4 + 8 + 16);
+FATHOM_ASSERT_SIZE(struct dns_event, 24 + 32 + 8 + 12 + 4 + 8 + 16);
 
 /* The name that a query asks for: labels with their lengths, and zeros behind the last. A length that none has: it could not be read. */
 struct dns_name {

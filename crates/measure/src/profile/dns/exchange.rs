@@ -8,10 +8,10 @@ use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
 use super::codes::{response_name, type_name};
 use super::record::DnsProfile;
 use crate::flow::address;
-use crate::profile::State;
 use crate::profile::ending::flow_end_reason;
 use crate::profile::names::Names;
 use crate::profile::native::dns_event;
+use crate::profile::{InGroup, State};
 
 /// Names of types that are remembered; a host has no reason to ask for more.
 const TYPES_MAX: usize = 256;
@@ -29,6 +29,7 @@ pub(super) struct Exchange {
     /// When the socket learnt of an error of which nothing is known.
     pub(super) error_ns: Option<u64>,
     pub(super) process: Option<(u32, Arc<str>)>,
+    pub(super) group: InGroup,
 }
 
 /// How an exchange ended.
@@ -72,7 +73,7 @@ impl End {
 pub(super) struct ProfileBuilder {
     /// What makes the kernel's time that of the wall clock.
     pub(super) offset_ns: u64,
-    names: Names,
+    pub(super) names: Names,
     types: HashMap<u16, Arc<str>>,
 }
 
@@ -95,6 +96,7 @@ impl ProfileBuilder {
             retries: 0,
             error_ns: None,
             process: process.map(|name| (event.process_id, name)),
+            group: self.names.group(event.cgroup),
         }
     }
 
@@ -117,6 +119,7 @@ impl ProfileBuilder {
             transaction_id: exchange.id,
             pid,
             process,
+            group: exchange.group,
         }
     }
 

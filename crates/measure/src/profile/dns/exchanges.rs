@@ -1,6 +1,7 @@
 //! From queries and answers to exchanges: which query an answer is of, and which have waited too
 //! long.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::exchange::{End, ProfileBuilder};
@@ -10,6 +11,7 @@ use crate::bytes::read_prefix;
 use crate::profile::State;
 use crate::profile::connections::Report;
 use crate::profile::ending::{END_OF_MEASUREMENT, ending};
+use crate::profile::names::Names;
 use crate::profile::native::{self, dns_event};
 
 /// The state of a socket whose error ended something that was under way (`TCP_ESTABLISHED` of the
@@ -42,6 +44,11 @@ impl Exchanges {
             refused: 0,
             unmatched: 0,
         }
+    }
+
+    /// Records have the paths of control groups below `root`.
+    pub(super) fn name_groups(&mut self, root: &Path) {
+        self.builder.names = Names::new(Some(root.to_owned()));
     }
 
     /// Takes what the ring held. `offset_ns` makes the kernel's time that of the wall clock.

@@ -78,6 +78,7 @@ static __always_inline void lookup_tell(const struct lookup_call *call, int resu
 	}
 	event->start = call->start;
 	event->end = bpf_ktime_get_ns();
+	event->cgroup = bpf_get_current_cgroup_id();
 	event->process_id = bpf_get_current_pid_tgid() >> 32;
 	event->result = result;
 	/* Threads have names of their own. */

@@ -30,11 +30,12 @@ FATHOM_ASSERT_SIZE(struct lookup_config, 16);
 struct lookup_event {
 	__u64 start; /* ns, CLOCK_MONOTONIC */
 	__u64 end;
+	__u64 cgroup; /* the id of that of the process */
 	__u32 process_id;
 	__s32 result; /* 0 or EAI_* */
 	char process[LOOKUP_PROCESS_BYTES];
 	char name[LOOKUP_NAME_BYTES]; /* up to a zero; empty: none was given, or it is not to be told */
 };
-FATHOM_ASSERT_SIZE(struct lookup_event, 16 + 8 + 16 + 256);
+FATHOM_ASSERT_SIZE(struct lookup_event, 24 + 8 + 16 + 256);
 
 #endif

@@ -2,6 +2,7 @@
 //! read.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -57,12 +58,13 @@ struct Probed {
 }
 
 impl Lookups {
-    /// Loads without probing: does this kernel take the programs?
+    /// Loads without probing: does this kernel take the programs? Records have the paths of control
+    /// groups below `root`.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel
     /// refuses.
-    pub(super) fn load(group: Group, has_names: bool) -> Result<Self, Error> {
+    pub(super) fn load(group: Group, has_names: bool, root: Option<&Path>) -> Result<Self, Error> {
         let configuration = lookup_config {
             cgroup: group.number,
             cgroup_level: group.level,
@@ -77,7 +79,7 @@ impl Lookups {
             libraries: HashMap::new(),
             failures: Vec::new(),
             refused: 0,
-            names: Names::default(),
+            names: Names::new(root.map(Path::to_owned)),
             last_look_ns: 0,
         })
     }
@@ -201,6 +203,7 @@ fn profile(event: &lookup_event, offset_ns: u64, names: &mut Names) -> LookupPro
         latency_ns: Nanoseconds(event.end.saturating_sub(event.start)),
         pid: event.process_id,
         process: process.unwrap_or_else(|| Arc::from("")),
+        group: names.group(event.cgroup),
     }
 }
 

@@ -165,7 +165,7 @@ fn start_lookups(scope: &Scope<'_>, notes: &mut Vec<String>) -> Result<Option<Lo
     if !scope.selection.networks.is_empty() || !scope.selection.ports.is_empty() {
         return Ok(None);
     }
-    let lookups = Lookups::load(scope.group, scope.has_names);
+    let lookups = Lookups::load(scope.group, scope.has_names, scope.root);
     let mut lookups = lookups.map_err(|error| Obstacle::Refused(why(&error)))?;
     lookups.look();
     if lookups.probed() == 0 {

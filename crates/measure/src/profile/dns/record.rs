@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fathom_record::{FlowKey, Metric, Nanoseconds, Time, record};
 
-use crate::profile::State;
+use crate::profile::{InGroup, State};
 
 record! {
     /// A DNS query of this host and what became of it, as seen on the wire at port 53.
@@ -62,6 +62,8 @@ record! {
         /// Its name.
         #[field(bare, ipfix = 96)]
         pub process: Option<Arc<str>>,
+        /// The control group of the socket, and what it says of whose it is.
+        pub group: InGroup,
     }
 }
 
@@ -93,5 +95,7 @@ record! {
         /// Its name.
         #[field(bare, ipfix = 96)]
         pub process: Arc<str>,
+        /// The control group of the process, and what it says of whose it is.
+        pub group: InGroup,
     }
 }

@@ -278,6 +278,7 @@ fn as_of(packet: &Packet, told: &[u8]) -> Vec<u8> {
     let event = dns_event {
         time: packet.time_ns,
         socket: 1,
+        cgroup: 0,
         process_id: 0,
         process: [0; native::DNS_PROCESS_BYTES as usize],
         ..event

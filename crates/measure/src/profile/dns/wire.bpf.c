@@ -171,6 +171,7 @@ static __noinline int dns_tell(struct __sk_buff *skb, const struct packet_cursor
 		event->remote = at->destination;
 		event->local_port = at->source_port;
 		event->remote_port = at->destination_port;
+		event->cgroup = bpf_skb_cgroup_id(skb);
 		event->process_id = BPF_CORE_READ(task, tgid);
 		BPF_CORE_READ_INTO(&event->process, task, group_leader, comm);
 	}

@@ -68,6 +68,7 @@ impl Wire {
         let folder = File::open(root)
             .map_err(|error| Error::kernel(format!("open {}", root.display()), error))?;
         let failed = |name: &str, error| Error::kernel(format!("attach {name}"), error);
+        self.exchanges.name_groups(root);
         // Answers first: an exchange must not begin that cannot end.
         for name in ["dns_ingress", "dns_egress"] {
             let program = self.programs.program(name)?;

@@ -86,6 +86,7 @@ pub type dns_event_kind = ::core::ffi::c_uint;
 pub struct dns_event {
     pub time: __u64,
     pub socket: __u64,
+    pub cgroup: __u64,
     pub local: flow_address,
     pub remote: flow_address,
     pub local_port: __u16,
@@ -101,7 +102,7 @@ pub struct dns_event {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of dns_event"][::core::mem::size_of::<dns_event>() - 96usize];
+    ["Size of dns_event"][::core::mem::size_of::<dns_event>() - 104usize];
     ["Alignment of dns_event"][::core::mem::align_of::<dns_event>() - 8usize];
     [
         "Offset of field: dns_event::time",
@@ -110,41 +111,44 @@ const _: () = {
         "Offset of field: dns_event::socket",
     ][::core::mem::offset_of!(dns_event, socket) - 8usize];
     [
+        "Offset of field: dns_event::cgroup",
+    ][::core::mem::offset_of!(dns_event, cgroup) - 16usize];
+    [
         "Offset of field: dns_event::local",
-    ][::core::mem::offset_of!(dns_event, local) - 16usize];
+    ][::core::mem::offset_of!(dns_event, local) - 24usize];
     [
         "Offset of field: dns_event::remote",
-    ][::core::mem::offset_of!(dns_event, remote) - 32usize];
+    ][::core::mem::offset_of!(dns_event, remote) - 40usize];
     [
         "Offset of field: dns_event::local_port",
-    ][::core::mem::offset_of!(dns_event, local_port) - 48usize];
+    ][::core::mem::offset_of!(dns_event, local_port) - 56usize];
     [
         "Offset of field: dns_event::remote_port",
-    ][::core::mem::offset_of!(dns_event, remote_port) - 50usize];
+    ][::core::mem::offset_of!(dns_event, remote_port) - 58usize];
     [
         "Offset of field: dns_event::process_id",
-    ][::core::mem::offset_of!(dns_event, process_id) - 52usize];
+    ][::core::mem::offset_of!(dns_event, process_id) - 60usize];
     [
         "Offset of field: dns_event::message",
-    ][::core::mem::offset_of!(dns_event, message) - 56usize];
+    ][::core::mem::offset_of!(dns_event, message) - 64usize];
     [
         "Offset of field: dns_event::error",
-    ][::core::mem::offset_of!(dns_event, error) - 68usize];
+    ][::core::mem::offset_of!(dns_event, error) - 76usize];
     [
         "Offset of field: dns_event::kind",
-    ][::core::mem::offset_of!(dns_event, kind) - 72usize];
+    ][::core::mem::offset_of!(dns_event, kind) - 80usize];
     [
         "Offset of field: dns_event::protocol",
-    ][::core::mem::offset_of!(dns_event, protocol) - 73usize];
+    ][::core::mem::offset_of!(dns_event, protocol) - 81usize];
     [
         "Offset of field: dns_event::has_name",
-    ][::core::mem::offset_of!(dns_event, has_name) - 74usize];
+    ][::core::mem::offset_of!(dns_event, has_name) - 82usize];
     [
         "Offset of field: dns_event::padding",
-    ][::core::mem::offset_of!(dns_event, padding) - 75usize];
+    ][::core::mem::offset_of!(dns_event, padding) - 83usize];
     [
         "Offset of field: dns_event::process",
-    ][::core::mem::offset_of!(dns_event, process) - 80usize];
+    ][::core::mem::offset_of!(dns_event, process) - 88usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -221,6 +225,7 @@ const _: () = {
 pub struct lookup_event {
     pub start: __u64,
     pub end: __u64,
+    pub cgroup: __u64,
     pub process_id: __u32,
     pub result: __s32,
     pub process: [::core::ffi::c_char; 16usize],
@@ -228,7 +233,7 @@ pub struct lookup_event {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of lookup_event"][::core::mem::size_of::<lookup_event>() - 296usize];
+    ["Size of lookup_event"][::core::mem::size_of::<lookup_event>() - 304usize];
     ["Alignment of lookup_event"][::core::mem::align_of::<lookup_event>() - 8usize];
     [
         "Offset of field: lookup_event::start",
@@ -237,17 +242,20 @@ const _: () = {
         "Offset of field: lookup_event::end",
     ][::core::mem::offset_of!(lookup_event, end) - 8usize];
     [
+        "Offset of field: lookup_event::cgroup",
+    ][::core::mem::offset_of!(lookup_event, cgroup) - 16usize];
+    [
         "Offset of field: lookup_event::process_id",
-    ][::core::mem::offset_of!(lookup_event, process_id) - 16usize];
+    ][::core::mem::offset_of!(lookup_event, process_id) - 24usize];
     [
         "Offset of field: lookup_event::result",
-    ][::core::mem::offset_of!(lookup_event, result) - 20usize];
+    ][::core::mem::offset_of!(lookup_event, result) - 28usize];
     [
         "Offset of field: lookup_event::process",
-    ][::core::mem::offset_of!(lookup_event, process) - 24usize];
+    ][::core::mem::offset_of!(lookup_event, process) - 32usize];
     [
         "Offset of field: lookup_event::name",
-    ][::core::mem::offset_of!(lookup_event, name) - 40usize];
+    ][::core::mem::offset_of!(lookup_event, name) - 48usize];
 };
 impl Default for lookup_event {
     fn default() -> Self {
