@@ -60,7 +60,8 @@ fn main() -> anyhow::Result<()> {
     exchanges.send(WARM_UP, arguments.flows)?;
     let before = agent.cpu_time()?;
     let elapsed = exchanges.send(arguments.seconds, arguments.flows)?;
-    let cpu = (agent.cpu_time()? - before).as_secs_f64() / elapsed.as_secs_f64();
+    let cpu = agent.cpu_time()?.as_secs_f64() - before.as_secs_f64();
+    let cpu = cpu / elapsed.as_secs_f64();
     let memory = agent.memory()?;
     let finished = agent.stop()?;
     print!("{}", finished.said);

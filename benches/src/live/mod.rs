@@ -50,7 +50,7 @@ impl Bench {
         Measured::start(&self.observer, fathom, &arguments, output)
     }
 
-    /// Starts `fathom agent -i eth0` with more options, that keeps records in the store `directory`.
+    /// Starts `fathom agent -i eth0` with more options. Its store and its socket are in `directory`.
     pub fn agent(
         &self,
         fathom: &std::path::Path,
