@@ -50,7 +50,7 @@ impl Bench {
         Measured::start(&self.observer, fathom, &arguments, output)
     }
 
-    /// Starts `fathom agent -i eth0` with more options. Its store and its socket are in `directory`.
+    /// Starts `fathom agent -i eth0` with more options. Store and socket are in `directory`.
     pub fn agent(
         &self,
         fathom: &std::path::Path,

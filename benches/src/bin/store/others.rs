@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fathom_measure::hops::HopSummary;
-use fathom_measure::profile::{DnsProfile, State};
+use fathom_measure::profile::{DnsProfile, InGroup, State};
 use fathom_record::{FlowKey, Nanoseconds, Protocol, Time, Unit, record};
 use fathom_store::Batches;
 
@@ -59,6 +59,14 @@ record! {
         pub process: &'static str,
         /// Its control group.
         pub cgroup: &'static str,
+        /// None.
+        pub container: Option<&'static str>,
+        /// None.
+        pub container_runtime: Option<&'static str>,
+        /// None.
+        pub pod: Option<&'static str>,
+        /// Of systemd.
+        pub systemd_unit: Option<&'static str>,
         /// Its network namespace.
         pub network_namespace: u32,
         /// Where its packets leave.
@@ -146,6 +154,10 @@ fn ended(time: Time, flow: FlowKey, base_ns: u64, random: &mut Random) -> Ended 
         total_stalled_ns: Nanoseconds(lost * SECOND / 5),
         process: PROCESSES[random.below(4) as usize],
         cgroup: "/system.slice/web.service",
+        container: None,
+        container_runtime: None,
+        pod: None,
+        systemd_unit: Some("web.service"),
         network_namespace: 4_026_531_840,
         interface: "eth0",
     }
@@ -176,5 +188,6 @@ fn question(time: Time, flow: FlowKey, random: &mut Random) -> DnsProfile {
         transaction_id: random.below(65_536) as u16,
         pid: Some(1_000 + random.below(50) as u32),
         process: Some(PROCESSES[random.below(4) as usize].into()),
+        group: InGroup::default(),
     }
 }
