@@ -7,7 +7,6 @@ use anyhow::Context;
 use clap::Parser;
 use fathom_benches::live::{Answers, Bench};
 use fathom_lab::summary::{Row, conclude};
-use fathom_store::Snapshot;
 
 const MEGABYTE: f64 = 1e6;
 /// Of one processor.
@@ -34,9 +33,6 @@ struct Arguments {
     /// Seconds, after the first fifteen.
     #[arg(long, default_value_t = 45, value_parser = clap::value_parser!(u32).range(10..=600))]
     seconds: u32,
-    /// What the agent measures.
-    #[arg(long, default_value = "rtt,response,traffic,profile")]
-    measure: String,
     /// Append the rows of the summary table to this file.
     #[arg(long)]
     summary: Option<PathBuf>,
@@ -54,8 +50,7 @@ fn main() -> anyhow::Result<()> {
     fs::create_dir_all(&arguments.out)?;
     let out = fs::canonicalize(&arguments.out)?;
     let bench = Bench::new()?;
-    let options = ["--measure", &arguments.measure];
-    let agent = bench.agent(&arguments.fathom, &options, &out)?;
+    let agent = bench.agent(&arguments.fathom, &out)?;
     let mut exchanges = bench.exchanges(arguments.flows, Answers::Data)?;
     exchanges.send(WARM_UP, arguments.flows)?;
     let before = agent.cpu_time()?;
@@ -65,9 +60,6 @@ fn main() -> anyhow::Result<()> {
     let memory = agent.memory()?;
     let finished = agent.stop()?;
     print!("{}", finished.said);
-    for kind in Snapshot::of(&out.join("store"))?.kinds() {
-        println!("{}: {} segments", kind.name, kind.segments.len());
-    }
     let anonymous = memory.anonymous_bytes as f64 / MEGABYTE;
     let row = |what: &str, target: String, measured: String, is_reached| Row {
         what: format!("agent, {} flows that all talk, {what}", arguments.flows),

@@ -50,18 +50,20 @@ impl Bench {
         Measured::start(&self.observer, fathom, &arguments, output)
     }
 
-    /// Starts `fathom agent -i eth0` with more options. Store and socket are in `directory`.
+    /// Starts `fathom agent -i eth0`. Store and socket are in `directory`.
     pub fn agent(
         &self,
         fathom: &std::path::Path,
-        options: &[&str],
         directory: &std::path::Path,
     ) -> anyhow::Result<Measured> {
         let (store, socket) = (directory.join("store"), directory.join("socket"));
         let named = [&store, &socket].map(|path| path.to_string_lossy().into_owned());
         let arguments = ["agent", "--interface", INTERFACE];
-        let kept = ["--store", &named[0], "--socket", &named[1]];
-        let arguments = [&arguments[..], &kept, options].concat();
+        let arguments = [
+            &arguments[..],
+            &["--store", &named[0], "--socket", &named[1]],
+        ]
+        .concat();
         Measured::start(&self.observer, fathom, &arguments, directory.join("agent"))
     }
 

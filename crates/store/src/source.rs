@@ -4,13 +4,15 @@ use std::fs::File;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, PrimitiveArray, RecordBatch};
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
 use crate::Error;
 use crate::layout::Found;
 use crate::schema::fitted;
+
+type Times = PrimitiveArray<TimestampNanosecondType>;
 
 /// A segment that is read.
 pub(crate) struct Source<'a> {
@@ -59,7 +61,7 @@ impl<'a> Source<'a> {
             let path = &self.found.path;
             self.rows = rows.map_err(|error| Error::segment("read", path)(error.into()))?;
         }
-        Ok(Some(self.time_at(0)))
+        Ok(Some(time_at(self.times(), 0)))
     }
 
     /// The next rows, as long as their times are among those wanted; `None`: that of the next is
@@ -74,7 +76,8 @@ impl<'a> Source<'a> {
         if self.next_time()?.is_none() {
             return Ok(None);
         }
-        let is_wanted = |row: &usize| is_wanted(self.time_at(*row));
+        let times = self.times();
+        let is_wanted = |row: &usize| is_wanted(time_at(times, *row));
         let count = (0..self.rows.num_rows()).take_while(is_wanted).count();
         if count == 0 {
             return Ok(None);
@@ -84,11 +87,14 @@ impl<'a> Source<'a> {
         Ok(Some(rows))
     }
 
-    /// A row without a time is of 1970.
-    fn time_at(&self, row: usize) -> i64 {
+    fn times(&self) -> Option<&Times> {
         let times = self.rows.column_by_name("time");
-        let times = times.and_then(|it| it.as_primitive_opt::<TimestampNanosecondType>());
-        let time = times.filter(|times| times.is_valid(row));
-        time.map_or(0, |times| times.value(row))
+        times.and_then(|it| it.as_primitive_opt())
     }
+}
+
+/// A row without a time is of 1970.
+fn time_at(times: Option<&Times>, row: usize) -> i64 {
+    let time = times.filter(|times| times.is_valid(row));
+    time.map_or(0, |times| times.value(row))
 }

@@ -1,13 +1,11 @@
 //! An agent whose wall clock is set while it measures.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use fathom_lab::{Process, Topology, wait_until};
-use fathom_tests::binary;
 use nix::sys::signal::Signal;
 
-use super::store::query;
+use super::store::{command, query};
 use super::{BYTES, DELAY, PATIENCE, REQUESTS, exchange, lab, wait_until_attached};
 
 /// Where distributions have it.
@@ -19,17 +17,12 @@ fn library() -> Option<PathBuf> {
 
 /// Only its wall clock is that of the file; the one that counts from boot is the kernel's.
 fn start(lab: &Topology, store: &Path, library: &Path, clock: &Path) -> Process {
-    let mut command = lab.client.command(binary().unwrap().to_str().unwrap());
+    let mut command = command(lab, store);
     command
         .env("LD_PRELOAD", library)
         .env("FAKETIME_TIMESTAMP_FILE", clock)
         .env("FAKETIME_NO_CACHE", "1")
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-        .args(["agent", "--interval", "1s", "--host", "client", "--store"])
-        .arg(store)
-        .arg("--socket")
-        .arg(store.with_extension("sock"))
-        .stderr(Stdio::inherit());
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     Process::start(&mut command).unwrap()
 }
 

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::{BYTES, DELAY, PATIENCE, REQUESTS, exchange, lab, namespace_of, wait_until_attached};
 
-fn start(lab: &Topology, store: &Path) -> Process {
+/// An agent that keeps what it measures there.
+pub(crate) fn command(lab: &Topology, store: &Path) -> Command {
     let mut command = lab.client.command(binary().unwrap().to_str().unwrap());
     command
         .args(["agent", "--interval", "1s", "--host", "client", "--store"])
@@ -18,7 +19,11 @@ fn start(lab: &Topology, store: &Path) -> Process {
         .arg("--socket")
         .arg(store.with_extension("sock"))
         .stderr(Stdio::inherit());
-    Process::start(&mut command).unwrap()
+    command
+}
+
+fn start(lab: &Topology, store: &Path) -> Process {
+    Process::start(&mut command(lab, store)).unwrap()
 }
 
 /// The rows of an answer.

@@ -36,8 +36,11 @@ pub(crate) fn serve(namespace: &Namespace, address: SocketAddr) -> fathom_lab::R
                 loop {
                     match listener.accept().await {
                         Ok((stream, _)) => drop(tokio::spawn(answer(stream))),
-                        // The next one may be there: a client that gave up is an error, too.
-                        Err(error) => eprintln!("the service: {error}"),
+                        // One that cannot be taken does not end the service.
+                        Err(error) => {
+                            eprintln!("the service: {error}");
+                            sleep(PAUSE / 100).await;
+                        }
                     }
                 }
             });

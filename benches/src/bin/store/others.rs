@@ -59,11 +59,11 @@ record! {
         pub process: &'static str,
         /// Its control group.
         pub cgroup: &'static str,
-        /// None.
+        /// It is in none.
         pub container: Option<&'static str>,
-        /// None.
+        /// So nothing runs it.
         pub container_runtime: Option<&'static str>,
-        /// None.
+        /// It is in no pod, either.
         pub pod: Option<&'static str>,
         /// Of systemd.
         pub systemd_unit: Option<&'static str>,
