@@ -17,6 +17,7 @@
 //! # Ok::<(), fathom_measure::Error>(())
 //! ```
 
+mod by_slot;
 pub mod bytes;
 mod capture_intervals;
 mod counts;

@@ -28,6 +28,12 @@ pub trait Interfaces {
     fn name(&self, interface: u32) -> &'static str;
 }
 
+impl<I: Interfaces> Interfaces for &I {
+    fn name(&self, interface: u32) -> &'static str {
+        (**self).name(interface)
+    }
+}
+
 /// A frame that has been read, and when it was captured.
 #[derive(Debug, Clone, Copy)]
 pub struct Dissected {

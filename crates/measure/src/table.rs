@@ -189,7 +189,13 @@ impl<S: State> Table<S> {
 
     /// All flows, in no order that means anything.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<S>> {
-        self.chunks.iter().flatten().filter(|entry| entry.is_used)
+        self.iter_slots().map(|(_, entry)| entry)
+    }
+
+    /// All flows, and their slots.
+    pub(crate) fn iter_slots(&self) -> impl Iterator<Item = (u32, &Entry<S>)> {
+        let all = (0..).zip(self.chunks.iter().flatten());
+        all.filter(|(_, entry)| entry.is_used)
     }
 
     /// The same, to be changed.

@@ -121,8 +121,8 @@ __noinline int balance_tell(struct xdp_md *xdp, struct balance_cpu *cpu, struct 
 		return 0;
 	is_told = measured->flow.flags & RESPONSE_IS_USED;
 	balance_name(packet, xdp->ingress_ifindex, &request);
-	response_end_epoch(&measured->flow, (void *)&measured->bins, &request.key, now, balance_response_settings(),
-			   &cpu->ended.epoch);
+	response_end_epoch(&measured->flow, (void *)&measured->bins, &request.key, now,
+			   balance_response_settings()->epoch, balance_response_settings(), &cpu->ended.epoch);
 	if (!is_told)
 		return 0;
 	cpu->ended.server = packet->server;
@@ -166,7 +166,7 @@ static __always_inline void balance_measure(struct xdp_md *xdp, struct balance_c
 		balance_measure_first(xdp, packet, measured, now);
 		return;
 	}
-	if (response_is_over(&measured->flow, now, config))
+	if (response_is_over(&measured->flow, now, config->epoch))
 		balance_tell(xdp, cpu, packet, measured, now);
 	request = balance_as_request(xdp, packet);
 	left_out = response_on_known(&measured->flow, (void *)&measured->bins, &request, now, config);

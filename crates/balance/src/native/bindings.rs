@@ -280,20 +280,20 @@ pub struct balance_epoch {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of balance_epoch"][::core::mem::size_of::<balance_epoch>() - 336usize];
+    ["Size of balance_epoch"][::core::mem::size_of::<balance_epoch>() - 344usize];
     ["Alignment of balance_epoch"][::core::mem::align_of::<balance_epoch>() - 8usize];
     [
         "Offset of field: balance_epoch::epoch",
     ][::core::mem::offset_of!(balance_epoch, epoch) - 0usize];
     [
         "Offset of field: balance_epoch::server",
-    ][::core::mem::offset_of!(balance_epoch, server) - 328usize];
+    ][::core::mem::offset_of!(balance_epoch, server) - 336usize];
     [
         "Offset of field: balance_epoch::service",
-    ][::core::mem::offset_of!(balance_epoch, service) - 330usize];
+    ][::core::mem::offset_of!(balance_epoch, service) - 338usize];
     [
         "Offset of field: balance_epoch::padding",
-    ][::core::mem::offset_of!(balance_epoch, padding) - 332usize];
+    ][::core::mem::offset_of!(balance_epoch, padding) - 340usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -479,7 +479,7 @@ pub struct balance_cpu {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of balance_cpu"][::core::mem::size_of::<balance_cpu>() - 608usize];
+    ["Size of balance_cpu"][::core::mem::size_of::<balance_cpu>() - 616usize];
     ["Alignment of balance_cpu"][::core::mem::align_of::<balance_cpu>() - 8usize];
     [
         "Offset of field: balance_cpu::counters",

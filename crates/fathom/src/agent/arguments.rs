@@ -28,7 +28,8 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = passive(), value_parser = names())]
     pub(crate) measure: Vec<String>,
     /// Each flow has a record of each measurement at the end of every such interval in which there
-    /// was something to measure; at least 10ms.
+    /// was something to measure; at least 10ms. Intervals are up to six times longer while more
+    /// than 5000 records come a second.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     pub(crate) interval: Duration,
     /// Stop after this time, such as 15s or 2m; by default at SIGTERM or Ctrl-C.

@@ -79,6 +79,7 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     let plan = Plan {
         duration: arguments.duration,
         interval: Some(arguments.interval),
+        may_stretch: true,
         is_verbose: arguments.verbose,
     };
     let open_view = || open_view(arguments, &signals);

@@ -63,6 +63,7 @@ pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
         duration: arguments.duration,
         interval: None,
         is_verbose: arguments.verbose,
+        ..Plan::default()
     };
     let open_view = || {
         let table = Ranked::new(rows::PathRows::new(zone::offset_at), &arguments.interface);

@@ -55,6 +55,7 @@ pub(crate) fn run(arguments: &ProfileArguments) -> anyhow::Result<()> {
         duration: arguments.duration,
         interval: None,
         is_verbose: arguments.verbose,
+        ..Plan::default()
     };
     let lines = LineOptions {
         target: &arguments.output.target,

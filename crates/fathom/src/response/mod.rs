@@ -73,6 +73,7 @@ fn live(arguments: &ResponseArguments, signals: &Signals) -> anyhow::Result<()> 
         duration: source.duration,
         interval: grouping.map(|_| arguments.groups.interval),
         is_verbose: arguments.verbose,
+        ..Plan::default()
     };
     let open_view = || {
         let lines = arguments.line_options();

@@ -24,6 +24,7 @@ pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
     }
     let prefixes = &arguments.aggregation.prefixes;
     let mut settings = arguments.settings_for_interfaces();
+    settings.has_batches = request.interval.is_some();
     if let Some(scope) = request.scope {
         settings.scope = scope.clone();
     }

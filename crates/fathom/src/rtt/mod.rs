@@ -55,16 +55,19 @@ fn live(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
     use crate::table::Ranked;
 
     let source = &arguments.source;
+    let mut settings = arguments.settings_for_interfaces();
+    settings.has_batches = arguments.aggregation.interval.is_some();
     let options = Options {
         interfaces: source.interface.clone(),
         has_xdp: source.xdp,
-        settings: arguments.settings_for_interfaces(),
+        settings,
     };
     let live = RttMonitor::start(&options, arguments.aggregation())?;
     let plan = Plan {
         duration: source.duration,
         interval: arguments.aggregation.interval,
         is_verbose: arguments.verbose,
+        ..Plan::default()
     };
     let open_view = || {
         let lines = arguments.line_options();

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) duration: Option<Duration>,
     /// Records are put together over such intervals.
     pub(crate) interval: Option<Duration>,
+    /// Intervals may be longer while there are very many records.
+    pub(crate) may_stretch: bool,
     /// Tell how programs are attached.
     pub(crate) is_verbose: bool,
 }
@@ -50,6 +52,7 @@ pub(crate) struct Session {
     pub(crate) view: View,
     pub(crate) begin: Instant,
     intervals: Option<Intervals>,
+    may_stretch: bool,
     end: Option<Instant>,
 }
 
@@ -73,7 +76,10 @@ impl Session {
             measurements,
             view: open_view()?,
             begin,
-            intervals: plan.interval.map(Intervals::new),
+            intervals: plan
+                .interval
+                .map(|length| Intervals::new(length, plan.may_stretch)),
+            may_stretch: plan.may_stretch,
             end: plan.duration.and_then(|length| begin.checked_add(length)),
         };
         session.follow()?;
@@ -119,7 +125,8 @@ impl Session {
         let finished = self.finish();
         self.view.may_wait(false);
         self.measurements = measurements;
-        self.intervals = interval.map(Intervals::new);
+        let may_stretch = self.may_stretch;
+        self.intervals = interval.map(|length| Intervals::new(length, may_stretch));
         finished.map(drop)
     }
 

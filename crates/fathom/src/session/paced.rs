@@ -32,6 +32,11 @@ impl PacedRecords {
         }
     }
 
+    /// How many there were.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// How many are to leave now.
     fn due(&self, now: Instant) -> usize {
         let passed = now.saturating_duration_since(self.begin).as_nanos();

@@ -65,6 +65,7 @@ fn live(arguments: &TrafficArguments, signals: &Signals) -> anyhow::Result<()> {
         duration: source.duration,
         interval: Some(arguments.interval),
         is_verbose: arguments.verbose,
+        ..Plan::default()
     };
     let open_view = || {
         let lines = arguments.line_options();

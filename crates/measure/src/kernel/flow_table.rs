@@ -72,6 +72,13 @@ pub struct Slot {
     word: u64,
 }
 
+impl Slot {
+    /// Its number.
+    pub(crate) const fn index(self) -> u32 {
+        self.index
+    }
+}
+
 impl FlowTable {
     /// The table of these programs, and what a measurement keeps of flows in the array called
     /// `states`, which slots tell by `state_bit`.
@@ -121,6 +128,15 @@ impl FlowTable {
             }
         }
         between()
+    }
+
+    /// Four bytes of what is kept of the flow in a slot, as they are now; what is read later is not
+    /// older.
+    ///
+    /// # Panics
+    /// When they are not within it, or not aligned.
+    pub(crate) fn state_word(&self, slot: Slot, offset: usize) -> u32 {
+        self.states.word(slot.index, offset)
     }
 
     /// The measurement forgets a flow, unless its slot is another flow's by now. Whether it did.

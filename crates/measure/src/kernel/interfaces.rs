@@ -233,7 +233,7 @@ impl Interface {
 }
 
 /// Interfaces that are measured, by their number.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct InterfaceNames(HashMap<u32, &'static str>);
 
 impl InterfaceNames {

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libbpf_rs::{MapCore as _, MapHandle};
 
@@ -122,6 +123,18 @@ impl Entries {
     /// How many there are.
     pub(crate) fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Four bytes of an entry. What is read later is not older.
+    ///
+    /// # Panics
+    /// When they are not within an entry, or not aligned.
+    #[expect(unsafe_code, reason = "the memory is shared with the kernel")]
+    pub(crate) fn word(&self, index: u32, offset: usize) -> u32 {
+        assert!(index < self.count && offset + 4 <= self.size && offset % 4 == 0);
+        let entry = self.bytes.entry(index as usize * self.stride + offset);
+        // SAFETY: within the mapping, and aligned, since entries are; the kernel may write to it.
+        unsafe { AtomicU32::from_ptr(entry.cast()).load(Ordering::Acquire) }
     }
 
     /// Copies an entry. If the kernel writes to it meanwhile, it may be half of each.

@@ -1,7 +1,8 @@
 //! Epochs put together: by flow, by server, by service, by network of clients.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 
 use fathom_record::{
@@ -10,6 +11,9 @@ use fathom_record::{
 };
 
 use super::{Confidence, ResponseEpoch};
+use crate::by_slot::{BySlot, Own};
+#[cfg(feature = "live")]
+use crate::native::flow_key;
 
 /// What epochs are put together by. Each group is of one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,46 +124,83 @@ pub struct Grouping {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    protocol: Option<Protocol>,
-    client: Option<(IpAddr, u16)>,
-    server: Option<IpAddr>,
-    port: Option<u16>,
-    clients: Option<Network>,
+    ends: Ends,
     interface: &'static str,
 }
 
-impl Key {
-    /// By flow.
-    fn community_id(&self) -> Option<CommunityId> {
-        let (source, source_port) = self.client?;
-        let flow = FlowKey {
-            protocol: self.protocol?,
-            source,
-            source_port,
-            destination: self.server?,
-            destination_port: self.port?,
-        };
-        Some(flow.community_id())
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Ends {
+    Flow(FlowKey),
+    Server(IpAddr),
+    Service(Protocol, IpAddr, u16),
+    Network(Option<Network>),
+}
+
+impl Ends {
+    fn of(flow: &FlowKey, grouping: &Grouping) -> Self {
+        match grouping.by {
+            GroupBy::Flow => Self::Flow(*flow),
+            GroupBy::Server => Self::Server(flow.destination),
+            GroupBy::Service => {
+                Self::Service(flow.protocol, flow.destination, flow.destination_port)
+            }
+            GroupBy::Network => {
+                let bits = match flow.source {
+                    IpAddr::V4(_) => grouping.prefix_v4,
+                    IpAddr::V6(_) => grouping.prefix_v6,
+                };
+                Self::Network(Network::new(flow.source, bits).ok())
+            }
+        }
     }
 }
 
 #[derive(Debug, Default)]
 struct Group {
-    /// By the hash of their ends: a set of flows would take more memory than all else.
-    flows: std::collections::HashSet<u64>,
+    /// By the hash of their ends: a set of flows would take more memory than all else. Not by flow.
+    flows: HashSet<u64>,
     waits: Histogram,
     sure: u64,
-    without: u64,
-    timeouts: u64,
+    without: u32,
+    timeouts: u32,
     waiting: u64,
+    epochs: u32,
 }
 
-/// Puts the epochs of an interval together. It has as many groups as there are servers, services or
-/// networks in it.
-#[derive(Debug)]
+impl Group {
+    fn add(&mut self, epoch: &ResponseEpoch) {
+        self.epochs += 1;
+        self.timeouts += epoch.timeout_gaps;
+        let waiting = epoch.waiting_ns.unwrap_or_default();
+        self.waiting = self.waiting.max(waiting.0);
+        let Some(latency) = epoch.latency_ns else {
+            self.without += 1;
+            return;
+        };
+        self.waits.record_many(latency.0, epoch.causal_gaps.into());
+        if epoch.confidence == Confidence::High {
+            self.sure += u64::from(epoch.causal_gaps);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.flows.extend(&other.flows);
+        self.waits.merge(&other.waits);
+        self.sure += other.sure;
+        self.without += other.without;
+        self.timeouts += other.timeouts;
+        self.waiting = self.waiting.max(other.waiting);
+        self.epochs += other.epochs;
+    }
+}
+
+/// Puts the epochs of an interval together. It has as many groups as there are flows, servers,
+/// services or networks in it.
 pub struct ResponseAggregator {
     grouping: Grouping,
     groups: HashMap<Key, Group>,
+    /// By flow: those whose slot in the table of flows is known.
+    slots: BySlot<(Key, Group)>,
     hashing: RandomState,
 }
 
@@ -169,77 +210,78 @@ impl ResponseAggregator {
         Self {
             grouping,
             groups: HashMap::new(),
+            slots: BySlot::new(),
             hashing: RandomState::new(),
         }
     }
 
     fn key(&self, epoch: &ResponseEpoch) -> Key {
-        let flow = &epoch.flow;
-        let none = Key {
-            protocol: None,
-            client: None,
-            server: None,
-            port: None,
-            clients: None,
+        Key {
+            ends: Ends::of(&epoch.flow, &self.grouping),
             interface: epoch.interface,
-        };
-        match self.grouping.by {
-            GroupBy::Flow => Key {
-                protocol: Some(flow.protocol),
-                client: Some((flow.source, flow.source_port)),
-                server: Some(flow.destination),
-                port: Some(flow.destination_port),
-                ..none
-            },
-            GroupBy::Server => Key {
-                server: Some(flow.destination),
-                ..none
-            },
-            GroupBy::Service => Key {
-                protocol: Some(flow.protocol),
-                server: Some(flow.destination),
-                port: Some(flow.destination_port),
-                ..none
-            },
-            GroupBy::Network => {
-                let bits = match flow.source {
-                    IpAddr::V4(_) => self.grouping.prefix_v4,
-                    IpAddr::V6(_) => self.grouping.prefix_v6,
-                };
-                Key {
-                    clients: Network::new(flow.source, bits).ok(),
-                    ..none
-                }
-            }
         }
     }
 
     /// Takes an epoch in.
     pub fn take(&mut self, epoch: &ResponseEpoch) {
-        use std::hash::BuildHasher;
-        let key = self.key(epoch);
         let flow = self.hashing.hash_one(epoch.flow);
+        let key = self.key(epoch);
         let group = self.groups.entry(key).or_default();
-        group.timeouts += u64::from(epoch.timeout_gaps);
-        let waiting = epoch.waiting_ns.unwrap_or_default();
-        group.waiting = group.waiting.max(waiting.0);
-        let Some(latency) = epoch.latency_ns else {
-            group.without += 1;
-            return;
-        };
-        group.flows.insert(flow);
-        group.waits.record_many(latency.0, epoch.causal_gaps.into());
-        if epoch.confidence == Confidence::High {
-            group.sure += u64::from(epoch.causal_gaps);
+        group.add(epoch);
+        if epoch.latency_ns.is_some() && self.grouping.by != GroupBy::Flow {
+            group.flows.insert(flow);
+        }
+    }
+
+    /// Takes an epoch in, of the flow that is, or was, in this slot of the table of flows.
+    #[cfg(feature = "live")]
+    pub(super) fn take_at(&mut self, slot: u32, flow: &flow_key, epoch: &ResponseEpoch) {
+        if self.grouping.by != GroupBy::Flow {
+            return self.take(epoch);
+        }
+        let key = self.key(epoch);
+        let place = self.slots.at(slot);
+        let gone = place.take_if(|own| own.key != *flow || own.state.0 != key);
+        let own = place.get_or_insert_with(|| Own {
+            key: *flow,
+            state: (key, Group::default()),
+        });
+        own.state.1.add(epoch);
+        if let Some(Own {
+            state: (key, group),
+            ..
+        }) = gone
+        {
+            self.groups.entry(key).or_default().merge(&group);
         }
     }
 
     /// Ends the interval of this `length` at `time`, and begins another.
     pub fn end_interval(&mut self, time: Time, length: Nanoseconds) -> ResponseInterval {
-        let mut groups: Vec<_> = self.groups.drain().collect();
+        let mut groups = Vec::new();
+        for place in self.slots.iter_mut() {
+            let Some(Own {
+                state: (key, group),
+                ..
+            }) = place
+            else {
+                continue;
+            };
+            let group = std::mem::take(group);
+            if group.epochs == 0 {
+                // A flow that is over, or silent for long.
+                *place = None;
+            } else if let Some(known) = self.groups.get_mut(key) {
+                known.merge(&group);
+            } else {
+                groups.push((*key, group));
+            }
+        }
+        groups.extend(self.groups.drain());
         groups.sort_by_cached_key(|(_, group)| std::cmp::Reverse(group.waits.quantile(0.99)));
         ResponseInterval {
             groups: groups.into_iter(),
+            by: self.grouping.by,
             time,
             length,
         }
@@ -251,6 +293,7 @@ impl ResponseAggregator {
 #[derive(Debug)]
 pub struct ResponseInterval {
     groups: std::vec::IntoIter<(Key, Group)>,
+    by: GroupBy,
     time: Time,
     length: Nanoseconds,
 }
@@ -259,20 +302,40 @@ impl Iterator for ResponseInterval {
     type Item = ResponseAggregate;
 
     fn next(&mut self) -> Option<ResponseAggregate> {
-        let (key, group) = self.groups.next()?;
+        let (Key { ends, interface }, group) = self.groups.next()?;
         let quantile = |part| group.waits.quantile(part).map(Nanoseconds);
         let count = group.waits.count();
+        let flow = match ends {
+            Ends::Flow(flow) => Some(flow),
+            _ => None,
+        };
+        let (protocol, server, port) = match ends {
+            Ends::Flow(flow) => (
+                Some(flow.protocol),
+                Some(flow.destination),
+                Some(flow.destination_port),
+            ),
+            Ends::Service(protocol, server, port) => (Some(protocol), Some(server), Some(port)),
+            Ends::Server(server) => (None, Some(server), None),
+            Ends::Network(_) => (None, None, None),
+        };
         Some(ResponseAggregate {
             time: self.time,
-            protocol: key.protocol,
-            source: key.client.map(|(address, _)| address),
-            source_port: key.client.map(|(_, port)| Port(port)),
-            destination: key.server,
-            destination_port: key.port.map(Port),
-            community_id: key.community_id(),
-            network: key.clients,
+            protocol,
+            source: flow.map(|flow| flow.source),
+            source_port: flow.map(|flow| Port(flow.source_port)),
+            destination: server,
+            destination_port: port.map(Port),
+            community_id: flow.map(|flow| flow.community_id()),
+            network: match ends {
+                Ends::Network(network) => network,
+                _ => None,
+            },
             duration_ns: self.length,
-            flows: group.flows.len() as u64,
+            flows: match self.by {
+                GroupBy::Flow => u64::from(group.epochs > group.without),
+                _ => group.flows.len() as u64,
+            },
             responses_per_second: count as f64 * 1e9 / self.length.0.max(1) as f64,
             latency_min_ns: group.waits.min().map(Nanoseconds),
             latency_mean_ns: group.waits.mean().map(Nanoseconds),
@@ -282,10 +345,10 @@ impl Iterator for ResponseInterval {
             latency_p99_ns: quantile(0.99),
             latency_max_ns: group.waits.max().map(Nanoseconds),
             sure: group.sure as f64 / count.max(1) as f64,
-            epochs_without: group.without,
-            timeout_gaps: group.timeouts,
+            epochs_without: group.without.into(),
+            timeout_gaps: group.timeouts.into(),
             waiting_ns: (group.waiting > 0).then_some(Nanoseconds(group.waiting)),
-            interface: key.interface,
+            interface,
             latency_histogram: group.waits,
         })
     }

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fathom_record::{Nanoseconds, Time};
-use libbpf_rs::OpenObject;
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, OpenObject};
 
 use super::counts::ResponseCounts;
 use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
+use super::pace::EpochPace;
 use super::waits::Waits;
 use super::{Estimator, Grouping, ResponseAggregator, ResponseEpoch, Settings};
 use crate::bytes::{bytes_of, read_prefix};
@@ -26,6 +27,11 @@ use crate::{Counts, Error, Scope};
 
 /// As long may an epoch wait before it is handed on.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
+/// Between looks through the flows for silent ones, where epochs are put together: each interval
+/// ends with one, too.
+const SWEEP: Duration = Duration::from_secs(10);
+/// The map of the variable that says how long an epoch is.
+const EPOCH_TICKS: &str = ".data.response_epoch_ticks";
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
@@ -34,9 +40,8 @@ pub struct ResponseMonitor {
     config: response_config,
     estimator: Estimator,
     aggregator: Option<ResponseAggregator>,
-    /// Epochs that were ended by a sweep, by when they began: the kernel tells of them again at the
-    /// next packet.
-    swept: HashMap<flow_key, u64>,
+    /// Epochs that were ended by a sweep: the kernel tells of them again at the next packet.
+    swept: HashMap<flow_key, Swept>,
     /// Epochs that only a sweep has told of.
     swept_count: u64,
     sweep: Ticker,
@@ -45,6 +50,21 @@ pub struct ResponseMonitor {
     waiting: Option<(Duration, Ticker)>,
     /// Flows that user space has deleted.
     deleted: u64,
+    /// Of epochs that are put together.
+    pace: Option<Paced>,
+}
+
+/// An epoch that a sweep has told of.
+#[derive(Debug, Clone, Copy)]
+struct Swept {
+    begin: u64,
+    causal_gaps: u32,
+}
+
+/// How long epochs are, and where the kernel reads it.
+struct Paced {
+    pace: EpochPace,
+    length: MapHandle,
 }
 
 impl ResponseMonitor {
@@ -75,14 +95,23 @@ impl ResponseMonitor {
         grouping: Option<Grouping>,
         waiting: Option<Duration>,
     ) -> Result<Self, Error> {
+        let part = hooks.part("response", Some("response_events"))?;
+        let config = settings.to_native(secret(), HANDSHAKES)?;
+        let paced = |_| -> Result<Paced, Error> {
+            Ok(Paced {
+                pace: EpochPace::new(settings.epoch, Instant::now()),
+                length: part.programs.map(EPOCH_TICKS)?,
+            })
+        };
         Ok(Self {
-            part: hooks.part("response", Some("response_events"))?,
-            config: settings.to_native(secret(), HANDSHAKES)?,
+            pace: grouping.map(paced).transpose()?,
+            part,
+            config,
             estimator: settings.estimator,
             aggregator: grouping.map(ResponseAggregator::new),
             swept: HashMap::new(),
             swept_count: 0,
-            sweep: Ticker::new(settings.epoch),
+            sweep: Ticker::new(grouping.map_or(settings.epoch, |_| SWEEP)),
             waits: Waits::default(),
             waiting: waiting.map(|limit| (limit, Ticker::new(limit / 4))),
             deleted: 0,
@@ -98,20 +127,51 @@ impl ResponseMonitor {
             swept_count,
             estimator,
             aggregator,
+            pace,
             ..
         } = self;
         let names = &*part.names();
         part.programs.read_events(|mut rest| {
             while let Some((epoch, behind)) = read_prefix::<response_epoch>(rest) {
                 rest = behind;
-                if swept.remove(&epoch.key) == Some(epoch.begin) {
-                    *swept_count -= 1; // the kernel has counted it now
-                } else {
-                    let epoch = record(&epoch, None, *estimator, names, offset);
-                    hand_on(&epoch, aggregator, take);
+                if let Some(paced) = pace {
+                    paced.pace.count();
                 }
+                let told = swept.remove(&epoch.key);
+                let told = told.filter(|told| told.begin == epoch.begin);
+                if told.is_some() {
+                    *swept_count -= 1; // the kernel has counted it now
+                    if pace.is_none() {
+                        continue;
+                    }
+                }
+                let (slot, key) = (epoch.slot, epoch.key);
+                let mut epoch = record(&epoch, None, *estimator, names, offset);
+                if let Some(told) = told {
+                    // It went on: epochs became longer after it was told of.
+                    epoch.causal_gaps = epoch.causal_gaps.saturating_sub(told.causal_gaps);
+                    if epoch.causal_gaps == 0 {
+                        continue;
+                    }
+                }
+                hand_on(&epoch, slot, &key, aggregator, take);
             }
         })
+    }
+
+    /// Epochs become longer while there are very many.
+    fn adapt(&mut self) -> Result<(), Error> {
+        let Some(paced) = self.pace.as_mut() else {
+            return Ok(());
+        };
+        if let Some(ticks) = paced.pace.adapt(Instant::now()) {
+            paced
+                .length
+                .update(&0u32.to_ne_bytes(), &ticks.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| Error::kernel("make epochs longer", error))?;
+            self.config.epoch = ticks;
+        }
+        Ok(())
     }
 
     /// Looks through the flows between their epochs for those that wait.
@@ -130,6 +190,7 @@ impl ResponseMonitor {
     /// those that are over.
     fn end_epochs(&mut self, at_once: bool, take: &mut Take<'_>) -> Result<(), Error> {
         self.drain(take)?;
+        self.sweep.restart();
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut over = Vec::new();
         // Only what is in the table is remembered: the kernel evicts flows without a word.
@@ -146,18 +207,23 @@ impl ResponseMonitor {
             }
             let last = requests.flow;
             let told = before.get(key).copied();
-            if let Some(begin) = told {
-                self.swept.insert(*key, begin);
+            if let Some(told) = told {
+                self.swept.insert(*key, told);
             }
             let ended = requests.end_epoch(key, now.max(last.last), at_once, &self.config);
-            let Some(ended) = ended.filter(|ended| told != Some(ended.begin)) else {
+            let is_told = |begin| told.is_some_and(|told| told.begin == begin);
+            let Some(ended) = ended.filter(|ended| !is_told(ended.begin)) else {
                 return;
             };
-            self.swept.insert(*key, ended.begin);
             self.swept_count += 1;
             let mut epoch = record(&ended, None, self.estimator, names, offset);
+            let swept = Swept {
+                begin: ended.begin,
+                causal_gaps: epoch.causal_gaps,
+            };
+            self.swept.insert(*key, swept);
             epoch.waiting_ns = waiting(key, &last, now);
-            hand_on(&epoch, &mut self.aggregator, take);
+            hand_on(&epoch, slot.index(), key, &mut self.aggregator, take);
         })?;
         for (key, slot) in over {
             self.swept.remove(&key);
@@ -167,14 +233,16 @@ impl ResponseMonitor {
     }
 }
 
-/// An epoch is put together with others where that is wanted.
+/// An epoch of the flow in this slot is put together with others where that is wanted.
 fn hand_on(
     epoch: &ResponseEpoch,
+    slot: u32,
+    flow: &flow_key,
     aggregator: &mut Option<ResponseAggregator>,
     take: &mut Take<'_>,
 ) {
     match aggregator {
-        Some(aggregator) => aggregator.take(epoch),
+        Some(aggregator) => aggregator.take_at(slot, flow, epoch),
         None => take(epoch),
     }
 }
@@ -208,15 +276,19 @@ impl Measurement for ResponseMonitor {
         if self.sweep.is_due() {
             self.end_epochs(false, take)?;
         }
-        Ok(())
+        self.adapt()
     }
 
     fn end_interval(
         &mut self,
         time: Time,
         length: Nanoseconds,
-        _: &mut Take<'_>,
+        take: &mut Take<'_>,
     ) -> Result<Option<Box<dyn Interval>>, Error> {
+        if let Some(paced) = &mut self.pace {
+            paced.pace.fit_into(Duration::from_nanos(length.0));
+            self.end_epochs(false, take)?;
+        }
         let aggregator = self.aggregator.as_mut();
         let records = aggregator.map(|aggregator| aggregator.end_interval(time, length));
         Ok(records.map(|records| Box::new(records) as Box<dyn Interval>))
@@ -284,6 +356,12 @@ impl OfPackets for Settings {
             }
         }
         let config = self.to_native(secret(), HANDSHAKES)?;
-        set_constants(object, &[(".rodata.response_config", bytes_of(&config))])
+        set_constants(
+            object,
+            &[
+                (".rodata.response_config", bytes_of(&config)),
+                (EPOCH_TICKS, bytes_of(&config.epoch)),
+            ],
+        )
     }
 }

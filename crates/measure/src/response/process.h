@@ -182,10 +182,10 @@ static __always_inline __s64 response_age(const struct response_flow *flow, __u6
 	return (__s64)(__s32)flow->age + response_since(flow->last, now);
 }
 
-static __always_inline int response_is_over(const struct response_flow *flow, __u64 now,
-					    const struct response_config *config)
+/* `epoch` is how long one is at least, in ticks: that of the settings, or a longer one. */
+static __always_inline int response_is_over(const struct response_flow *flow, __u64 now, __u32 epoch)
 {
-	return flow->flags & RESPONSE_IS_FULL || response_age(flow, now) >= (__s64)config->epoch;
+	return flow->flags & RESPONSE_IS_FULL || response_age(flow, now) >= (__s64)epoch;
 }
 
 /* What a flow has learnt stays, what it has counted goes. */
@@ -211,13 +211,12 @@ static __always_inline void response_end_transport(struct response_flow *flow, c
 
 /* Hands the epoch on, and begins the next. Epochs follow each other without gaps; those without packets are left out. */
 static __always_inline void response_end_epoch(struct response_flow *flow, union response_gaps *gaps,
-					       const struct flow_key *key, __u64 now,
+					       const struct flow_key *key, __u64 now, __u32 epoch,
 					       const struct response_config *config, struct response_epoch *ended)
 {
 	__s64 since_begin = response_age(flow, now);
 	__u32 age = since_begin > 0 ? since_begin : 0;
-	__u32 epoch = config->epoch ? config->epoch : 1;
-	__u32 passed = flow->flags & RESPONSE_IS_FULL ? flow->age : age / epoch * epoch;
+	__u32 passed = flow->flags & RESPONSE_IS_FULL ? flow->age : age / (epoch ? epoch : 1) * epoch;
 	__u32 length = flow->flags & RESPONSE_IS_FULL ? flow->age : age < epoch ? age : epoch;
 
 	ended->key = *key;

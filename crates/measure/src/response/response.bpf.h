@@ -11,6 +11,12 @@ const volatile struct response_config response_config SEC(".rodata.response_conf
 /* By which the table of flows tells of those that have state here. 0: this is off, and the verifier removes it. */
 const volatile __u64 response_state_bit SEC(".rodata.response_state_bit") = 0;
 
+/*
+ * How long an epoch is at least, ticks: that of the settings, which user space makes longer while there
+ * are very many.
+ */
+volatile __u32 response_epoch_ticks SEC(".data.response_epoch_ticks") = 0;
+
 /* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
 #define RESPONSE_WAKE_UP 262144
 
@@ -140,7 +146,9 @@ static __noinline int response_tell(struct packet_pass *pass, struct response_cp
 	if (!flow)
 		return 0;
 	is_told = flow->flags & RESPONSE_IS_USED;
-	response_end_epoch(flow, (void *)(flow + 1), &pass->packet.key, pass->now, response_settings(), &cpu->ended);
+	cpu->ended.slot = pass->slot.index;
+	response_end_epoch(flow, (void *)(flow + 1), &pass->packet.key, pass->now, response_epoch_ticks,
+			   response_settings(), &cpu->ended);
 	if (is_told)
 		cpu->counters[response_emit(cpu) ? RESPONSE_COUNT_EPOCHS : RESPONSE_COUNT_EPOCHS_LOST]++;
 	return 0;
@@ -172,7 +180,7 @@ static __always_inline int response_take(struct packet_pass *pass, struct packet
 	}
 	if (sighting.hook != PACKET_HOOK_EGRESS && !(flow->flags & RESPONSE_ARRIVES))
 		flow->flags |= RESPONSE_ARRIVES;
-	if (response_is_over(flow, now, config))
+	if (response_is_over(flow, now, response_epoch_ticks))
 		response_tell(pass, cpu, flow);
 	if (response_uses_handshake(flow, &pass->packet)) {
 		response_on_new(pass, flow);

@@ -212,6 +212,8 @@ struct response_epoch {
 	__u64 end; /* ns */
 	struct response_flow flow;
 	union response_gaps gaps;
+	__u32 slot; /* live: of the flow, in the table of flows */
+	__u32 padding;
 };
 
 /* What is counted besides packets by verdict; the texts are what users see. */

@@ -1,13 +1,14 @@
 //! Round trips of an interval, by flow, network, VLAN or interface.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Time};
 
-use super::chunked::{ChunkedMap, Entries};
 use super::event::traffic_of;
 use super::{RttAggregate, RttSample};
+use crate::by_slot::{BySlot, Own};
 use crate::flow::{flow_of, tags};
 use crate::native::flow_key;
 use crate::replay::Interfaces;
@@ -68,21 +69,27 @@ struct Figures {
     congestion_experienced: u32,
 }
 
-/// What a flow had sent at the last count, and at which count that was.
-struct Counted {
+/// What is known of a flow in the table.
+struct Known {
+    /// What it had sent at the last count.
     traffic: [rtt_traffic; 2],
+    /// By flow: of this interval, by direction.
+    figures: [Figures; 2],
+    /// In which interval it was counted last.
     interval: u64,
+    /// Index in the list of names.
+    interface: u16,
 }
 
 /// Collects samples and traffic, and gives the records of an interval.
 pub struct Aggregator {
     aggregation: Aggregation,
-    groups: ChunkedMap<Group, Figures>,
-    flows: ChunkedMap<flow_key, Counted>,
+    flows: BySlot<Known>,
+    /// What is put together by other things than flows; and of flows, what came without the slot
+    /// that they have now.
+    groups: HashMap<Group, Figures>,
     interfaces: Vec<&'static str>,
     interval: u64,
-    /// Flows that were counted in this interval.
-    present: usize,
 }
 
 impl Aggregator {
@@ -90,38 +97,69 @@ impl Aggregator {
     pub fn new(aggregation: Aggregation) -> Self {
         Self {
             aggregation,
-            groups: ChunkedMap::new(),
-            flows: ChunkedMap::new(),
+            flows: BySlot::new(),
+            groups: HashMap::new(),
             interfaces: Vec::new(),
             interval: 0,
-            present: 0,
         }
     }
 
     /// Takes a sample in.
     pub fn on_sample(&mut self, sample: &RttSample) {
-        let tags = (sample.vlan, sample.inner_vlan);
-        let group = self.group(sample.flow, tags, sample.interface);
-        let figures = self.groups.get_or_insert_with(group, Figures::default);
+        let interface = self.index_of(sample.interface);
+        let group = self.group(sample.flow, (sample.vlan, sample.inner_vlan), interface);
+        let figures = self.groups.entry(group).or_default();
         figures.rtt.record(sample.rtt_ns.0);
     }
 
-    fn group(&mut self, flow: FlowKey, tags: Tags, interface: &'static str) -> Group {
+    /// Takes in samples of the flow that is, or was, in this slot of the table, in nanoseconds.
+    #[cfg(feature = "live")]
+    pub(crate) fn on_samples(
+        &mut self,
+        key: &flow_key,
+        slot: u32,
+        direction: u8,
+        samples: &[u32],
+        interfaces: &impl Interfaces,
+    ) {
+        let is_by_flow = self.aggregation.by == GroupBy::Flow;
+        let own = self.flows.at(slot).as_mut().filter(|own| own.key == *key);
+        let figures = match own {
+            Some(own) if is_by_flow => &mut own.state.figures[usize::from(direction)],
+            _ => {
+                let interface = self.index_of(interfaces.name(key.interface));
+                self.figures_of(key, direction, interface)
+            }
+        };
+        for sample in samples {
+            figures.rtt.record(u64::from(*sample));
+        }
+    }
+
+    /// Of the group that a direction of a flow belongs to.
+    fn figures_of(&mut self, key: &flow_key, direction: u8, interface: u16) -> &mut Figures {
+        let group = self.group(flow_of(key, direction), tags(key.vlan()), interface);
+        self.groups.entry(group).or_default()
+    }
+
+    /// Of an interface in the list of names.
+    fn index_of(&mut self, interface: &'static str) -> u16 {
+        let known = self.interfaces.iter().position(|&known| known == interface);
+        let index = known.unwrap_or_else(|| {
+            self.interfaces.push(interface);
+            self.interfaces.len() - 1
+        });
+        index as u16
+    }
+
+    fn group(&self, flow: FlowKey, tags: Tags, interface: u16) -> Group {
         let key = match self.aggregation.by {
             GroupBy::Flow => GroupKey::Flow(flow, tags),
             GroupBy::Network => GroupKey::Network(self.network(flow.destination)),
             GroupBy::Vlan => GroupKey::Vlan(tags),
             GroupBy::Interface => GroupKey::Interface,
         };
-        let known = self.interfaces.iter().position(|&known| known == interface);
-        let interface = known.unwrap_or_else(|| {
-            self.interfaces.push(interface);
-            self.interfaces.len() - 1
-        });
-        Group {
-            key,
-            interface: interface as u16,
-        }
+        Group { key, interface }
     }
 
     fn network(&self, address: IpAddr) -> Option<Network> {
@@ -132,85 +170,107 @@ impl Aggregator {
         Network::new(address, prefix).ok()
     }
 
-    /// Takes in what a flow has sent by now.
+    /// Takes in what the flow in this slot of the table has sent by now.
     pub(crate) fn on_flow(
         &mut self,
         key: &flow_key,
+        slot: u32,
         flow: &rtt_flow,
         interfaces: &impl Interfaces,
     ) {
         let traffic = [traffic_of(&flow.half[0]), traffic_of(&flow.half[1])];
-        let interval = self.interval;
-        let mut is_new = false;
-        let counted = self.flows.get_or_insert_with(*key, || {
-            is_new = true;
-            Counted {
+        let (interval, interface) = (self.interval, self.index_of(interfaces.name(key.interface)));
+        let place = self.flows.at(slot);
+        let gone = place.take_if(|own| own.key != *key);
+        let own = place.get_or_insert_with(|| Own {
+            key: *key,
+            state: Known {
                 traffic: Default::default(),
+                figures: Default::default(),
                 interval,
-            }
+                interface,
+            },
         });
-        let mut before = std::mem::replace(&mut counted.traffic, traffic);
-        if std::mem::replace(&mut counted.interval, interval) != interval || is_new {
-            self.present += 1;
-        }
+        own.state.interval = interval;
+        let mut before = std::mem::replace(&mut own.state.traffic, traffic);
         // Fewer than before: the flow was forgotten and opened anew in between.
         if (0..2).any(|half| before[half].packets > traffic[half].packets) {
             before = Default::default();
         }
-        for direction in 0..2 {
-            let (now, then) = (&traffic[direction], &before[direction]);
-            if now.packets == then.packets {
-                continue;
+        let has_sent = |half: usize| traffic[half].packets != before[half].packets;
+        if self.aggregation.by == GroupBy::Flow {
+            for half in (0..2).filter(|&half| has_sent(half)) {
+                own.state.figures[half].add_traffic(&traffic[half], &before[half]);
             }
-            let interface = interfaces.name(key.interface);
-            let group = self.group(flow_of(key, direction as u8), tags(key.vlan()), interface);
-            let figures = self.groups.get_or_insert_with(group, Figures::default);
-            figures.add_traffic(now, then);
+        } else {
+            for half in (0..2).filter(|&half| has_sent(half)) {
+                let figures = self.figures_of(key, half as u8, interface);
+                figures.add_traffic(&traffic[half], &before[half]);
+            }
+        }
+        if let Some(gone) = gone {
+            self.let_go(gone);
+        }
+    }
+
+    /// A flow has lost its slot: what there is of it is put together by its key.
+    fn let_go(&mut self, gone: Own<Known>) {
+        for (half, figures) in gone.state.figures.into_iter().enumerate() {
+            if figures.is_something() {
+                let kept = self.figures_of(&gone.key, half as u8, gone.state.interface);
+                kept.merge(figures);
+            }
         }
     }
 
     /// Ends the interval of this `length` at `time`, and begins another.
     pub fn end_interval(&mut self, time: Time, length: Nanoseconds) -> RttInterval {
-        let groups = self.groups.take();
-        let mut order: Vec<u32> = (0..groups.len() as u32).collect();
-        order.sort_by_key(|&position| {
-            let figures = &groups.at(position).1;
+        let mut groups = self.take_groups();
+        groups.sort_unstable_by_key(|(_, figures)| {
             std::cmp::Reverse((figures.rtt.count(), figures.packets))
         });
-        self.forget_flows();
         RttInterval {
-            groups,
-            order: order.into_iter(),
+            groups: groups.into_iter(),
             interfaces: self.interfaces.clone(),
             time,
             length,
         }
     }
 
-    /// Flows that are not there any more are dropped when they have become as many as those that
-    /// are.
-    fn forget_flows(&mut self) {
+    /// All groups of the interval. Flows that were not counted in it are forgotten.
+    fn take_groups(&mut self) -> Vec<(Group, Figures)> {
         let ended = self.interval;
         self.interval += 1;
-        let present = std::mem::take(&mut self.present);
-        if self.flows.len() < 2 * present {
-            return;
+        let mut flows = std::mem::replace(&mut self.flows, BySlot::new());
+        let mut groups = Vec::new();
+        for place in flows.iter_mut() {
+            let Some(own) = place else { continue };
+            for (half, figures) in own.state.figures.iter_mut().enumerate() {
+                let figures = std::mem::take(figures);
+                if !figures.is_something() {
+                    continue;
+                }
+                let flow = flow_of(&own.key, half as u8);
+                let group = self.group(flow, tags(own.key.vlan()), own.state.interface);
+                match self.groups.get_mut(&group) {
+                    Some(kept) => kept.merge(figures),
+                    None => groups.push((group, figures)),
+                }
+            }
+            if own.state.interval != ended {
+                *place = None;
+            }
         }
-        let all = self.flows.take();
-        for (key, counted) in all
-            .into_iter()
-            .filter(|(_, counted)| counted.interval == ended)
-        {
-            self.flows.get_or_insert_with(key, || counted);
-        }
+        self.flows = flows;
+        groups.extend(self.groups.drain());
+        groups
     }
 }
 
 /// The records of an interval that is over, busiest group first. There may be very many: each is
 /// made when it is asked for.
 pub struct RttInterval {
-    groups: Entries<Group, Figures>,
-    order: std::vec::IntoIter<u32>,
+    groups: std::vec::IntoIter<(Group, Figures)>,
     interfaces: Vec<&'static str>,
     time: Time,
     length: Nanoseconds,
@@ -220,19 +280,32 @@ impl Iterator for RttInterval {
     type Item = RttAggregate;
 
     fn next(&mut self) -> Option<RttAggregate> {
-        let (group, figures) = self.groups.at(self.order.next()?);
+        let (group, figures) = self.groups.next()?;
         let interface = self.interfaces[usize::from(group.interface)];
-        Some(figures.to_record(group.key, interface, self.time, self.length))
+        Some(figures.into_record(group.key, interface, self.time, self.length))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.order.size_hint()
+        self.groups.size_hint()
     }
 }
 
 impl ExactSizeIterator for RttInterval {}
 
 impl Figures {
+    fn is_something(&self) -> bool {
+        self.packets != 0 || !self.rtt.is_empty()
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.rtt.merge(&other.rtt);
+        self.bytes += other.bytes;
+        self.packets += other.packets;
+        self.retransmitted += other.retransmitted;
+        self.out_of_order += other.out_of_order;
+        self.congestion_experienced += other.congestion_experienced;
+    }
+
     fn add_traffic(&mut self, now: &rtt_traffic, then: &rtt_traffic) {
         self.bytes += now.bytes - then.bytes;
         self.packets += (now.packets - then.packets) as u32;
@@ -243,8 +316,8 @@ impl Figures {
             .wrapping_sub(then.congestion_experienced);
     }
 
-    fn to_record(
-        &self,
+    fn into_record(
+        self,
         key: GroupKey,
         interface: &'static str,
         time: Time,
@@ -281,7 +354,7 @@ impl Figures {
             packets_out_of_order: self.out_of_order,
             packets_congestion_experienced: self.congestion_experienced,
             interface,
-            rtt_histogram: self.rtt.clone(),
+            rtt_histogram: self.rtt,
         }
     }
 }

@@ -234,8 +234,8 @@ impl Engine {
 
     /// Hands the traffic of all flows to an aggregator, as it does at the end of every interval.
     pub fn count_traffic(&self, aggregator: &mut Aggregator, interfaces: &impl Interfaces) {
-        for entry in self.table.iter() {
-            aggregator.on_flow(&entry.key, &entry.state.flow, interfaces);
+        for (slot, entry) in self.table.iter_slots() {
+            aggregator.on_flow(&entry.key, slot, &entry.state.flow, interfaces);
         }
     }
 }

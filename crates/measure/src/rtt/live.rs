@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
 
+use super::batches::Batches;
 use super::event::{Transition, decode};
 use super::object::Object;
 use super::{Aggregation, Aggregator, Report, Settings};
 use crate::bytes::read_prefix;
 use crate::kernel::{Hooks, Options, monotonic_ns, wall_clock_offset};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
-use crate::rtt::native::{self, rtt_event, rtt_flow, rtt_flow_event};
+use crate::replay::Interfaces;
+use crate::rtt::native::{self, rtt_batch_event, rtt_event, rtt_flow, rtt_flow_event};
 use crate::{Counts, Error};
 
 /// Flows without packets for so long are over and leave the table.
@@ -29,6 +31,7 @@ pub struct RttMonitor {
     object: Object,
     has_events: bool,
     aggregator: Option<Aggregator>,
+    batches: Option<Batches>,
     sweep: Ticker,
 }
 
@@ -51,43 +54,41 @@ impl RttMonitor {
     ///
     /// # Errors
     /// [`Error::Kernel`] when the kernel refuses a step.
+    ///
+    /// # Panics
+    /// When samples come in batches, and are not put together.
     pub fn of(
         hooks: &Hooks,
         settings: &Settings,
         aggregation: Option<Aggregation>,
     ) -> Result<Self, Error> {
+        assert!(aggregation.is_some() || !settings.sends_batches());
         let object = Object::open(hooks)?;
         object.learn_addresses()?;
         Ok(Self {
             object,
             has_events: settings.has_events,
             aggregator: aggregation.map(Aggregator::new),
+            batches: settings
+                .sends_batches()
+                .then(|| Batches::new(settings.pending_entries())),
             sweep: Ticker::new(SWEEP),
         })
     }
 
     /// Hands on what is in the ring.
     fn drain(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
-        let offset = wall_clock_offset();
-        let Self {
-            object, aggregator, ..
-        } = self;
-        let names = &*object.part.names();
-        let mut report = |report: Report| match (&mut *aggregator, &report) {
-            (Some(aggregator), Report::Sample(sample, _)) => aggregator.on_sample(sample),
-            _ => take(&report),
+        let part = &self.object.part;
+        let mut events = Events {
+            aggregator: self.aggregator.as_mut(),
+            batches: self.batches.as_mut(),
+            names: &*part.names(),
+            offset: wall_clock_offset(),
+            take,
         };
-        object.part.programs.read_events(|mut rest| {
-            while let Some((event, behind)) = read_prefix::<rtt_event>(rest) {
-                if u32::from(event.type_) == native::RTT_EVENT_SAMPLE {
-                    report(decode(&event, None, names, offset));
-                    rest = behind;
-                } else if let Some((event, behind)) = read_prefix::<rtt_flow_event>(rest) {
-                    report(decode(&event.event, Some(&event.traffic), names, offset));
-                    rest = behind;
-                } else {
-                    break;
-                }
+        part.programs.read_events(|mut bytes| {
+            while let Some(behind) = events.on_event(bytes) {
+                bytes = behind;
             }
         })
     }
@@ -96,6 +97,7 @@ impl RttMonitor {
     /// are over.
     fn sweep(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         self.sweep.restart();
+        self.drain(take)?;
         let now = monotonic_ns();
         let offset = wall_clock_offset();
         let mut over = Vec::new();
@@ -106,7 +108,12 @@ impl RttMonitor {
                 return;
             };
             if let Some(aggregator) = &mut self.aggregator {
-                aggregator.on_flow(key, &flow, &*names);
+                aggregator.on_flow(key, slot.index(), &flow, &*names);
+                if let Some(batches) = &mut self.batches {
+                    batches.read(&part.flows, slot, |direction, samples| {
+                        aggregator.on_samples(key, slot.index(), direction, samples, &*names);
+                    });
+                }
             }
             let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
             let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
@@ -126,6 +133,51 @@ impl RttMonitor {
         }
         drop(names);
         self.object.learn_addresses()
+    }
+}
+
+/// Where events go.
+struct Events<'a, 'b, I> {
+    aggregator: Option<&'a mut Aggregator>,
+    batches: Option<&'a mut Batches>,
+    names: &'a I,
+    offset: u64,
+    take: &'a mut Take<'b>,
+}
+
+impl<I: Interfaces> Events<'_, '_, I> {
+    /// Takes the first of these events. Returns what is behind it; `None` if there is none.
+    fn on_event<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let (event, behind) = read_prefix::<rtt_event>(bytes)?;
+        match u32::from(event.type_) {
+            native::RTT_EVENT_SAMPLE => {
+                let report = decode(&event, None, self.names, self.offset);
+                match (&mut self.aggregator, &report) {
+                    (Some(aggregator), Report::Sample(sample, _)) => aggregator.on_sample(sample),
+                    _ => (self.take)(&report),
+                }
+                Some(behind)
+            }
+            native::RTT_EVENT_BATCH => {
+                let (event, behind) = read_prefix::<rtt_batch_event>(bytes)?;
+                self.on_batch(&event);
+                Some(behind)
+            }
+            _ => {
+                let (event, behind) = read_prefix::<rtt_flow_event>(bytes)?;
+                let traffic = Some(&event.traffic);
+                (self.take)(&decode(&event.event, traffic, self.names, self.offset));
+                Some(behind)
+            }
+        }
+    }
+
+    fn on_batch(&mut self, rtt_batch_event { event, batch }: &rtt_batch_event) {
+        if let (Some(aggregator), Some(batches)) = (&mut self.aggregator, &mut self.batches) {
+            let direction = event.sample.direction & 1;
+            let samples = batches.rest(event.slot, direction, batch);
+            aggregator.on_samples(&event.key, event.slot, direction, samples, self.names);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //! beside this file.
 
 mod aggregate;
-mod chunked;
+#[cfg(feature = "live")]
+mod batches;
 mod counts;
 mod engine;
 mod event;

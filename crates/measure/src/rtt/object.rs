@@ -8,7 +8,7 @@ use crate::bytes::bytes_of;
 use crate::flow::flow_address_of;
 use crate::kernel::{Hooks, OfPackets, Part, local_addresses, set_constants};
 use crate::native::flow_address;
-use crate::rtt::native::{self, rtt_bucket, rtt_flow, rtt_pending};
+use crate::rtt::native::{self, rtt_batches, rtt_bucket, rtt_flow, rtt_pending};
 use crate::table::secret;
 use crate::{Error, Scope};
 
@@ -73,7 +73,12 @@ impl OfPackets for Settings {
     }
 
     fn state_bytes(&self) -> usize {
-        size_of::<rtt_flow>() + self.pending_entries() * size_of::<rtt_pending>()
+        let batches = if self.sends_batches() {
+            size_of::<rtt_batches>()
+        } else {
+            0
+        };
+        size_of::<rtt_flow>() + self.pending_entries() * size_of::<rtt_pending>() + batches
     }
 
     fn prepare(&self, object: &mut OpenObject) -> Result<(), Error> {

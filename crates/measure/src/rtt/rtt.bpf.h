@@ -1,86 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Passive round-trip times in the kernel: the maps, and the glue between them and the algorithm of process.h. */
+/* Passive round-trip times in the kernel: the glue between the maps and the algorithm of process.h. */
 #ifndef FATHOM_RTT_BPF_H
 #define FATHOM_RTT_BPF_H
 
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-
-#include "../../bpf/packet_pass.bpf.h"
-#include "process.h"
-
-/* In sections of their own: user space finds them by name, without knowing the layout of the others. */
-const volatile struct rtt_config rtt_config SEC(".rodata.rtt_config") = {};
-/* By which the table of flows tells of those that have state here. 0: this is off, and the verifier removes it. */
-const volatile __u64 rtt_state_bit SEC(".rodata.rtt_state_bit") = 0;
-
-/* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
-#define RTT_WAKE_UP 262144
-
-/* What happened to packets, by name, and what the present one gave. */
-struct rtt_cpu {
-	__u64 verdicts[PACKET_VERDICT_COUNT];
-	__u64 counters[RTT_COUNTER_COUNT];
-	struct rtt_output output;
-};
-
-/*
- * Connections, both directions in one entry, by their slots in the table of flows; written by every packet. A flow that
- * is driven out is counted by user space, as opened minus deleted minus present. The value has room for the slots of
- * rtt_config, so its size and the number of entries are set at load.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, FLOW_BUCKET_SLOTS);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(struct rtt_flow));
-} rtt_flows SEC(".maps");
-
-/*
- * SYNs, queries, echo requests that wait for their answer; written by them. A full bucket gives up its oldest, which is
- * counted. 64 bytes a bucket of 4: the default of 4096 waits for 16384 requests at once, in 256 KB.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, struct rtt_bucket);
-} rtt_requests SEC(".maps");
-
-/* The addresses of this machine; written by user space. Looked up once a flow. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, struct flow_address);
-	__type(value, __u8);
-} rtt_local_addresses SEC(".maps");
-
-/* Samples and flow events on their way to user space. What does not fit is lost and counted. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1048576);
-} rtt_events SEC(".maps");
-
-/*
- * Without its volatile, as the algorithm takes it. The barrier keeps the compiler from seeing that this is the constant
- * above, whose zeros it would fold in.
- */
-static __always_inline const struct rtt_config *rtt_settings(void)
-{
-	const struct rtt_config *config = (const struct rtt_config *)&rtt_config;
-
-	asm volatile("" : "+r"(config));
-	return config;
-}
-
-static __always_inline void rtt_submit(void *event)
-{
-	__u64 waiting = bpf_ringbuf_query(&rtt_events, BPF_RB_AVAIL_DATA);
-
-	bpf_ringbuf_submit(event, waiting >= RTT_WAKE_UP ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
-}
+#include "batch.bpf.h"
 
 static __always_inline int rtt_is_local(const struct flow_address *address)
 {
@@ -96,12 +19,15 @@ static __always_inline int rtt_is_near(const struct packet *packet, const struct
 	return sample->minimum == 0 && rtt_is_local(destination) && !rtt_is_local(source);
 }
 
-static __always_inline void rtt_emit_sample(struct packet_pass *pass, struct rtt_cpu *cpu,
+/* `flow` may be null: the sample is of a packet without one. */
+static __always_inline void rtt_emit_sample(struct packet_pass *pass, struct rtt_cpu *cpu, struct rtt_flow *flow,
 					    const struct rtt_sample *sample)
 {
 	struct rtt_event *event;
 
 	if (rtt_is_near(&pass->packet, sample))
+		return;
+	if (rtt_config.has_batches && flow && rtt_keep_sample(pass, cpu, flow, sample))
 		return;
 	event = bpf_ringbuf_reserve(&rtt_events, sizeof(*event), 0);
 	if (!event) {
@@ -181,6 +107,8 @@ static __noinline int rtt_make_flow(struct packet_pass *pass, struct rtt_cpu *cp
 
 	if (!flow)
 		return 0;
+	if (rtt_config.has_batches)
+		rtt_end_batches(pass, cpu, flow);
 	__builtin_memset(flow, 0, sizeof(*flow));
 	rtt_mark_near(flow, &pass->packet.key);
 	rtt_open(flow, rtt_ring_of(flow), &pass->packet, pass->now, rtt_settings(), &cpu->output);
@@ -207,7 +135,7 @@ static __always_inline int rtt_begin_flow(struct packet_pass *pass, struct rtt_c
 /* A connection was on these addresses and ports before. (A SYN, which says so, has not been looked up.) */
 static __always_inline void rtt_forget_flow(struct packet_pass *pass, struct rtt_cpu *cpu)
 {
-	const struct rtt_flow *flow = 0;
+	struct rtt_flow *flow = 0;
 
 	if (flow_table_find(&pass->packet.key, &pass->slot) & rtt_state_bit)
 		flow = rtt_flow_at(pass);
@@ -215,6 +143,8 @@ static __always_inline void rtt_forget_flow(struct packet_pass *pass, struct rtt
 		return;
 	if (!(flow->flags & RTT_FLOW_IS_CLOSED))
 		rtt_tell_flow(pass, cpu, flow, RTT_EVENT_CLOSE, RTT_REASON_REPLACED);
+	if (rtt_config.has_batches)
+		rtt_end_batches(pass, cpu, flow);
 	flow_table_leave(&pass->slot, rtt_state_bit);
 	cpu->counters[RTT_COUNT_FLOWS_DELETED]++;
 }
@@ -227,9 +157,9 @@ static __noinline int rtt_act(struct packet_pass *pass, struct rtt_cpu *cpu, str
 	if (output->actions & RTT_ACTION_FORGET)
 		rtt_forget_flow(pass, cpu);
 	if (output->sample_count)
-		rtt_emit_sample(pass, cpu, &output->samples[0]);
+		rtt_emit_sample(pass, cpu, flow, &output->samples[0]);
 	if (output->sample_count > 1)
-		rtt_emit_sample(pass, cpu, &output->samples[1]);
+		rtt_emit_sample(pass, cpu, flow, &output->samples[1]);
 	if (flow && output->actions & RTT_ACTION_CLOSED)
 		rtt_tell_flow(pass, cpu, flow, RTT_EVENT_CLOSE, output->reason);
 	return 0;

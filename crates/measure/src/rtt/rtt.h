@@ -51,7 +51,8 @@ struct rtt_config {
 	__u8 has_tunnels; /* look into tunnels */
 	__u8 has_events; /* report flows that open and close */
 	__u8 has_bytes; /* keep marks, and count bytes with samples */
-	__u8 padding[4];
+	__u8 has_batches; /* live, without has_bytes: samples of flows wait in struct rtt_batches */
+	__u8 padding[3];
 };
 FATHOM_ASSERT_SIZE(struct rtt_config, 48);
 
@@ -123,7 +124,7 @@ enum rtt_flow_flag {
 
 /*
  * Behind it in memory: `slots` pending of direction 0, then as many of direction 1. With has_bytes also the marks: of
- * the last sample of either direction, then of all pending.
+ * the last sample of either direction, then of all pending. With has_batches struct rtt_batches follows.
  */
 struct rtt_flow {
 	struct rtt_half half[2]; /* by the direction of the packets */
@@ -223,9 +224,10 @@ enum rtt_event_type {
 	RTT_EVENT_SAMPLE,
 	RTT_EVENT_OPEN,
 	RTT_EVENT_CLOSE,
+	RTT_EVENT_BATCH,
 };
 
-/* What goes from the kernel to user space: this, and for OPEN and CLOSE the totals behind it. */
+/* What goes from the kernel to user space: this, behind it for OPEN and CLOSE the totals, for BATCH the samples. */
 struct rtt_event {
 	struct flow_key key;
 	__u64 time; /* ns */
@@ -233,9 +235,37 @@ struct rtt_event {
 	__u8 type; /* enum rtt_event_type */
 	__u8 reason; /* enum rtt_reason, of OPEN and CLOSE */
 	__u8 hook; /* enum packet_hook, of the packet that ended the measurement */
-	__u8 padding[5];
+	__u8 padding[1];
+	__u32 slot; /* of the flow, with BATCH */
 };
 FATHOM_ASSERT_SIZE(struct rtt_event, 48 + 8 + 48 + 8);
+
+/* A cache line, with the count. */
+#define RTT_BATCH_SAMPLES 15
+#define RTT_BATCH_SHIFT 4
+
+/*
+ * The newest round trips of a direction, where user space wants no more of them than how long they
+ * were. When they are full they go to user space together; what there is of them it reads when an
+ * interval ends.
+ */
+struct rtt_batch {
+	__u32 count; /* the batch's number in this slot, and in RTT_BATCH_SHIFT bits how many it has */
+	__u32 samples[RTT_BATCH_SAMPLES]; /* ns */
+};
+FATHOM_ASSERT_SIZE(struct rtt_batch, 64);
+
+/* Behind the pending of a flow, with has_batches only. */
+struct rtt_batches {
+	struct flow_key key; /* whose they are: the slot may have got another flow */
+	struct rtt_batch half[2]; /* by the direction that was measured */
+};
+
+/* With BATCH; the event has no more than the key, the slot, the time and the direction. */
+struct rtt_batch_event {
+	struct rtt_event event;
+	struct rtt_batch batch;
+};
 
 struct rtt_traffic {
 	__u64 packets;

@@ -131,6 +131,9 @@ pub struct Settings {
     pub has_events: bool,
     /// Count bytes with the samples of TCP. It takes as much memory as slots do.
     pub has_bytes: bool,
+    /// On live interfaces, without `has_bytes`: samples of flows come in batches, without their
+    /// times and methods. It is for those who put them together.
+    pub has_batches: bool,
 }
 
 impl Settings {
@@ -148,6 +151,7 @@ impl Settings {
             has_near_side: false,
             has_events: false,
             has_bytes: false,
+            has_batches: false,
         }
     }
 
@@ -168,6 +172,11 @@ impl Settings {
         native::pending_entries(self.slots as usize, self.has_bytes)
     }
 
+    /// Do samples come in batches?
+    pub(crate) fn sends_batches(&self) -> bool {
+        self.has_batches && !self.has_bytes
+    }
+
     /// As the C side takes them.
     pub(crate) fn to_native(&self, seed: u64, buckets: u32) -> native::rtt_config {
         native::rtt_config {
@@ -182,6 +191,7 @@ impl Settings {
             has_tunnels: u8::from(self.scope.has_tunnels),
             has_events: u8::from(self.has_events),
             has_bytes: u8::from(self.has_bytes),
+            has_batches: u8::from(self.sends_batches()),
             ..native::rtt_config::default()
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fathom_record::Time;
 
 use super::counts::{TrafficCounts, named};
-use super::increase::{Increase, counts_of, records, since};
+use super::increase::{Increase, TrafficInterval, counts_of, since};
 use super::{Settings, TrafficRecord};
 use crate::native::{PACKET_MEASURABLE, selection};
 use crate::replay::{Dissected, Dissector, Interfaces, Offline};
@@ -115,7 +115,7 @@ impl Engine {
         }
         // A place may be listed for a flow that has left it, too.
         increases.retain(Increase::is_something);
-        for record in records(increases, over.end, over.length, interfaces) {
+        for record in TrafficInterval::new(increases, over.end, over.length, interfaces) {
             self.counts.counters[native::TRAFFIC_COUNT_RECORDS as usize] += 1;
             report(record);
         }

@@ -110,11 +110,11 @@ impl Increase {
     }
 
     /// For an interval of this `length` that ended at `time`.
-    pub(super) fn record(
+    fn record(
         &self,
         time: Time,
         length: Nanoseconds,
-        interfaces: &(impl Interfaces + ?Sized),
+        interfaces: &impl Interfaces,
     ) -> TrafficRecord {
         let opener = usize::from(self.opener & 1);
         let (own, reverse) = (&self.counts[opener], &self.counts[1 - opener]);
@@ -149,19 +149,47 @@ impl Increase {
     }
 }
 
-/// The records of an interval that is over, busiest flow first.
-pub(super) fn records(
-    mut increases: Vec<Increase>,
+/// The records of an interval that is over, busiest flow first. There may be very many: each is made
+/// when it is asked for.
+pub(super) struct TrafficInterval<I> {
+    increases: std::vec::IntoIter<Increase>,
     time: Time,
     length: Nanoseconds,
-    interfaces: &(impl Interfaces + ?Sized),
-) -> Vec<TrafficRecord> {
-    increases.sort_by_key(|increase| std::cmp::Reverse(increase.bytes()));
-    let records = increases.iter();
-    records
-        .map(|increase| increase.record(time, length, interfaces))
-        .collect()
+    interfaces: I,
 }
+
+impl<I> TrafficInterval<I> {
+    /// Of this `length`, that ended at `time`.
+    pub(super) fn new(
+        mut increases: Vec<Increase>,
+        time: Time,
+        length: Nanoseconds,
+        interfaces: I,
+    ) -> Self {
+        increases.sort_unstable_by_key(|increase| std::cmp::Reverse(increase.bytes()));
+        Self {
+            increases: increases.into_iter(),
+            time,
+            length,
+            interfaces,
+        }
+    }
+}
+
+impl<I: Interfaces> Iterator for TrafficInterval<I> {
+    type Item = TrafficRecord;
+
+    fn next(&mut self) -> Option<TrafficRecord> {
+        let increase = self.increases.next()?;
+        Some(increase.record(self.time, self.length, &self.interfaces))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.increases.size_hint()
+    }
+}
+
+impl<I: Interfaces> ExactSizeIterator for TrafficInterval<I> {}
 
 #[cfg(test)]
 mod tests {

@@ -1,21 +1,19 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its table of flows read.
 
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
 use libbpf_rs::OpenObject;
-use rustc_hash::FxBuildHasher;
 
 use super::Settings;
 use super::counts::{TrafficCounts, named};
 use super::engine::IDLE_NS;
-use super::increase::{Increase, add, counts_of, records, since};
+use super::increase::{Increase, TrafficInterval, add, counts_of, since};
+use crate::by_slot::{BySlot, Own};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{Hooks, OfPackets, Options, Part, monotonic_ns, set_constants};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
-use crate::native::flow_key;
 use crate::table::secret;
 use crate::traffic::native::{self, traffic_counts, traffic_flow};
 use crate::{Counts, Error, Scope};
@@ -38,11 +36,36 @@ struct Seen {
     look: u64,
 }
 
+impl Seen {
+    fn new(opener: u8, now: u64) -> Self {
+        Self {
+            counts: Default::default(),
+            increase: Default::default(),
+            opener,
+            last: now,
+            look: 0,
+        }
+    }
+}
+
+impl Own<Seen> {
+    /// What there is of the present interval, taken out.
+    fn increase(&mut self) -> Increase {
+        Increase {
+            key: self.key,
+            counts: std::mem::take(&mut self.state.increase),
+            opener: self.state.opener,
+        }
+    }
+}
+
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
 pub struct TrafficMonitor {
     part: Part,
-    seen: HashMap<flow_key, Seen, FxBuildHasher>,
+    seen: BySlot<Seen>,
+    /// Of the present interval, of flows that have lost their slots.
+    gone: Vec<Increase>,
     looks: u64,
     sweep: Ticker,
     /// Flows that user space has deleted.
@@ -70,7 +93,8 @@ impl TrafficMonitor {
     pub fn of(hooks: &Hooks) -> Result<Self, Error> {
         Ok(Self {
             part: hooks.part("traffic", None)?,
-            seen: HashMap::default(),
+            seen: BySlot::new(),
+            gone: Vec::new(),
             looks: 0,
             sweep: Ticker::new(SWEEP),
             deleted: 0,
@@ -84,18 +108,22 @@ impl TrafficMonitor {
         self.looks += 1;
         let (now, look) = (monotonic_ns(), self.looks);
         let mut over = Vec::new();
-        let seen = &mut self.seen;
+        let (seen, gone) = (&mut self.seen, &mut self.gone);
         self.part.for_each_flow(|key, slot, value| {
             let Some((flow, _)) = read_prefix::<traffic_flow>(value) else {
                 return;
             };
-            let own = seen.entry(*key).or_insert_with(|| Seen {
-                counts: Default::default(),
-                increase: Default::default(),
-                opener: flow.opener,
-                last: now,
-                look,
+            let place = seen.at(slot.index());
+            gone.extend(
+                place
+                    .take_if(|own| own.key != *key)
+                    .map(|mut own| own.increase()),
+            );
+            let own = place.get_or_insert_with(|| Own {
+                key: *key,
+                state: Seen::new(flow.opener, now),
             });
+            let own = &mut own.state;
             let counts = counts_of(&flow);
             if counts != own.counts {
                 add(&mut own.increase, &since(&counts, &own.counts));
@@ -146,18 +174,17 @@ impl Measurement for TrafficMonitor {
         _: &mut Take<'_>,
     ) -> Result<Option<Box<dyn Interval>>, Error> {
         self.look()?;
-        let increases = self.seen.iter_mut().map(|(key, seen)| Increase {
-            key: *key,
-            counts: std::mem::take(&mut seen.increase),
-            opener: seen.opener,
-        });
-        let increases: Vec<_> = increases.filter(Increase::is_something).collect();
-        // What the kernel has no more is not remembered.
-        let look = self.looks;
-        self.seen.retain(|_, seen| seen.look == look);
-        let records = records(increases, time, length, &*self.part.names());
+        let mut increases = std::mem::take(&mut self.gone);
+        for place in self.seen.iter_mut() {
+            increases.extend(place.as_mut().map(Own::increase));
+            // What the kernel has no more is not remembered.
+            place.take_if(|own| own.state.look != self.looks);
+        }
+        increases.retain(Increase::is_something);
+        let names = self.part.names().clone();
+        let records = TrafficInterval::new(increases, time, length, names);
         self.records += records.len() as u64;
-        Ok(Some(Box::new(records.into_iter())))
+        Ok(Some(Box::new(records)))
     }
 
     fn follow(&mut self) -> Result<Vec<String>, Error> {

@@ -34,7 +34,11 @@ impl Kernel {
         };
         let run = TestRun::load(&[program], &settings, "response_events", |object| {
             set_entries(object, "response_handshakes", HANDSHAKES);
-            set_constants(object, &[(".rodata.response_config", bytes_of(config))])
+            let epoch = (".data.response_epoch_ticks", bytes_of(&config.epoch));
+            set_constants(
+                object,
+                &[(".rodata.response_config", bytes_of(config)), epoch],
+            )
         });
         Self {
             run,

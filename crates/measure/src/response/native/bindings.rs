@@ -505,10 +505,12 @@ pub struct response_epoch {
     pub end: __u64,
     pub flow: response_flow,
     pub gaps: response_gaps,
+    pub slot: __u32,
+    pub padding: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of response_epoch"][::core::mem::size_of::<response_epoch>() - 328usize];
+    ["Size of response_epoch"][::core::mem::size_of::<response_epoch>() - 336usize];
     ["Alignment of response_epoch"][::core::mem::align_of::<response_epoch>() - 8usize];
     [
         "Offset of field: response_epoch::key",
@@ -525,6 +527,12 @@ const _: () = {
     [
         "Offset of field: response_epoch::gaps",
     ][::core::mem::offset_of!(response_epoch, gaps) - 160usize];
+    [
+        "Offset of field: response_epoch::slot",
+    ][::core::mem::offset_of!(response_epoch, slot) - 328usize];
+    [
+        "Offset of field: response_epoch::padding",
+    ][::core::mem::offset_of!(response_epoch, padding) - 332usize];
 };
 impl Default for response_epoch {
     fn default() -> Self {

@@ -34,9 +34,9 @@ int fathom_response_on_packet(struct response_flow *flow, union response_gaps *g
 	*left_out = RESPONSE_COUNTER_COUNT;
 	if (!response_is_request(flow, packet))
 		return 0;
-	if (response_is_over(flow, now, config)) {
+	if (response_is_over(flow, now, config->epoch)) {
 		has_ended = flow->flags & RESPONSE_IS_USED;
-		response_end_epoch(flow, gaps, &packet->key, now, config, ended);
+		response_end_epoch(flow, gaps, &packet->key, now, config->epoch, config, ended);
 	}
 	if (response_uses_handshake(flow, packet))
 		response_on_connection(flow, &places[reading->hash & config->handshake_mask], reading->hash, packet,
@@ -58,13 +58,13 @@ int fathom_response_without_flow(struct response_flow *flow, struct response_han
 
 int fathom_response_is_over(const struct response_flow *flow, __u64 now, const struct response_config *config)
 {
-	return response_is_over(flow, now, config);
+	return response_is_over(flow, now, config->epoch);
 }
 
 void fathom_response_end_epoch(struct response_flow *flow, union response_gaps *gaps, const struct flow_key *key,
 			       __u64 now, const struct response_config *config, struct response_epoch *ended)
 {
-	response_end_epoch(flow, gaps, key, now, config, ended);
+	response_end_epoch(flow, gaps, key, now, config->epoch, config, ended);
 }
 
 #define X(name, text) text,

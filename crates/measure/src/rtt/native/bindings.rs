@@ -6,6 +6,8 @@ use super::shared::*;
 pub const RTT_MILLISECOND: u32 = 1000000;
 pub const RTT_BUCKET_REQUESTS: u32 = 4;
 pub const RTT_SAMPLES_MAX: u32 = 2;
+pub const RTT_BATCH_SAMPLES: u32 = 15;
+pub const RTT_BATCH_SHIFT: u32 = 4;
 pub const RTT_TIMESTAMP: rtt_method = 0;
 pub const RTT_SEQUENCE: rtt_method = 1;
 pub const RTT_HANDSHAKE: rtt_method = 2;
@@ -38,7 +40,8 @@ pub struct rtt_config {
     pub has_tunnels: __u8,
     pub has_events: __u8,
     pub has_bytes: __u8,
-    pub padding: [__u8; 4usize],
+    pub has_batches: __u8,
+    pub padding: [__u8; 3usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -78,8 +81,11 @@ const _: () = {
         "Offset of field: rtt_config::has_bytes",
     ][::core::mem::offset_of!(rtt_config, has_bytes) - 43usize];
     [
+        "Offset of field: rtt_config::has_batches",
+    ][::core::mem::offset_of!(rtt_config, has_batches) - 44usize];
+    [
         "Offset of field: rtt_config::padding",
-    ][::core::mem::offset_of!(rtt_config, padding) - 44usize];
+    ][::core::mem::offset_of!(rtt_config, padding) - 45usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -766,6 +772,7 @@ const _: () = {
 pub const RTT_EVENT_SAMPLE: rtt_event_type = 0;
 pub const RTT_EVENT_OPEN: rtt_event_type = 1;
 pub const RTT_EVENT_CLOSE: rtt_event_type = 2;
+pub const RTT_EVENT_BATCH: rtt_event_type = 3;
 pub type rtt_event_type = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -776,7 +783,8 @@ pub struct rtt_event {
     pub type_: __u8,
     pub reason: __u8,
     pub hook: __u8,
-    pub padding: [__u8; 5usize],
+    pub padding: [__u8; 1usize],
+    pub slot: __u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -803,6 +811,62 @@ const _: () = {
     [
         "Offset of field: rtt_event::padding",
     ][::core::mem::offset_of!(rtt_event, padding) - 107usize];
+    [
+        "Offset of field: rtt_event::slot",
+    ][::core::mem::offset_of!(rtt_event, slot) - 108usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct rtt_batch {
+    pub count: __u32,
+    pub samples: [__u32; 15usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rtt_batch"][::core::mem::size_of::<rtt_batch>() - 64usize];
+    ["Alignment of rtt_batch"][::core::mem::align_of::<rtt_batch>() - 4usize];
+    [
+        "Offset of field: rtt_batch::count",
+    ][::core::mem::offset_of!(rtt_batch, count) - 0usize];
+    [
+        "Offset of field: rtt_batch::samples",
+    ][::core::mem::offset_of!(rtt_batch, samples) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct rtt_batches {
+    pub key: flow_key,
+    pub half: [rtt_batch; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rtt_batches"][::core::mem::size_of::<rtt_batches>() - 176usize];
+    ["Alignment of rtt_batches"][::core::mem::align_of::<rtt_batches>() - 8usize];
+    [
+        "Offset of field: rtt_batches::key",
+    ][::core::mem::offset_of!(rtt_batches, key) - 0usize];
+    [
+        "Offset of field: rtt_batches::half",
+    ][::core::mem::offset_of!(rtt_batches, half) - 48usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct rtt_batch_event {
+    pub event: rtt_event,
+    pub batch: rtt_batch,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rtt_batch_event"][::core::mem::size_of::<rtt_batch_event>() - 176usize];
+    [
+        "Alignment of rtt_batch_event",
+    ][::core::mem::align_of::<rtt_batch_event>() - 8usize];
+    [
+        "Offset of field: rtt_batch_event::event",
+    ][::core::mem::offset_of!(rtt_batch_event, event) - 0usize];
+    [
+        "Offset of field: rtt_batch_event::batch",
+    ][::core::mem::offset_of!(rtt_batch_event, batch) - 112usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]

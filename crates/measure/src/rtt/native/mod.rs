@@ -14,7 +14,10 @@ pub(crate) use bindings::{
     rtt_event, rtt_flow, rtt_half, rtt_output, rtt_pending, rtt_traffic,
 };
 #[cfg(feature = "live")]
-pub(crate) use bindings::{RTT_EVENT_SAMPLE, rtt_flow_event};
+pub(crate) use bindings::{
+    RTT_BATCH_SAMPLES, RTT_BATCH_SHIFT, RTT_EVENT_BATCH, RTT_EVENT_SAMPLE, rtt_batch,
+    rtt_batch_event, rtt_batches, rtt_flow_event,
+};
 
 /// Reads a frame for the measurement of round trips.
 pub(crate) fn read(

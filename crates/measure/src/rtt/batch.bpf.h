@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Samples that go to user space many at a time: to store one takes less time than to send it, and
+ * user space handles a fifteenth of the events.
+ */
+#ifndef FATHOM_RTT_BATCH_BPF_H
+#define FATHOM_RTT_BATCH_BPF_H
+
+#include "maps.bpf.h"
+
+static __always_inline struct rtt_batches *rtt_batches_of(struct rtt_flow *flow)
+{
+	return (void *)((struct rtt_pending *)(flow + 1) + 2 * rtt_config.slots);
+}
+
+static __noinline int rtt_emit_batch(struct packet_pass *pass, const struct rtt_batches *batches, __u32 direction)
+{
+	struct rtt_batch_event *event = bpf_ringbuf_reserve(&rtt_events, sizeof(*event), 0);
+
+	if (!event)
+		return 0;
+	event->event = (struct rtt_event){
+		.key = batches->key, .time = pass->now, .type = RTT_EVENT_BATCH, .slot = pass->slot.index
+	};
+	event->event.sample.direction = direction & 1;
+	event->batch = batches->half[direction & 1];
+	rtt_submit(event);
+	return 1;
+}
+
+/* What user space has read of it by now counts as lost, too, if it does not fit: it may be too many. */
+static __always_inline void rtt_send_batch(struct packet_pass *pass, struct rtt_cpu *cpu,
+					   const struct rtt_batches *batches, __u32 direction)
+{
+	__u32 samples = batches->half[direction & 1].count & ((1 << RTT_BATCH_SHIFT) - 1);
+
+	if (samples && !rtt_emit_batch(pass, batches, direction)) {
+		cpu->counters[RTT_COUNT_SAMPLES_LOST] += samples;
+		cpu->counters[RTT_COUNT_SAMPLES] -= samples;
+	}
+}
+
+/*
+ * Returns whether the sample was stored. One that took 4.3 s or more is not, nor one that came while
+ * another CPU stored one of the same direction. User space may read meanwhile, so the count goes up
+ * after the sample is there, by an instruction that is a barrier, too.
+ */
+static __always_inline int rtt_keep_sample(struct packet_pass *pass, struct rtt_cpu *cpu, struct rtt_flow *flow,
+					   const struct rtt_sample *sample)
+{
+	struct rtt_batches *batches = rtt_batches_of(flow);
+	__u32 direction = sample->direction & 1;
+	struct rtt_batch *own = &batches->half[direction];
+	__u32 count = *(volatile __u32 *)&own->count;
+	__u32 at = count & ((1 << RTT_BATCH_SHIFT) - 1);
+
+	if (at >= RTT_BATCH_SAMPLES || sample->rtt >> 32)
+		return 0;
+	own->samples[at] = sample->rtt;
+	if (__sync_val_compare_and_swap(&own->count, count, count + 1) != count)
+		return 0;
+	cpu->counters[RTT_COUNT_SAMPLES]++;
+	if (at + 1 == RTT_BATCH_SAMPLES) {
+		rtt_send_batch(pass, cpu, batches, direction);
+		*(volatile __u32 *)&own->count = count + 2;
+	}
+	return 1;
+}
+
+/* The flow that had this state is over: sends what there is of it. The batches that follow have other numbers. */
+static __noinline int rtt_end_batches(struct packet_pass *pass, struct rtt_cpu *cpu, struct rtt_flow *flow)
+{
+	struct rtt_batches *batches;
+
+	if (!flow)
+		return 0;
+	batches = rtt_batches_of(flow);
+	rtt_send_batch(pass, cpu, batches, 0);
+	rtt_send_batch(pass, cpu, batches, 1);
+	batches->half[0].count = (batches->half[0].count | ((1 << RTT_BATCH_SHIFT) - 1)) + 1;
+	batches->half[1].count = (batches->half[1].count | ((1 << RTT_BATCH_SHIFT) - 1)) + 1;
+	batches->key = pass->packet.key;
+	return 1;
+}
+
+#endif
