@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{RecordBatch, UInt32Array};
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use parquet::arrow::ArrowWriter;
@@ -104,7 +104,7 @@ impl SegmentWriter {
 /// Rows of a kind and hour, in the order of their times.
 pub(crate) struct Hour {
     name: SegmentName,
-    rows: RecordBatch,
+    batches: Vec<RecordBatch>,
 }
 
 /// The rows of a log by their hours. A segment has those of one: so its rows can become rows of
@@ -118,37 +118,55 @@ pub(crate) fn hours(kind: &str, log: u64, batches: &[RecordBatch]) -> Result<Vec
         return Ok(Vec::new());
     };
     let batches = batches.iter().map(|rows| fitted(rows, &columns));
-    let rows = batches
+    let batches = batches
         .collect::<Result<Vec<_>, _>>()
-        .and_then(|batches| concat_batches(&columns, &batches))
-        .and_then(|rows| sorted(&rows));
-    let rows = rows.map_err(Error::records("put in order", kind))?;
-    let seconds: Vec<_> = times_of(&rows)
-        .iter()
-        .map(|ns| (ns - 1).div_euclid(1_000_000_000))
-        .collect();
-    let hour = |begin_s, rows| Hour {
-        name: SegmentName {
-            begin_s,
-            first: log,
-            last: log,
-            interval_s: 0,
-        },
-        rows,
-    };
-    if seconds.is_empty() {
-        return Ok(vec![hour(0, rows)]);
-    }
-    let mut hours = Vec::new();
-    let mut begin = 0;
-    for seconds in seconds.chunk_by(|one, next| one.div_euclid(HOUR_S) == next.div_euclid(HOUR_S)) {
-        hours.push(hour(seconds[0], rows.slice(begin, seconds.len())));
-        begin += seconds.len();
+        .and_then(|batches| in_order(batches, &columns));
+    let batches = batches.map_err(Error::records("put in order", kind))?;
+    let mut hours: Vec<Hour> = Vec::new();
+    let mut last_hour = None;
+    for rows in batches.into_iter().filter(|rows| rows.num_rows() > 0) {
+        let seconds: Vec<_> = times_of(&rows)
+            .iter()
+            .map(|ns| (ns - 1).div_euclid(1_000_000_000))
+            .collect();
+        let mut begin = 0;
+        for seconds in
+            seconds.chunk_by(|one, next| one.div_euclid(HOUR_S) == next.div_euclid(HOUR_S))
+        {
+            let rows = rows.slice(begin, seconds.len());
+            begin += seconds.len();
+            let hour = Some(seconds[0].div_euclid(HOUR_S));
+            match hours.last_mut().filter(|_| hour == last_hour) {
+                Some(last) => last.batches.push(rows),
+                None => hours.push(Hour::new(seconds[0], log, rows)),
+            }
+            last_hour = hour;
+        }
+        if seconds.is_empty() {
+            // Of a kind without a time.
+            match hours.last_mut() {
+                Some(last) => last.batches.push(rows),
+                None => hours.push(Hour::new(0, log, rows)),
+            }
+        }
     }
     Ok(hours)
 }
 
 impl Hour {
+    fn new(begin_s: i64, log: u64, rows: RecordBatch) -> Self {
+        let name = SegmentName {
+            begin_s,
+            first: log,
+            last: log,
+            interval_s: 0,
+        };
+        Self {
+            name,
+            batches: vec![rows],
+        }
+    }
+
     /// Is it in one of these segments of its kind?
     pub(crate) fn is_in(&self, segments: &[Found]) -> bool {
         let Self { name, .. } = self;
@@ -157,8 +175,12 @@ impl Hour {
             .any(|found| found.name.hour() == name.hour() && found.name.has_log(name.first))
     }
 
-    pub(crate) fn rows(&self) -> &RecordBatch {
-        &self.rows
+    pub(crate) fn row_count(&self) -> u64 {
+        self.batches.iter().map(|rows| rows.num_rows() as u64).sum()
+    }
+
+    pub(crate) fn batches(&self) -> &[RecordBatch] {
+        &self.batches
     }
 
     /// Writes it as a segment.
@@ -166,8 +188,10 @@ impl Hour {
     /// # Errors
     /// As those of [`SegmentWriter`].
     pub(crate) fn write(&self, layout: &Layout, kind: &str) -> Result<PathBuf, Error> {
-        let mut segment = SegmentWriter::create(layout, kind, &self.name, self.rows.schema())?;
-        if let Err(error) = segment.write(&self.rows) {
+        let columns = self.batches[0].schema();
+        let mut segment = SegmentWriter::create(layout, kind, &self.name, columns)?;
+        let mut batches = self.batches.iter();
+        if let Err(error) = batches.try_for_each(|rows| segment.write(rows)) {
             segment.discard();
             return Err(error);
         }
@@ -175,15 +199,21 @@ impl Hour {
     }
 }
 
-/// The rows in the order of their times; those of one time stay in theirs.
-fn sorted(rows: &RecordBatch) -> Result<RecordBatch, arrow_schema::ArrowError> {
-    let times = times_of(rows);
-    if times.is_sorted() {
-        return Ok(rows.clone());
+/// The same rows in the order of their times, of which most are so already: then nothing is copied.
+/// Those of one time stay in their order.
+fn in_order(
+    batches: Vec<RecordBatch>,
+    columns: &SchemaRef,
+) -> Result<Vec<RecordBatch>, ArrowError> {
+    let times = || batches.iter().flat_map(times_of);
+    if times().is_sorted() {
+        return Ok(batches);
     }
+    let rows = concat_batches(columns, &batches)?;
+    let times = times_of(&rows);
     let mut order: Vec<u32> = (0..times.len() as u32).collect();
     order.sort_by_key(|&row| times[row as usize]);
-    take_record_batch(rows, &UInt32Array::from(order))
+    Ok(vec![take_record_batch(&rows, &UInt32Array::from(order))?])
 }
 
 /// Nanoseconds since 1970 of each row; of a kind without a time, none.

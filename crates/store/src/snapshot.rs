@@ -55,7 +55,7 @@ impl Snapshot {
                 if hours.len() == all {
                     open.push(batch.rows);
                 } else {
-                    open.extend(hours.iter().map(|hour| hour.rows().clone()));
+                    open.extend(hours.iter().flat_map(|hour| hour.batches().to_vec()));
                 }
             }
         }

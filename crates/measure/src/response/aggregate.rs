@@ -12,6 +12,7 @@ use fathom_record::{
 
 use super::{Confidence, ResponseEpoch};
 use crate::by_slot::{BySlot, Own};
+use crate::flow::flow_of;
 #[cfg(feature = "live")]
 use crate::native::flow_key;
 
@@ -157,17 +158,24 @@ impl Ends {
 
 #[derive(Debug, Default)]
 struct Group {
-    /// By the hash of their ends: a set of flows would take more memory than all else. Not by flow.
+    waits: Waits,
+    /// By the hash of their ends: a set of flows would take more memory than all else.
     flows: HashSet<u64>,
-    waits: Histogram,
-    sure: u64,
-    without: u32,
-    timeouts: u32,
-    waiting: u64,
-    epochs: u32,
 }
 
-impl Group {
+/// What clients waited.
+#[derive(Debug, Default)]
+struct Waits {
+    histogram: Histogram,
+    sure: u64,
+    /// Nanoseconds.
+    waiting: u64,
+    epochs: u32,
+    without: u32,
+    timeouts: u32,
+}
+
+impl Waits {
     fn add(&mut self, epoch: &ResponseEpoch) {
         self.epochs += 1;
         self.timeouts += epoch.timeout_gaps;
@@ -177,20 +185,37 @@ impl Group {
             self.without += 1;
             return;
         };
-        self.waits.record_many(latency.0, epoch.causal_gaps.into());
+        self.histogram
+            .record_many(latency.0, epoch.causal_gaps.into());
         if epoch.confidence == Confidence::High {
             self.sure += u64::from(epoch.causal_gaps);
         }
     }
 
     fn merge(&mut self, other: &Self) {
-        self.flows.extend(&other.flows);
-        self.waits.merge(&other.waits);
+        self.histogram.merge(&other.histogram);
         self.sure += other.sure;
-        self.without += other.without;
-        self.timeouts += other.timeouts;
         self.waiting = self.waiting.max(other.waiting);
         self.epochs += other.epochs;
+        self.without += other.without;
+        self.timeouts += other.timeouts;
+    }
+}
+
+/// A flow in the table. Kept small: there may be very many.
+struct Known {
+    waits: Waits,
+    /// Of its requests.
+    direction: u8,
+    interface: &'static str,
+}
+
+impl Own<Known> {
+    fn key(&self) -> Key {
+        Key {
+            ends: Ends::Flow(flow_of(&self.key, self.state.direction)),
+            interface: self.state.interface,
+        }
     }
 }
 
@@ -200,7 +225,7 @@ pub struct ResponseAggregator {
     grouping: Grouping,
     groups: HashMap<Key, Group>,
     /// By flow: those whose slot in the table of flows is known.
-    slots: BySlot<(Key, Group)>,
+    slots: BySlot<Known>,
     hashing: RandomState,
 }
 
@@ -227,32 +252,40 @@ impl ResponseAggregator {
         let flow = self.hashing.hash_one(epoch.flow);
         let key = self.key(epoch);
         let group = self.groups.entry(key).or_default();
-        group.add(epoch);
-        if epoch.latency_ns.is_some() && self.grouping.by != GroupBy::Flow {
+        group.waits.add(epoch);
+        if epoch.latency_ns.is_some() {
             group.flows.insert(flow);
         }
     }
 
-    /// Takes an epoch in, of the flow that is, or was, in this slot of the table of flows.
+    /// Takes an epoch in, of the flow that is, or was, in this slot of the table of flows, and whose
+    /// requests have this direction.
     #[cfg(feature = "live")]
-    pub(super) fn take_at(&mut self, slot: u32, flow: &flow_key, epoch: &ResponseEpoch) {
+    pub(super) fn take_at(
+        &mut self,
+        slot: u32,
+        flow: &flow_key,
+        direction: u8,
+        epoch: &ResponseEpoch,
+    ) {
         if self.grouping.by != GroupBy::Flow {
             return self.take(epoch);
         }
-        let key = self.key(epoch);
         let place = self.slots.at(slot);
-        let gone = place.take_if(|own| own.key != *flow || own.state.0 != key);
+        let is_other = |own: &mut Own<Known>| own.key != *flow || own.state.direction != direction;
+        let gone = place.take_if(is_other);
         let own = place.get_or_insert_with(|| Own {
             key: *flow,
-            state: (key, Group::default()),
+            state: Known {
+                waits: Waits::default(),
+                direction,
+                interface: epoch.interface,
+            },
         });
-        own.state.1.add(epoch);
-        if let Some(Own {
-            state: (key, group),
-            ..
-        }) = gone
-        {
-            self.groups.entry(key).or_default().merge(&group);
+        own.state.waits.add(epoch);
+        if let Some(gone) = gone {
+            let group = self.groups.entry(gone.key()).or_default();
+            group.waits.merge(&gone.state.waits);
         }
     }
 
@@ -260,28 +293,23 @@ impl ResponseAggregator {
     pub fn end_interval(&mut self, time: Time, length: Nanoseconds) -> ResponseInterval {
         let mut groups = Vec::new();
         for place in self.slots.iter_mut() {
-            let Some(Own {
-                state: (key, group),
-                ..
-            }) = place
-            else {
-                continue;
-            };
-            let group = std::mem::take(group);
-            if group.epochs == 0 {
+            let Some(own) = place else { continue };
+            let (key, waits) = (own.key(), std::mem::take(&mut own.state.waits));
+            if waits.epochs == 0 {
                 // A flow that is over, or silent for long.
                 *place = None;
-            } else if let Some(known) = self.groups.get_mut(key) {
-                known.merge(&group);
+            } else if let Some(known) = self.groups.get_mut(&key) {
+                known.waits.merge(&waits);
             } else {
-                groups.push((*key, group));
+                groups.push((key, waits, 0));
             }
         }
-        groups.extend(self.groups.drain());
-        groups.sort_by_cached_key(|(_, group)| std::cmp::Reverse(group.waits.quantile(0.99)));
+        let others = self.groups.drain();
+        groups.extend(others.map(|(key, group)| (key, group.waits, group.flows.len())));
+        groups
+            .sort_by_cached_key(|(_, waits, _)| std::cmp::Reverse(waits.histogram.quantile(0.99)));
         ResponseInterval {
             groups: groups.into_iter(),
-            by: self.grouping.by,
             time,
             length,
         }
@@ -292,8 +320,8 @@ impl ResponseAggregator {
 /// is made when it is asked for.
 #[derive(Debug)]
 pub struct ResponseInterval {
-    groups: std::vec::IntoIter<(Key, Group)>,
-    by: GroupBy,
+    /// With the number of flows, where it is not one.
+    groups: std::vec::IntoIter<(Key, Waits, usize)>,
     time: Time,
     length: Nanoseconds,
 }
@@ -302,9 +330,9 @@ impl Iterator for ResponseInterval {
     type Item = ResponseAggregate;
 
     fn next(&mut self) -> Option<ResponseAggregate> {
-        let (Key { ends, interface }, group) = self.groups.next()?;
-        let quantile = |part| group.waits.quantile(part).map(Nanoseconds);
-        let count = group.waits.count();
+        let (Key { ends, interface }, waits, flows) = self.groups.next()?;
+        let quantile = |part| waits.histogram.quantile(part).map(Nanoseconds);
+        let count = waits.histogram.count();
         let flow = match ends {
             Ends::Flow(flow) => Some(flow),
             _ => None,
@@ -332,24 +360,24 @@ impl Iterator for ResponseInterval {
                 _ => None,
             },
             duration_ns: self.length,
-            flows: match self.by {
-                GroupBy::Flow => u64::from(group.epochs > group.without),
-                _ => group.flows.len() as u64,
+            flows: match ends {
+                Ends::Flow(_) => u64::from(waits.epochs > waits.without),
+                _ => flows as u64,
             },
             responses_per_second: count as f64 * 1e9 / self.length.0.max(1) as f64,
-            latency_min_ns: group.waits.min().map(Nanoseconds),
-            latency_mean_ns: group.waits.mean().map(Nanoseconds),
+            latency_min_ns: waits.histogram.min().map(Nanoseconds),
+            latency_mean_ns: waits.histogram.mean().map(Nanoseconds),
             latency_p50_ns: quantile(0.5),
             latency_p90_ns: quantile(0.9),
             latency_p95_ns: quantile(0.95),
             latency_p99_ns: quantile(0.99),
-            latency_max_ns: group.waits.max().map(Nanoseconds),
-            sure: group.sure as f64 / count.max(1) as f64,
-            epochs_without: group.without.into(),
-            timeout_gaps: group.timeouts.into(),
-            waiting_ns: (group.waiting > 0).then_some(Nanoseconds(group.waiting)),
+            latency_max_ns: waits.histogram.max().map(Nanoseconds),
+            sure: waits.sure as f64 / count.max(1) as f64,
+            epochs_without: waits.without.into(),
+            timeout_gaps: waits.timeouts.into(),
+            waiting_ns: (waits.waiting > 0).then_some(Nanoseconds(waits.waiting)),
             interface,
-            latency_histogram: group.waits,
+            latency_histogram: waits.histogram,
         })
     }
 

@@ -1,6 +1,5 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its epochs read.
 
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -11,13 +10,12 @@ use super::counts::ResponseCounts;
 use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
 use super::pace::EpochPace;
 use super::waits::Waits;
-use super::{Estimator, Grouping, ResponseAggregator, ResponseEpoch, Settings};
+use super::{Estimator, Grouping, ResponseAggregator, Settings};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
     Hooks, OfPackets, Options, Part, monotonic_ns, set_constants, wall_clock_offset,
 };
 use crate::measurement::{Interval, Measurement, Take, Ticker};
-use crate::native::flow_key;
 use crate::response::native::{
     self, Requests, response_batches, response_bins, response_config, response_epoch,
     response_flow, response_modes,
@@ -40,8 +38,8 @@ pub struct ResponseMonitor {
     config: response_config,
     estimator: Estimator,
     aggregator: Option<ResponseAggregator>,
-    /// Epochs that were ended by a sweep: the kernel tells of them again at the next packet.
-    swept: HashMap<flow_key, Swept>,
+    /// By slot, epochs that were ended by a sweep: the kernel tells of them again at the next packet.
+    swept: Vec<Swept>,
     /// Epochs that only a sweep has told of.
     swept_count: u64,
     sweep: Ticker,
@@ -54,11 +52,21 @@ pub struct ResponseMonitor {
     pace: Option<Paced>,
 }
 
-/// An epoch that a sweep has told of.
-#[derive(Debug, Clone, Copy)]
+/// The last epoch that a sweep has told of. When it began says whose it was.
+#[derive(Debug, Clone, Copy, Default)]
 struct Swept {
+    /// 0: there is none.
     begin: u64,
     causal_gaps: u32,
+}
+
+/// That of a slot.
+fn swept_at(swept: &mut Vec<Swept>, slot: u32) -> &mut Swept {
+    let slot = slot as usize;
+    if swept.len() <= slot {
+        swept.resize_with(slot + 1, Swept::default);
+    }
+    &mut swept[slot]
 }
 
 /// How long epochs are, and where the kernel reads it.
@@ -109,7 +117,7 @@ impl ResponseMonitor {
             config,
             estimator: settings.estimator,
             aggregator: grouping.map(ResponseAggregator::new),
-            swept: HashMap::new(),
+            swept: Vec::new(),
             swept_count: 0,
             sweep: Ticker::new(grouping.map_or(settings.epoch, |_| SWEEP)),
             waits: Waits::default(),
@@ -137,15 +145,15 @@ impl ResponseMonitor {
                 if let Some(paced) = pace {
                     paced.pace.count();
                 }
-                let told = swept.remove(&epoch.key);
-                let told = told.filter(|told| told.begin == epoch.begin);
+                let told = std::mem::take(swept_at(swept, epoch.slot));
+                let told = Some(told).filter(|told| told.begin == epoch.begin);
                 if told.is_some() {
                     *swept_count -= 1; // the kernel has counted it now
                     if pace.is_none() {
                         continue;
                     }
                 }
-                let (slot, key) = (epoch.slot, epoch.key);
+                let (slot, key, direction) = (epoch.slot, epoch.key, epoch.flow.direction());
                 let mut epoch = record(&epoch, None, *estimator, names, offset);
                 if let Some(told) = told {
                     // It went on: epochs became longer after it was told of.
@@ -154,7 +162,10 @@ impl ResponseMonitor {
                         continue;
                     }
                 }
-                hand_on(&epoch, slot, &key, aggregator, take);
+                match aggregator {
+                    Some(aggregator) => aggregator.take_at(slot, &key, direction, &epoch),
+                    None => take(&epoch),
+                }
             }
         })
     }
@@ -193,8 +204,6 @@ impl ResponseMonitor {
         self.sweep.restart();
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut over = Vec::new();
-        // Only what is in the table is remembered: the kernel evicts flows without a word.
-        let before = std::mem::take(&mut self.swept);
         let names = &*self.part.names();
         self.part.for_each_flow(|key, slot, value| {
             let Some(mut requests) = requests_of(value, self.estimator) else {
@@ -203,47 +212,32 @@ impl ResponseMonitor {
             // The kernel may have written to it since.
             let silence = now.saturating_sub(requests.flow.last);
             if silence > IDLE_NS {
-                over.push((*key, slot));
+                over.push(slot);
             }
             let last = requests.flow;
-            let told = before.get(key).copied();
-            if let Some(told) = told {
-                self.swept.insert(*key, told);
-            }
             let ended = requests.end_epoch(key, now.max(last.last), at_once, &self.config);
-            let is_told = |begin| told.is_some_and(|told| told.begin == begin);
-            let Some(ended) = ended.filter(|ended| !is_told(ended.begin)) else {
+            let told = swept_at(&mut self.swept, slot.index());
+            let Some(ended) = ended.filter(|ended| told.begin != ended.begin) else {
                 return;
             };
             self.swept_count += 1;
             let mut epoch = record(&ended, None, self.estimator, names, offset);
-            let swept = Swept {
+            *told = Swept {
                 begin: ended.begin,
                 causal_gaps: epoch.causal_gaps,
             };
-            self.swept.insert(*key, swept);
             epoch.waiting_ns = waiting(key, &last, now);
-            hand_on(&epoch, slot.index(), key, &mut self.aggregator, take);
+            match &mut self.aggregator {
+                Some(aggregator) => {
+                    aggregator.take_at(slot.index(), key, last.direction(), &epoch);
+                }
+                None => take(&epoch),
+            }
         })?;
-        for (key, slot) in over {
-            self.swept.remove(&key);
+        for slot in over {
             self.deleted += u64::from(self.part.flows.free(slot));
         }
         Ok(())
-    }
-}
-
-/// An epoch of the flow in this slot is put together with others where that is wanted.
-fn hand_on(
-    epoch: &ResponseEpoch,
-    slot: u32,
-    flow: &flow_key,
-    aggregator: &mut Option<ResponseAggregator>,
-    take: &mut Take<'_>,
-) {
-    match aggregator {
-        Some(aggregator) => aggregator.take_at(slot, flow, epoch),
-        None => take(epoch),
     }
 }
 

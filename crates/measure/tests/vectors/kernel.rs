@@ -14,8 +14,8 @@ use crate::frame::Frame;
 use crate::native::{SEED, START_NS};
 use crate::outcome::{Change, Outcome, Place, Run, Sample, Traffic};
 use crate::shared::{
-    self, flow_address, flow_key, rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event,
-    rtt_half, rtt_traffic,
+    self, flow_address, flow_key, rtt_batch, rtt_batch_event, rtt_batches, rtt_bucket, rtt_config,
+    rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_pending, rtt_traffic,
 };
 use crate::test_run::{TestRun, set_entries};
 
@@ -31,6 +31,7 @@ const SAFE_SIZE: usize = 64;
 pub(crate) struct Kernel {
     run: TestRun,
     has_events: bool,
+    pending_entries: usize,
 }
 
 /// Programs by their settings: the verifier takes longer than most vectors.
@@ -63,6 +64,7 @@ impl Kernel {
         Self {
             run,
             has_events: settings.has_events,
+            pending_entries: settings.pending_entries(),
         }
     }
 
@@ -104,6 +106,57 @@ impl Kernel {
         run.sort_end();
         run.counts = self.counts(flows.len() as u64);
         run
+    }
+
+    /// Runs the program over the frames, where samples come in batches: the samples, and how many
+    /// batches came full.
+    pub(crate) fn run_in_batches(
+        &mut self,
+        frames: &[(u64, Frame)],
+    ) -> (Vec<(FlowKey, u64)>, usize) {
+        self.forget();
+        self.forget_states();
+        for (time_ns, frame) in frames {
+            self.run.run(START_NS + time_ns, &frame.data).unwrap();
+        }
+        let (mut samples, mut full) = (Vec::new(), 0);
+        for event in self.run.told() {
+            let batch: rtt_event = read(&event);
+            let direction = batch.sample.direction;
+            match u32::from(batch.type_) {
+                shared::RTT_EVENT_SAMPLE => {
+                    samples.push((flow_of(&batch.key, direction), batch.sample.rtt));
+                }
+                shared::RTT_EVENT_BATCH => {
+                    let rtt_batch_event { event, batch } = read(&event);
+                    let own = samples_of(&event.key, direction, &batch);
+                    full += usize::from(own.len() == batch.samples.len());
+                    samples.extend(own);
+                }
+                _ => {}
+            }
+        }
+        let offset = size_of::<rtt_flow>() + self.pending_entries * size_of::<rtt_pending>();
+        let visit = |_: &[u8], _, state: &[u8]| {
+            let batches: rtt_batches = read(&state[offset..]);
+            for (direction, batch) in (0..).zip(&batches.half) {
+                samples.extend(samples_of(&batches.key, direction, batch));
+            }
+        };
+        self.run.flows().for_each(visit, || Ok(())).unwrap();
+        (samples, full)
+    }
+
+    /// Empties what is kept of flows, also of those that are gone: their batches would come yet.
+    fn forget_states(&self) {
+        let states = self.run.map("rtt_flows");
+        let count = states.max_entries();
+        let numbers: Vec<u8> = (0..count).flat_map(u32::to_ne_bytes).collect();
+        let size = states.value_size().next_multiple_of(8) as usize;
+        let empty = vec![0; count as usize * size];
+        states
+            .update_batch(&numbers, &empty, count, MapFlags::ANY, MapFlags::ANY)
+            .unwrap();
     }
 
     /// Empties all maps.
@@ -164,6 +217,7 @@ fn config(settings: &Settings, methods: &[Method]) -> rtt_config {
         has_tunnels: settings.scope.has_tunnels.into(),
         has_events: settings.has_events.into(),
         has_bytes: settings.has_bytes.into(),
+        has_batches: settings.has_batches.into(),
         ..rtt_config::default()
     }
 }
@@ -204,6 +258,17 @@ fn decode(bytes: &[u8]) -> Outcome {
         traffic: Some(traffic),
         place,
     })
+}
+
+fn samples_of(
+    key: &flow_key,
+    direction: u8,
+    batch: &rtt_batch,
+) -> impl Iterator<Item = (FlowKey, u64)> + ExactSizeIterator {
+    let count = batch.count & ((1 << shared::RTT_BATCH_SHIFT) - 1);
+    let flow = flow_of(key, direction);
+    let (samples, count) = (batch.samples, count as usize);
+    (0..count).map(move |at| (flow, samples[at].into()))
 }
 
 /// A flow that is still there when the frames end.

@@ -4,6 +4,7 @@
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+mod batches;
 #[path = "../common/compile.rs"]
 mod compile;
 mod flood;

@@ -162,7 +162,7 @@ pub(super) fn recover(
             if !hour.is_in(&there) {
                 hour.write(layout, &kind)?;
                 segments += 1;
-                recovered.rows += hour.rows().num_rows() as u64;
+                recovered.rows += hour.row_count();
             }
         }
     }
