@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// A ring, to be read by this process, in any of its threads. To be dropped before its map.
 #[derive(Debug)]
 pub struct Ring {
-    ring: Mutex<RingBuffer<'static>>,
+    buffer: Mutex<RingBuffer<'static>>,
     events: RawFd,
     inbox: Arc<Mutex<Vec<u8>>>,
 }
@@ -47,7 +47,7 @@ impl Ring {
         let ring = builder.build().map_err(failed)?;
         Ok(Self {
             events: ring.epoll_fd(),
-            ring: Mutex::new(ring),
+            buffer: Mutex::new(ring),
             inbox,
         })
     }
@@ -57,7 +57,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
-        match lock(&self.ring).poll(timeout) {
+        match lock(&self.buffer).poll(timeout) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
                 Err(unreadable(error))
             }
@@ -70,7 +70,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn collect(&self) -> Result<(), Error> {
-        let ring = lock(&self.ring);
+        let ring = lock(&self.buffer);
         if lock(&self.inbox).len() > MOST_BYTES {
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl Ring {
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn read(&self, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
         loop {
-            let count = lock(&self.ring).consume_raw_n(BATCH);
+            let count = lock(&self.buffer).consume_raw_n(BATCH);
             if count < 0 {
                 let error = std::io::Error::from_raw_os_error(-count);
                 return Err(Error::kernel("read the events from the kernel", error));

@@ -38,6 +38,10 @@ pub(crate) enum Failure {
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
     /// What counts are told under.
+    #[cfg_attr(
+        not(feature = "live"),
+        expect(dead_code, reason = "an agent tells of it")
+    )]
     pub(crate) sink: &'static str,
     /// As people know it.
     pub(crate) name: String,
