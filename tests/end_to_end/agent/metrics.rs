@@ -267,8 +267,8 @@ fn otlp(has_tls: bool) {
         fs::read_to_string(&said).unwrap()
     );
 
-    let last = records(&received).pop().unwrap();
-    let resource = &last["resourceMetrics"][0];
+    let request = records(&received).pop().unwrap();
+    let resource = &request["resourceMetrics"][0];
     let host = json!({"key": "host.name", "value": {"stringValue": "client"}});
     let attributes = resource["resource"]["attributes"].as_array().unwrap();
     assert!(attributes.contains(&host), "{attributes:?}");

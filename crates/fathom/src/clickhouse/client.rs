@@ -54,7 +54,7 @@ impl Client {
     /// # Errors
     /// When it is not.
     pub(super) fn run(&self, statement: &str) -> anyhow::Result<String> {
-        let sent = self.send(self.agent.post(&self.url.root), statement.as_bytes());
+        let sent = send(self.agent.post(&self.url.root), statement.as_bytes());
         sent.map_err(|failure| match failure {
             Failure::Away(why) | Failure::Refused(why) => anyhow!("{}: {why}", self.url),
         })
@@ -69,23 +69,22 @@ impl Client {
         let post = post
             .query("query", statement)
             .query("insert_distributed_sync", "1");
-        self.send(post, rows).map(drop)
+        send(post, rows).map(drop)
     }
+}
 
-    fn send(
-        &self,
-        post: ureq::RequestBuilder<ureq::typestate::WithBody>,
-        body: &[u8],
-    ) -> Result<String, Failure> {
-        let away = |error: ureq::Error| Failure::Away(explain(&error));
-        let mut answer = post.send(body).map_err(away)?;
-        let status = answer.status();
-        let text = answer.body_mut().read_to_string().map_err(away)?;
-        if status.as_u16() == 200 {
-            return Ok(text);
-        }
-        Err(failure(status.as_u16(), &text))
+fn send(
+    post: ureq::RequestBuilder<ureq::typestate::WithBody>,
+    body: &[u8],
+) -> Result<String, Failure> {
+    let away = |error: ureq::Error| Failure::Away(explain(&error));
+    let mut answer = post.send(body).map_err(away)?;
+    let status = answer.status();
+    let text = answer.body_mut().read_to_string().map_err(away)?;
+    if status.as_u16() == 200 {
+        return Ok(text);
     }
+    Err(failure(status.as_u16(), &text))
 }
 
 /// What an answer means that is no success.

@@ -301,6 +301,6 @@ fn the_current_dialect_answers_as_the_store_does() {
     wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     exchange(&lab);
     end(agent, &said);
-    compare(&server, &[store.clone()]);
+    compare(&server, std::slice::from_ref(&store));
     put_together(&server, &store);
 }
