@@ -18,13 +18,21 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		log.Fatal("usage: collector ADDRESS:PORT")
+	if len(os.Args) != 2 && len(os.Args) != 5 {
+		log.Fatal("usage: collector ADDRESS:PORT [CERTIFICATE KEY AUTHORITY-OF-CLIENTS]")
 	}
 	factory := otlpreceiver.NewFactory()
 	config := factory.CreateDefaultConfig()
-	http := map[string]any{"http": map[string]any{"endpoint": os.Args[1]}}
-	given := confmap.NewFromStringMap(map[string]any{"protocols": http})
+	http := map[string]any{"endpoint": os.Args[1]}
+	if len(os.Args) == 5 {
+		http["tls"] = map[string]any{
+			"cert_file":      os.Args[2],
+			"key_file":       os.Args[3],
+			"client_ca_file": os.Args[4],
+		}
+	}
+	protocols := map[string]any{"http": http}
+	given := confmap.NewFromStringMap(map[string]any{"protocols": protocols})
 	if err := given.Unmarshal(config); err != nil {
 		log.Fatal(err)
 	}

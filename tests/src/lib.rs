@@ -30,6 +30,7 @@
 mod agreement;
 mod attached;
 mod balancer;
+mod certificates;
 mod comparison;
 mod fathom;
 mod group;
@@ -47,6 +48,7 @@ mod stolen;
 pub use agreement::Agreement;
 pub use attached::{attached_programs, has_tcx};
 pub use balancer::Balancer;
+pub use certificates::certificates;
 pub use comparison::{Comparison, Figures, Match};
 pub use fathom::{EVERY_PACKET, Fathom, Finished, binary};
 pub use group::Group;

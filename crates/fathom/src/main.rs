@@ -39,6 +39,7 @@ mod signals;
 mod summary;
 #[cfg(feature = "live")]
 mod table;
+mod tls;
 mod traffic;
 mod zone;
 

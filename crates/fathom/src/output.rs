@@ -1,21 +1,19 @@
 //! Where data goes: standard output or a file, in whole lines.
 
 mod csv;
-mod deliver;
+pub(crate) mod deliver;
 mod export;
 mod handover;
 mod host;
 mod keeper;
 mod lines;
+mod open;
 mod record_sink;
 mod writer;
 
-use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use std::{io, thread};
 
 use anyhow::Context;
 #[cfg(feature = "live")]
@@ -24,8 +22,6 @@ use fathom_measure::Counts;
 use fathom_record::Time;
 use fathom_record::format::{Format, Sink};
 use fathom_record::{Count, Record, Schema};
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::arguments::{Choice, ExportArguments, OutputTarget};
 use crate::failure::say;
@@ -33,6 +29,7 @@ use crate::signals::Signals;
 use crate::zone;
 use csv::Tables;
 pub(crate) use lines::{Formatter, LineOptions, Lines};
+use open::open_to_append;
 pub(crate) use record_sink::RecordSink;
 use writer::{Failure, Writer};
 
@@ -354,131 +351,5 @@ impl Output {
     }
 }
 
-fn open_to_append(path: &Path, signals: &Signals) -> anyhow::Result<File> {
-    let is_pipe = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
-    let opened = if is_pipe {
-        open_pipe(path, signals)
-    } else {
-        OpenOptions::new().append(true).create(true).open(path)
-    };
-    opened.with_context(|| format!("cannot open the output file {}", path.display()))
-}
-
-/// Waits for the reader of a pipe that has a name. To open it as any file would wait, too, and no
-/// signal would end that.
-fn open_pipe(path: &Path, signals: &Signals) -> io::Result<File> {
-    const LOOK: Duration = Duration::from_millis(50);
-    let mut is_told = false;
-    loop {
-        let opened = OpenOptions::new()
-            .write(true)
-            .custom_flags(OFlag::O_NONBLOCK.bits())
-            .open(path);
-        match opened {
-            Err(error) if error.raw_os_error() == Some(Errno::ENXIO as i32) => {
-                if signals.should_stop() {
-                    return Err(io::Error::other("it is a pipe that nobody reads"));
-                }
-                if !is_told {
-                    say!(
-                        "fathom: waiting for a reader of the pipe {}",
-                        path.display()
-                    );
-                    is_told = true;
-                }
-                thread::sleep(LOOK);
-            }
-            opened => {
-                let pipe = opened?;
-                fcntl(&pipe, FcntlArg::F_SETFL(OFlag::empty()))?;
-                return Ok(pipe);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use fathom_record::{Count, Nanoseconds, Time, record};
-
-    use super::*;
-
-    record! {
-        /// Another kind.
-        #[record = "dns_wait"]
-        pub struct DnsWait {
-            /// When.
-            pub time: Time,
-            /// How long.
-            pub wait_ns: Nanoseconds,
-        }
-    }
-
-    fn count(count: u64) -> Count {
-        Count::new(Time(0), "rtt", "samples", count)
-    }
-
-    fn open(path: &Path, format: Format) -> Output {
-        let target = OutputTarget {
-            output: Some(path.to_owned()),
-            host: Some("gateway".to_owned()),
-        };
-        let signals = Signals::default();
-        Output::open(&target, format, Count::SCHEMA, Backlog::Short, &signals).unwrap()
-    }
-
-    #[test]
-    fn a_file_is_appended_to_and_has_a_header() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("counts.csv");
-        for number in [1, 2] {
-            let mut output = open(&path, Format::Csv);
-            output.put(&count(number));
-            output.finish().unwrap();
-        }
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(
-            text.lines()
-                .filter(|line| line.starts_with("count,"))
-                .count(),
-            2
-        );
-        assert!(text.starts_with("kind,host,time,measurement,name,count\n"));
-    }
-
-    #[test]
-    fn a_table_has_one_kind_of_record_and_others_have_their_own() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("run.csv");
-        let mut output = open(&path, Format::Csv);
-        let other = DnsWait {
-            time: Time(0),
-            wait_ns: Nanoseconds(7),
-        };
-        output.put(&count(1));
-        output.put(&other);
-        output.put(&count(2));
-        output.finish().unwrap();
-        let lines = |name: &str| {
-            let text = std::fs::read_to_string(directory.path().join(name)).unwrap();
-            text.lines()
-                .map(|line| line.split(',').next().unwrap().to_owned())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(lines("run.csv"), ["kind", "count", "count"]);
-        assert_eq!(lines("run.dns_wait.csv"), ["kind", "dns_wait"]);
-    }
-
-    #[test]
-    fn a_full_disk_is_told_by_the_name_of_the_file() {
-        let mut output = open(Path::new("/dev/full"), Format::Text);
-        output.put_text("some line\n");
-        let error = output.finish().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "cannot write to /dev/full: 0 bytes were written, 10 more were not"
-        );
-        let cause = error.downcast_ref::<io::Error>().unwrap();
-        assert_eq!(cause.kind(), io::ErrorKind::StorageFull);
-    }
-}
+mod tests;

@@ -300,6 +300,11 @@ mod tests {
                 let is_quantity = matches!(field.unit, Unit::Packets | Unit::Bytes)
                     || matches!(field.kind, Type::Duration | Type::Float | Type::Histogram);
                 assert!(!is_quantity || field.fold.is_some(), "{name}");
+                let is_percentile = ["_p50_ns", "_p90_ns", "_p95_ns", "_p99_ns"]
+                    .iter()
+                    .any(|end| field.name.ends_with(end));
+                let has_one = matches!(field.fold, Some(Fold::Percentile(_)));
+                assert_eq!(is_percentile, has_one, "{name}");
                 match field.fold {
                     Some(Fold::Mean(weight)) => {
                         assert!(schema.position(weight).is_some(), "{name}");

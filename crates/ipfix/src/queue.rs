@@ -19,6 +19,12 @@ pub struct Refresh {
     pub messages: u32,
 }
 
+/// So often is a template sent again at the end, where messages may be lost: the number of its
+/// message tells a collector what was sent before, so that it misses the last records too.
+const FAREWELLS: u32 = 2;
+/// The time between two of these: a collector that had no room may have some then.
+const FAREWELL_PAUSE_NS: u64 = 100_000_000;
+
 impl Default for Refresh {
     fn default() -> Self {
         Self {
@@ -63,6 +69,8 @@ pub struct OutgoingQueue {
     sequence: u32,
     refreshed: Option<Time>,
     since_refresh: u32,
+    /// How often a template is still sent at the end, and when at the earliest.
+    farewell: Option<(u32, Time)>,
     streams: u64,
     counters: Counters,
 }
@@ -81,6 +89,7 @@ impl OutgoingQueue {
             sequence: 0,
             refreshed: None,
             since_refresh: 0,
+            farewell: None,
             streams: 0,
             counters: Counters::default(),
         }
@@ -112,6 +121,18 @@ impl OutgoingQueue {
         self.streams += 1;
     }
 
+    /// Nothing is pushed any more: what was sent is told once it is, where it may have been lost.
+    pub fn end(&mut self, now: Time) {
+        if self.refresh.is_some() && self.farewell.is_none() {
+            self.farewell = Some((FAREWELLS, now));
+        }
+    }
+
+    /// Is what was sent to be told yet?
+    pub fn has_farewell(&self) -> bool {
+        self.farewell.is_some_and(|(left, _)| left > 0) && self.template().is_some()
+    }
+
     /// An attempt to connect or to send failed.
     pub fn failed(&mut self) {
         self.counters.failures += 1;
@@ -121,10 +142,13 @@ impl OutgoingQueue {
     pub fn next(&mut self, now: Time) -> Option<&Encoded> {
         if self.in_flight.is_none() {
             self.refresh_if_due(now);
-            self.in_flight = match self.announcements.get(self.announced) {
-                Some(announcement) => Some(Outgoing::Announcement(announcement.clone())),
-                None => Some(Outgoing::Data(self.take_oldest()?)),
-            };
+            self.in_flight = Some(match self.announcements.get(self.announced) {
+                Some(announcement) => Outgoing::Announcement(announcement.clone()),
+                None => match self.take_oldest() {
+                    Some(data) => Outgoing::Data(data),
+                    None => Outgoing::Announcement(self.take_farewell(now)?),
+                },
+            });
         }
         let (Outgoing::Announcement(message) | Outgoing::Data(message)) =
             self.in_flight.as_mut()?;
@@ -136,7 +160,7 @@ impl OutgoingQueue {
     pub fn sent(&mut self, now: Time) {
         let records = match self.in_flight.take() {
             Some(Outgoing::Announcement(message)) => {
-                self.announced += 1;
+                self.announced = self.announcements.len().min(self.announced + 1);
                 self.refreshed.get_or_insert(now);
                 message.records
             }
@@ -158,6 +182,13 @@ impl OutgoingQueue {
 
     /// When templates are due again, if nothing else is sent before.
     pub fn due(&self) -> Option<Time> {
+        if let Some((left, due)) = self.farewell {
+            return (left > 0).then_some(due);
+        }
+        self.refresh_due()
+    }
+
+    fn refresh_due(&self) -> Option<Time> {
         let (refresh, refreshed) = (self.refresh?, self.refreshed?);
         let interval_ns = u64::try_from(refresh.interval.as_nanos()).unwrap_or(u64::MAX);
         Some(Time(refreshed.0.saturating_add(interval_ns)))
@@ -184,12 +215,28 @@ impl OutgoingQueue {
         let was_set_back = self.refreshed.is_some_and(|refreshed| now < refreshed);
         let is_due = self.since_refresh >= refresh.messages
             || was_set_back
-            || self.due().is_some_and(|due| now >= due);
+            || self.refresh_due().is_some_and(|due| now >= due);
         if is_due && self.announced == self.announcements.len() {
             self.announced = 0;
             self.since_refresh = 0;
             self.refreshed = None;
         }
+    }
+
+    /// Something without records, if that is due.
+    fn take_farewell(&mut self, now: Time) -> Option<Encoded> {
+        let (left, _) = self
+            .farewell
+            .filter(|&(left, due)| left > 0 && now >= due)?;
+        let next = Time(now.0.saturating_add(FAREWELL_PAUSE_NS));
+        self.farewell = Some((left - 1, next));
+        self.template().cloned()
+    }
+
+    fn template(&self) -> Option<&Encoded> {
+        self.announcements
+            .iter()
+            .find(|message| message.records == 0)
     }
 
     fn take_oldest(&mut self) -> Option<Encoded> {
@@ -293,6 +340,28 @@ mod tests {
         assert_eq!(drain(&mut queue, START).len(), 1);
         assert_eq!(drain(&mut queue, after(599)).len(), 0);
         assert_eq!(drain(&mut queue, after(600)).len(), 1);
+    }
+
+    #[test]
+    fn the_end_tells_what_was_sent_twice() {
+        let refresh = Some(Refresh::default());
+        let mut queue = OutgoingQueue::new(refresh, 1 << 20);
+        queue.connected();
+        queue.push(Outgoing::Announcement(message(0)));
+        queue.push(Outgoing::Data(message(3)));
+        queue.end(START);
+        assert_eq!(drain(&mut queue, START), [(0, 0), (0, 3), (3, 0)]);
+        assert!(queue.has_farewell());
+        let due = queue.due().unwrap();
+        assert_eq!(drain(&mut queue, Time(due.0 - 1)), []);
+        assert_eq!(drain(&mut queue, due), [(3, 0)]);
+        assert!(!queue.has_farewell());
+        // Nothing is lost on a connection.
+        let mut queue = OutgoingQueue::new(None, 1 << 20);
+        queue.connected();
+        queue.push(Outgoing::Announcement(message(0)));
+        queue.end(START);
+        assert_eq!(drain(&mut queue, START), [(0, 0)]);
     }
 
     #[test]

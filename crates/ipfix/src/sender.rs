@@ -166,6 +166,7 @@ impl Sender {
     pub fn finish(&self, patience: Duration) -> Counters {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
+        state.queue.end(Time::now());
         state.deadline = Some(deadline);
         self.shared.changed.notify_all();
         while !state.has_ended {
@@ -227,9 +228,10 @@ fn wait_for_work(shared: &Shared) -> bool {
         let now = Time::now();
         let has_work = state.queue.next(now).is_some();
         match state.deadline {
-            Some(deadline) => return has_work && Instant::now() < deadline,
-            None if has_work => return true,
-            None => {}
+            Some(deadline) if Instant::now() >= deadline => return false,
+            Some(_) if !has_work && !state.queue.has_farewell() => return false,
+            _ if has_work => return true,
+            _ => {}
         }
         let due = state.queue.due();
         let patience = due.map_or(LONGEST_PAUSE, |due| {

@@ -92,6 +92,42 @@ fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
+/// The last messages of an exporter, and nothing comes after them.
+#[test]
+fn a_tail_that_is_lost_is_counted() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut export = open(&format!("ipfix+udp://{}", socket.local_addr().unwrap()));
+    send(&mut export, 0..1_000);
+    let sent = export.close(PATIENCE);
+    let (mut buffer, mut messages) = ([0; 2048], Vec::new());
+    for _ in 0..sent.messages {
+        let length = socket.recv(&mut buffer).unwrap();
+        messages.push(buffer[..length].to_vec());
+    }
+    let session = Session {
+        exporter: "127.0.0.1:1".parse().unwrap(),
+        connection: 0,
+    };
+    let after_losing = |is_lost: &dyn Fn(usize) -> bool| {
+        let mut collector = Collector::new(Limits::default());
+        for (index, message) in messages.iter().enumerate() {
+            if !is_lost(index) {
+                collector.messages(session, message, &mut |_| {}).unwrap();
+            }
+        }
+        let counts = collector.counts();
+        (counts.records + counts.lost_records, counts.lost_records)
+    };
+    let end = messages.len();
+    assert_eq!(after_losing(&|_| false), (1_000, 0));
+    // Either of the two that end an export tells.
+    for last in [end - 1, end - 2] {
+        let (all, lost) = after_losing(&|index| index + 6 > end && index != last);
+        assert!(all == 1_000 && lost > 10, "{all} {lost}");
+    }
+}
+
 #[test]
 fn datagrams_carry_every_record() {
     for address in ["127.0.0.1:0", "[::1]:0"] {

@@ -1,12 +1,14 @@
 //! What every measurement on this host does while it runs, so that several run in one process.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fathom_record::{Nanoseconds, Record, Time};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::kernel::Ring;
 use crate::{Counts, Error};
 
 /// Takes records, one after the other.
@@ -23,6 +25,11 @@ pub trait Measurement {
 
     /// Becomes readable when there is something to hand on; `None`: only the clock tells.
     fn events(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The rings of its events: while it cannot be polled, [`Ring::collect`] keeps what comes.
+    fn rings(&self) -> Vec<Arc<Ring>> {
+        Vec::new()
+    }
 
     /// How long it may go without [`Measurement::poll`].
     fn longest_wait(&self) -> Duration;

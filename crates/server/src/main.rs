@@ -4,9 +4,10 @@
 mod collect;
 mod query;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 /// Collects records of many hosts, and answers questions about them.
 #[derive(Debug, Parser)]
@@ -20,6 +21,20 @@ struct Arguments {
 enum Command {
     Collect(collect::CollectArguments),
     Query(query::QueryArguments),
+}
+
+/// Which store.
+#[derive(Debug, Args)]
+struct StoreDirectory {
+    /// The directory of the store.
+    #[arg(
+        id = "store",
+        long = "store",
+        value_name = "DIR",
+        env = "FATHOM_STORE",
+        default_value = "/var/lib/fathom"
+    )]
+    path: PathBuf,
 }
 
 fn main() -> ExitCode {

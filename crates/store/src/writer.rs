@@ -181,7 +181,7 @@ impl Writer {
         self.take(batch);
         logged?;
         if self.open_bytes >= self.settings.log_bytes {
-            self.close_log()?;
+            self.close_log(Instant::now())?;
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Writer {
     fn make_way(&mut self, batch: &Batch) -> Result<(), Error> {
         let bytes = self.open_bytes + batch.memory_bytes();
         if bytes > 2 * self.settings.log_bytes && self.open_bytes > 0 {
-            return self.close_log();
+            return self.close_log(Instant::now());
         }
         Ok(())
     }
@@ -253,8 +253,7 @@ impl Writer {
         let is_full = self.open_bytes >= self.settings.log_bytes;
         let open = at.saturating_duration_since(self.opened);
         if is_full || open >= self.settings.log_age {
-            self.close_log()?;
-            self.opened = at;
+            self.close_log(at)?;
         }
         if at.saturating_duration_since(self.upkept) >= UPKEEP {
             self.upkept = at;
@@ -271,7 +270,7 @@ impl Writer {
     /// # Errors
     /// As [`Writer::tick`].
     pub fn finish(mut self) -> Result<Status, Error> {
-        self.close_log()?;
+        self.close_log(Instant::now())?;
         Ok(self.status)
     }
 
@@ -282,8 +281,8 @@ impl Writer {
 
     /// A new log begins, and each kind of which the one before has records gets a segment. What
     /// finds no room stays, and is tried again the next time.
-    fn close_log(&mut self) -> Result<(), Error> {
-        self.opened = Instant::now();
+    fn close_log(&mut self, at: Instant) -> Result<(), Error> {
+        self.opened = at;
         self.write_closed()?;
         if self.open.is_empty() && self.log.is_empty() {
             return Ok(());

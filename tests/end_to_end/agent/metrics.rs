@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fathom_lab::{Namespace, Process, Topology, wait_until};
+use fathom_tests::certificates;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -196,6 +197,16 @@ fn prometheus_scrapes_the_agent() {
 
 #[fathom_lab::test]
 fn a_receiver_of_otlp_that_comes_late_gets_all() {
+    otlp(false);
+}
+
+/// Each shows the other a certificate.
+#[fathom_lab::test]
+fn a_receiver_of_otlp_by_tls_gets_all() {
+    otlp(true);
+}
+
+fn otlp(has_tls: bool) {
     let collector = cache().join("collector");
     if !collector.exists() {
         println!(
@@ -208,17 +219,20 @@ fn a_receiver_of_otlp_that_comes_late_gets_all() {
     let directory = tempfile::tempdir().unwrap();
     let [output, said, received] =
         ["records.json", "said", "received"].map(|name| directory.path().join(name));
+    certificates(directory.path(), "ca.pem", &["server", "agent"]).unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let url = if has_tls {
+        let [authority, certificate, key] = ["ca.pem", "agent.pem", "agent.key"].map(file);
+        format!("https://127.0.0.1:4318?ca={authority}&cert={certificate}&key={key}")
+    } else {
+        "http://127.0.0.1:4318".to_owned()
+    };
     let mut command = lab
         .client
         .command(fathom_tests::binary().unwrap().to_str().unwrap());
     command
         .args(["agent", "--interval", "1s", "--metrics", "none"])
-        .args([
-            "--otlp",
-            "http://127.0.0.1:4318",
-            "--otlp-interval",
-            "200ms",
-        ])
+        .args(["--otlp", &url, "--otlp-interval", "200ms"])
         .args(["--host", "client", "--format", "json", "--output"])
         .arg(&output)
         .stderr(File::create(&said).unwrap());
@@ -234,6 +248,12 @@ fn a_receiver_of_otlp_that_comes_late_gets_all() {
     let mut command = lab.client.command(collector.to_str().unwrap());
     command
         .arg("127.0.0.1:4318")
+        .args(
+            has_tls
+                .then(|| ["server.pem", "server.key", "ca.pem"].map(file))
+                .into_iter()
+                .flatten(),
+        )
         .stdout(File::create(&received).unwrap());
     let _collector = Process::start(&mut command).unwrap();
     wait_until(PATIENCE, "the agent to find its receiver", || {
@@ -247,8 +267,8 @@ fn a_receiver_of_otlp_that_comes_late_gets_all() {
         fs::read_to_string(&said).unwrap()
     );
 
-    let last = records(&received).pop().unwrap();
-    let resource = &last["resourceMetrics"][0];
+    let request = records(&received).pop().unwrap();
+    let resource = &request["resourceMetrics"][0];
     let host = json!({"key": "host.name", "value": {"stringValue": "client"}});
     let attributes = resource["resource"]["attributes"].as_array().unwrap();
     assert!(attributes.contains(&host), "{attributes:?}");

@@ -4,34 +4,18 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use fathom_lab::wait_until;
+use fathom_tests::certificates;
 use nix::sys::signal::Signal;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::capture::echoes;
 use crate::collector::{PATIENCE, Place, collect, fathom, free_port};
 
-/// A certificate authority, and certificates that it has signed, as PEM files.
-fn certificates(place: &Place, authority: &str, names: &[&str]) {
-    let mut parameters = CertificateParams::new(Vec::new()).unwrap();
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    let certificate = parameters.self_signed(&key).unwrap();
-    std::fs::write(place.path(authority), certificate.pem()).unwrap();
-    let issuer = Issuer::new(parameters, key);
-    for name in names {
-        let own_key = KeyPair::generate().unwrap();
-        let parameters = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
-        let signed = parameters.signed_by(&own_key, &issuer).unwrap();
-        std::fs::write(place.path(&format!("{name}.pem")), signed.pem()).unwrap();
-        std::fs::write(place.path(&format!("{name}.key")), own_key.serialize_pem()).unwrap();
-    }
-}
-
 #[test]
 fn who_shows_no_certificate_of_the_authority_is_refused() {
     let (place, port) = (Place::new(), free_port());
-    certificates(&place, "ca.pem", &["collector", "agent"]);
-    certificates(&place, "other-ca.pem", &["stranger"]);
+    let folder = place.path("");
+    certificates(&folder, "ca.pem", &["collector", "agent"]).unwrap();
+    certificates(&folder, "other-ca.pem", &["stranger"]).unwrap();
     std::fs::write(place.path("echoes.pcap"), echoes(0..10)).unwrap();
     let file = |name: &str| place.text(name);
     let listen = format!(

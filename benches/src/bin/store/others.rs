@@ -130,6 +130,7 @@ fn hop(time: Time, flow: FlowKey, ttl: u64, base_ns: u64, random: &mut Random) -
         routers_back: None,
         marks: None,
         interface: "eth0",
+        rtt_histogram: histogram,
     }
 }
 

@@ -5,9 +5,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fathom_measure::Measurement;
+use fathom_measure::kernel::Ring;
 use fathom_record::format::{Format, Sink};
 use fathom_record::{FlowKey, Record, Value, Visitor};
 
@@ -99,6 +101,11 @@ struct Client {
 }
 
 impl Capture {
+    /// Those of its events.
+    pub(super) fn rings(&self) -> impl Iterator<Item = Arc<Ring>> {
+        self.measurements.iter().flat_map(|one| one.rings())
+    }
+
     /// Of flows with these `ends`, by measurements that have just started.
     ///
     /// # Errors

@@ -125,7 +125,8 @@ impl<'a> Service<'a> {
     /// # Errors
     /// When what runs fails, or records cannot be written.
     fn reload(&mut self, session: &mut Session) -> anyhow::Result<anyhow::Result<()>> {
-        let begun = configuration::read().and_then(|read| match read.command {
+        let captured = self.captures.iter().flat_map(Capture::rings);
+        let begun = session.meanwhile(captured, || match configuration::read()?.command {
             Command::Agent(arguments) => {
                 let measurements = start(&arguments, self.config)?;
                 Ok((arguments, measurements))

@@ -1,10 +1,11 @@
 //! Collectors of any kind, as URLs.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use fathom_ipfix::Destination;
+
+use crate::tls::ClientFiles;
 
 /// The port of `fathom collect`, unless the URL says another.
 const PORT: u16 = 4741;
@@ -24,15 +25,6 @@ pub(crate) struct CollectorUrl {
     /// The name or address, with the port.
     authority: String,
     pub(crate) tls: Option<ClientFiles>,
-}
-
-/// The PEM files that TLS needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ClientFiles {
-    /// What the collector's certificate must be signed by.
-    pub(crate) authority: PathBuf,
-    /// The certificate of this host, and its key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl CollectorUrl {
@@ -56,40 +48,8 @@ impl CollectorUrl {
             Some((_, port)) if port.parse().is_ok_and(|port: u16| port > 0) => authority.to_owned(),
             Some((_, port)) => return Err(format!("`{port}` is no port")),
         };
-        let tls = match scheme {
-            "https" => Some(ClientFiles::parse(query)?),
-            _ if query.is_empty() => None,
-            _ => return Err("what follows `?` is for https only".to_owned()),
-        };
+        let tls = ClientFiles::of(scheme, query)?;
         Ok(Self { authority, tls })
-    }
-}
-
-impl ClientFiles {
-    fn parse(query: &str) -> Result<Self, String> {
-        let (mut authority, mut certificate, mut key) = (None, None, None);
-        for option in query.split('&').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').unwrap_or((option, ""));
-            let file = match name {
-                "ca" => &mut authority,
-                "cert" => &mut certificate,
-                "key" => &mut key,
-                _ => return Err(format!("`{name}` is none of `ca`, `cert`, `key`")),
-            };
-            if value.is_empty() || file.replace(PathBuf::from(value)).is_some() {
-                return Err(format!("`{name}` names no file, or two"));
-            }
-        }
-        let identity = match (certificate, key) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            _ => return Err("`cert` and `key` go together".to_owned()),
-        };
-        let authority = authority.ok_or("https needs `?ca=FILE`, the certificates to trust")?;
-        Ok(Self {
-            authority,
-            identity,
-        })
     }
 }
 

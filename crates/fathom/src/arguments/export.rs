@@ -9,6 +9,8 @@ use fathom_ipfix::{ExporterSettings, Refresh, TemplateSet};
 use super::collector::{CollectorUrl, ExportTarget};
 use super::store::StoreArguments;
 use super::{Choice, MetricsArguments, duration, one_of, positive_duration, typed};
+#[cfg(feature = "live")]
+use crate::clickhouse::ServerUrl;
 
 const SPOOL_MIB: u64 = 1024;
 
@@ -27,11 +29,11 @@ pub(crate) struct ExportArguments {
     /// `?mtu=BYTES` is the longest packet over UDP; by default that of the path, but at most 1500.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub(crate) export: Vec<ExportTarget>,
-    /// Keep records that wait for `https` or `http` in this directory, also when fathom ends;
-    /// `fathom agent` by default in /var/lib/fathom-spool, others in memory.
+    /// Keep records that wait for `https`, `http` or ClickHouse in this directory, also when fathom
+    /// ends; `fathom agent` by default in /var/lib/fathom-spool, others in memory.
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
-    /// What waits takes so many MiB on the disk for each collector; what comes then is lost, and
+    /// What waits takes so many MiB on the disk for each of these; what comes then is lost, and
     /// counted.
     #[arg(long, value_name = "MIB", default_value_t = SPOOL_MIB, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) spool_size: u64,
@@ -61,11 +63,14 @@ pub(crate) struct ExportArguments {
     pub(crate) template_refresh: Duration,
     #[command(flatten)]
     pub(crate) store: StoreArguments,
-    /// Keep records in this server of ClickHouse, such as `http://HOST:8123`, where `fathom store
-    /// init` has made the tables.
+    /// Keep records in this server of ClickHouse, such as `http://HOST:8123` or
+    /// `https://USER:PASSWORD@HOST:8443/DATABASE?ca=FILE`, where `fathom store init` has made the
+    /// tables.
+    ///
+    /// What it does not take waits, and is sent again, as for a collector with `https`.
     #[cfg(feature = "live")]
     #[arg(long, value_name = "URL", help_heading = "Store")]
-    pub(crate) clickhouse: Option<String>,
+    pub(crate) clickhouse: Option<ServerUrl>,
     #[command(flatten)]
     pub(crate) metrics: MetricsArguments,
 }

@@ -18,7 +18,8 @@ pub(crate) struct MetricsArguments {
     /// agent` by default there, others nowhere.
     #[arg(long, value_name = "ADDRESS", value_parser = place)]
     pub(crate) metrics: Option<MetricsPlace>,
-    /// Send metrics to this receiver of OTLP over HTTP, such as `http://HOST:4318`.
+    /// Send metrics to this receiver of OTLP over HTTP, such as `http://HOST:4318` or
+    /// `https://HOST:4318?ca=FILE&cert=FILE&key=FILE`.
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
     /// Time between two of these.

@@ -1,105 +1,112 @@
-//! Records as rows of ClickHouse's `RowBinary`.
+//! Columns of records as rows of ClickHouse's `RowBinary`.
 
-use std::fmt::Write as _;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt16Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema as Columns};
+use fathom_record::Histogram;
+use fathom_store::{Number, histogram_at};
 
-use fathom_record::{Histogram, Record, Schema, Type, Value};
+use super::schema::{ROW_NAME, histogram_columns};
 
-/// Rows of one kind.
+/// Rows of one kind, which have the same columns.
 pub(super) struct Rows {
-    pub(super) schema: &'static Schema,
     pub(super) bytes: Vec<u8>,
-    pub(super) count: u32,
-    text: String,
+    pub(super) count: u64,
 }
 
 impl Rows {
-    pub(super) fn new(schema: &'static Schema) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            schema,
             bytes: Vec::new(),
             count: 0,
-            text: String::new(),
         }
     }
 
-    /// Adds a row of this host, which comes in this batch.
-    pub(super) fn put(&mut self, record: &dyn Record, host: &str, block: &str) {
-        put_text(&mut self.bytes, host);
-        for (index, field) in self.schema.fields.iter().enumerate() {
-            let value = record.value(index);
-            match field.kind {
-                Type::Histogram => self.put_histogram(value),
-                // The key, which every record has.
-                Type::Time if field.name == "time" => {
-                    let Value::Time(ns) = value else {
-                        self.bytes.extend(0_u64.to_le_bytes());
-                        continue;
-                    };
-                    self.bytes.extend(ns.to_le_bytes());
-                }
-                _ => self.put_nullable(value),
+    /// Adds those of a batch, each with the batch and its number there as its name.
+    pub(super) fn put(&mut self, number: &Number, rows: &RecordBatch) {
+        let block = format!("{:032x}-{}", number.spool, number.sequence);
+        let columns: Vec<_> = rows
+            .columns()
+            .iter()
+            .zip(rows.schema_ref().fields())
+            .collect();
+        for row in 0..rows.num_rows() {
+            for (column, field) in &columns {
+                put_value(&mut self.bytes, column, row, is_key(field.name()));
             }
+            put_text(&mut self.bytes, &block);
+            self.bytes.extend((row as u32).to_le_bytes());
         }
-        put_text(&mut self.bytes, block);
-        self.bytes.extend(self.count.to_le_bytes());
-        self.count += 1;
+        self.count += rows.num_rows() as u64;
     }
+}
 
-    fn put_nullable(&mut self, value: Value<'_>) {
-        if matches!(value, Value::Missing | Value::Histogram(_)) {
-            self.bytes.push(1);
+/// What each row has: the columns of `host` and `time`, which others need not have.
+fn is_key(name: &str) -> bool {
+    matches!(name, "host" | "time")
+}
+
+/// The columns in the order that rows have them, as a statement names them.
+pub(super) fn column_names(columns: &Columns) -> String {
+    let mut names = Vec::new();
+    for column in columns.fields() {
+        match column.data_type() {
+            DataType::List(_) => names.extend(histogram_columns(column.name())),
+            _ => names.push(column.name().clone()),
+        }
+    }
+    names.extend(ROW_NAME.map(str::to_owned));
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}
+
+fn put_value(bytes: &mut Vec<u8>, column: &ArrayRef, row: usize, is_key: bool) {
+    if let DataType::List(_) = column.data_type() {
+        put_histogram(bytes, histogram_at(column.as_list(), row).as_ref());
+        return;
+    }
+    if !is_key {
+        bytes.push(column.is_null(row).into());
+        if column.is_null(row) {
             return;
         }
-        self.bytes.push(0);
-        self.text.clear();
-        // Writing to memory does not fail.
-        let _ = match value {
-            Value::Unsigned(number) | Value::Duration(number) | Value::Time(number) => {
-                self.bytes.extend(number.to_le_bytes());
-                return;
-            }
-            Value::Float(number) => {
-                self.bytes.extend(number.to_le_bytes());
-                return;
-            }
-            Value::Port(port) => {
-                self.bytes.extend(port.to_le_bytes());
-                return;
-            }
-            Value::Boolean(answer) => {
-                self.bytes.push(answer.into());
-                return;
-            }
-            Value::Text(text) => {
-                put_text(&mut self.bytes, text);
-                return;
-            }
-            Value::Address(address) => write!(self.text, "{address}"),
-            Value::Protocol(protocol) => write!(self.text, "{protocol}"),
-            Value::Network(network) => write!(self.text, "{network}"),
-            Value::CommunityId(id) => write!(self.text, "{id}"),
-            Value::Missing | Value::Histogram(_) => Ok(()),
-        };
-        put_text(&mut self.bytes, &self.text);
     }
+    // What is absent is 0 or empty, as Arrow has it.
+    match column.data_type() {
+        DataType::UInt16 => {
+            let ports = column.as_primitive::<UInt16Type>();
+            bytes.extend(ports.value(row).to_le_bytes());
+        }
+        DataType::Float64 => {
+            let numbers = column.as_primitive::<Float64Type>();
+            bytes.extend(numbers.value(row).to_le_bytes());
+        }
+        DataType::Boolean => bytes.push(column.as_boolean().value(row).into()),
+        DataType::Utf8 => put_text(bytes, column.as_string::<i32>().value(row)),
+        DataType::Timestamp(..) => {
+            let times = column.as_primitive::<TimestampNanosecondType>();
+            bytes.extend(times.value(row).to_le_bytes());
+        }
+        _ => {
+            let numbers = column.as_primitive::<UInt64Type>();
+            bytes.extend(numbers.value(row).to_le_bytes());
+        }
+    }
+}
 
-    /// Where buckets begin, and how many samples they have: two arrays.
-    fn put_histogram(&mut self, value: Value<'_>) {
-        let none = Histogram::new();
-        let histogram = match value {
-            Value::Histogram(histogram) => histogram,
-            _ => &none,
-        };
-        let length = histogram.buckets().count();
-        put_length(&mut self.bytes, length);
-        for (bucket, _) in histogram.buckets() {
-            let begin = *Histogram::bucket_bounds(bucket).start();
-            self.bytes.extend(begin.to_le_bytes());
-        }
-        put_length(&mut self.bytes, length);
-        for (_, count) in histogram.buckets() {
-            self.bytes.extend(count.to_le_bytes());
-        }
+/// Where buckets begin, and how many samples they have: two arrays.
+fn put_histogram(bytes: &mut Vec<u8>, histogram: Option<&Histogram>) {
+    let buckets = || histogram.into_iter().flat_map(Histogram::buckets);
+    let length = buckets().count();
+    put_length(bytes, length);
+    for (bucket, _) in buckets() {
+        let begin = *Histogram::bucket_bounds(bucket).start();
+        bytes.extend(begin.to_le_bytes());
+    }
+    put_length(bytes, length);
+    for (_, count) in buckets() {
+        bytes.extend(count.to_le_bytes());
     }
 }
 

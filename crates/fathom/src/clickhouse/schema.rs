@@ -1,5 +1,6 @@
 //! The tables of ClickHouse: one for each kind of record, from the description of its fields.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub(super) const ROW_NAME: [&str; 2] = ["block", "row"];
 pub(super) struct Dialect {
     /// Times of nanoseconds, codecs, and TTL: since 20.1.
     pub(super) is_current: bool,
+    /// Views that are made anew by the clock, without being asked to: since 24.10.
+    pub(super) can_refresh: bool,
 }
 
 impl Dialect {
@@ -25,6 +28,7 @@ impl Dialect {
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         Self {
             is_current: version >= (20, 1),
+            can_refresh: version >= (24, 10),
         }
     }
 
@@ -52,60 +56,142 @@ pub(super) struct Layout<'a> {
     /// A cluster of the server's configuration, over whose shards rows are spread.
     pub(super) cluster: Option<&'a str>,
     pub(super) age: Duration,
+    /// Those of longer intervals are kept for so long.
+    pub(super) rollup_age: Duration,
 }
 
-/// What makes the tables of these kinds.
+impl Layout<'_> {
+    /// The table of this name that has rows: one that is spread over shards has none itself.
+    pub(super) fn local(&self, name: &str) -> String {
+        match self.cluster {
+            Some(_) => format!("{name}_local"),
+            None => name.to_owned(),
+        }
+    }
+}
+
+/// The columns that tables of a database have: of each table, their names.
+pub(super) type Found = HashMap<String, HashSet<String>>;
+
+/// What makes the tables of these kinds, and adds the columns that those of an older fathom lack.
 pub(super) fn statements(
     schemas: &[&Schema],
     dialect: Dialect,
     layout: &Layout<'_>,
+    found: &Found,
 ) -> Vec<String> {
+    let [block, row] = ROW_NAME;
     let mut statements = vec![format!("CREATE DATABASE IF NOT EXISTS {}", layout.database)];
     for schema in schemas {
-        let (database, kind) = (layout.database, schema.kind);
-        let Some(cluster) = layout.cluster else {
-            statements.push(table(schema, kind, dialect, layout));
-            continue;
+        let mut columns = columns_of_fields(schema, dialect);
+        columns.push((block.to_owned(), "String".to_owned()));
+        columns.push((row.to_owned(), "UInt32".to_owned()));
+        let table = TableOf {
+            name: schema.kind,
+            columns,
+            engine: "ReplacingMergeTree".to_owned(),
+            partition: dialect.day(),
+            order: format!("host, time, {block}, {row}"),
+            age: layout.age,
         };
-        let local = format!("{kind}_local");
-        statements.push(table(schema, &local, dialect, layout));
-        // All rows of a host are on one shard: there they join, and there a batch that comes again
-        // finds itself.
-        statements.push(format!(
-            "CREATE TABLE IF NOT EXISTS {database}.{kind} AS {database}.{local} \
-             ENGINE = Distributed({cluster}, {database}, {local}, sipHash64(host))"
-        ));
+        statements.extend(table.statements(dialect, layout, found));
     }
     statements
 }
 
-fn table(schema: &Schema, name: &str, dialect: Dialect, layout: &Layout<'_>) -> String {
-    let mut columns = vec!["host String".to_owned()];
-    columns.extend(schema.fields.iter().map(|field| column(field, dialect)));
-    columns.extend([
-        format!("{} String", ROW_NAME[0]),
-        format!("{} UInt32", ROW_NAME[1]),
-    ]);
-    let [block, row] = ROW_NAME;
-    let mut text = format!(
-        "CREATE TABLE IF NOT EXISTS {}.{name} (\n  {}\n) ENGINE = ReplacingMergeTree \
-         PARTITION BY {} ORDER BY (host, time, {block}, {row})",
-        layout.database,
-        columns.join(",\n  "),
-        dialect.day(),
-    );
-    if dialect.is_current {
-        // Writing to memory does not fail.
-        let _ = write!(
-            text,
-            " TTL toDateTime(time) + INTERVAL {} SECOND",
-            layout.age.as_secs()
-        );
-    }
-    text
+/// A column: its name, and what it is.
+pub(super) type Column = (String, String);
+
+/// A table of records.
+pub(super) struct TableOf<'a> {
+    pub(super) name: &'a str,
+    pub(super) columns: Vec<Column>,
+    pub(super) engine: String,
+    pub(super) partition: &'static str,
+    pub(super) order: String,
+    /// For how long its rows are kept.
+    pub(super) age: Duration,
 }
 
-fn column(field: &Field, dialect: Dialect) -> String {
+impl TableOf<'_> {
+    /// What makes it, and adds what it lacks.
+    pub(super) fn statements(
+        &self,
+        dialect: Dialect,
+        layout: &Layout<'_>,
+        found: &Found,
+    ) -> Vec<String> {
+        let (database, name, local) = (layout.database, self.name, layout.local(self.name));
+        let mut statements = vec![self.creation(&local, dialect, database)];
+        statements.extend(addition(&local, &self.columns, layout, found));
+        if let Some(cluster) = layout.cluster {
+            // All rows of a host are on one shard: there they join, and there a batch that comes
+            // again finds itself.
+            statements.push(format!(
+                "CREATE TABLE IF NOT EXISTS {database}.{name} AS {database}.{local} \
+                 ENGINE = Distributed({cluster}, {database}, {local}, sipHash64(host))"
+            ));
+            statements.extend(addition(name, &self.columns, layout, found));
+        }
+        statements
+    }
+
+    fn creation(&self, name: &str, dialect: Dialect, database: &str) -> String {
+        let columns: Vec<_> = self.columns.iter().map(defined).collect();
+        let mut text = format!(
+            "CREATE TABLE IF NOT EXISTS {database}.{name} (\n  {}\n) ENGINE = {} \
+             PARTITION BY {} ORDER BY ({})",
+            columns.join(",\n  "),
+            self.engine,
+            self.partition,
+            self.order,
+        );
+        if dialect.is_current {
+            // Writing to memory does not fail.
+            let _ = write!(
+                text,
+                " TTL toDateTime(time) + INTERVAL {} SECOND",
+                self.age.as_secs()
+            );
+        }
+        text
+    }
+}
+
+/// What adds the columns that a table lacks; `None`: it has all, or is not there. Older servers
+/// have no `IF NOT EXISTS` for columns.
+fn addition(name: &str, columns: &[Column], layout: &Layout<'_>, found: &Found) -> Option<String> {
+    let found = found.get(name)?;
+    let missing: Vec<_> = columns
+        .iter()
+        .filter(|(name, _)| !found.contains(name))
+        .map(|column| format!("ADD COLUMN {}", defined(column)))
+        .collect();
+    (!missing.is_empty()).then(|| {
+        let table = format!("ALTER TABLE {}.{name}\n  ", layout.database);
+        table + &missing.join(",\n  ")
+    })
+}
+
+fn defined((name, definition): &Column) -> String {
+    format!("`{name}` {definition}")
+}
+
+/// Those of the host and of all fields.
+pub(super) fn columns_of_fields(schema: &Schema, dialect: Dialect) -> Vec<Column> {
+    let mut columns = vec![("host".to_owned(), "String".to_owned())];
+    for field in schema.fields {
+        if field.kind == Type::Histogram {
+            let parts = histogram_columns(field.name).into_iter();
+            columns.extend(parts.map(|name| (name, "Array(UInt64)".to_owned())));
+        } else {
+            columns.push((field.name.to_owned(), definition(field, dialect)));
+        }
+    }
+    columns
+}
+
+fn definition(field: &Field, dialect: Dialect) -> String {
     let plain = match field.kind {
         Type::Unsigned | Type::Duration => "UInt64",
         Type::Float => "Float64",
@@ -113,9 +199,7 @@ fn column(field: &Field, dialect: Dialect) -> String {
         Type::Port => "UInt16",
         Type::Time => dialect.time(),
         Type::Text | Type::Address | Type::Protocol | Type::Network | Type::CommunityId => "String",
-        Type::Histogram => {
-            return format!("{} Nested(from_ns UInt64, count UInt64)", field.name);
-        }
+        Type::Histogram => "Array(UInt64)",
     };
     let is_key = field.name == "time";
     let kind = if is_key {
@@ -123,33 +207,21 @@ fn column(field: &Field, dialect: Dialect) -> String {
     } else {
         format!("Nullable({plain})")
     };
+    // The old dialect takes comments nowhere else.
+    if !dialect.is_current {
+        return kind;
+    }
     let codec = match field.kind {
-        _ if !dialect.is_current => "",
-        Type::Time => " CODEC(Delta, ZSTD)",
-        _ => " CODEC(ZSTD)",
+        Type::Time => "CODEC(Delta, ZSTD)",
+        _ => "CODEC(ZSTD)",
     };
     let about = field.about.replace('\\', "\\\\").replace('\'', "\\'");
-    // The old dialect takes comments nowhere else.
-    if dialect.is_current {
-        format!("{} {kind} COMMENT '{about}'{codec}", field.name)
-    } else {
-        format!("{} {kind}", field.name)
-    }
+    format!("{kind} COMMENT '{about}' {codec}")
 }
 
-/// The columns of a kind in the order that rows have them.
-pub(super) fn column_names(schema: &Schema) -> String {
-    let mut names = vec!["host".to_owned()];
-    for field in schema.fields {
-        if field.kind == Type::Histogram {
-            names.extend(["from_ns", "count"].map(|part| format!("{}.{part}", field.name)));
-        } else {
-            names.push(field.name.to_owned());
-        }
-    }
-    names.extend(ROW_NAME.map(str::to_owned));
-    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    quoted.join(", ")
+/// The columns of a histogram: where buckets begin, and how many samples they have.
+pub(super) fn histogram_columns(name: &str) -> [String; 2] {
+    ["from_ns", "count"].map(|part| format!("{name}.{part}"))
 }
 
 #[cfg(test)]
@@ -158,13 +230,18 @@ mod tests {
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        for (version, is_current) in [
-            ("18.16.1", false),
-            ("20.1.2", true),
-            ("26.3.1.7", true),
-            ("9.9", false),
+        for (version, is_current, can_refresh) in [
+            ("18.16.1", false, false),
+            ("20.1.2", true, false),
+            ("24.9.1", true, false),
+            ("26.3.1.7", true, true),
+            ("9.9", false, false),
         ] {
-            assert_eq!(Dialect::of(version), Dialect { is_current }, "{version}");
+            let expected = Dialect {
+                is_current,
+                can_refresh,
+            };
+            assert_eq!(Dialect::of(version), expected, "{version}");
         }
     }
 }

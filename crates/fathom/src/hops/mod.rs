@@ -13,12 +13,14 @@ mod rows;
 mod systems;
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fathom_measure::hops::{
     Congestion, HopProbe, HopSummary, Options, Owner, Paths, Prober, Rate, RouteChange, Settings,
     UserPrograms,
 };
+use fathom_measure::kernel::Ring;
 use fathom_measure::{Counts, Error, Measurement, Selection, Take};
 
 use crate::Description;
@@ -112,6 +114,10 @@ impl Measurement for Hops {
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
         self.prober.events()
+    }
+
+    fn rings(&self) -> Vec<Arc<Ring>> {
+        self.prober.rings()
     }
 
     fn longest_wait(&self) -> Duration {

@@ -221,6 +221,7 @@ pub(super) mod tests {
             routers_back: None,
             marks: None,
             interface: "eth0",
+            rtt_histogram: Histogram::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use fathom_record::Time;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message;
@@ -14,6 +14,7 @@ use super::family::FamilyKind;
 use super::registry::own_family;
 use super::{Shared, otlp};
 use crate::failure::say;
+use crate::tls::{ClientFiles, explain};
 
 /// A receiver that has not answered by then has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,18 +38,22 @@ impl Push {
     /// Begins to.
     ///
     /// # Errors
-    /// When this is no URL that can be sent to, or the system has no thread left.
+    /// When this is no URL that can be sent to, a certificate cannot be read, or the system has no
+    /// thread left.
     pub(super) fn start(
         url: &str,
         interval: Duration,
         host: &str,
         registry: Shared,
     ) -> anyhow::Result<Self> {
-        let url = with_path(url)?;
-        let config = Agent::config_builder()
+        let (url, files) = receiver(url)?;
+        let mut config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
             .user_agent(concat!("fathom/", env!("CARGO_PKG_VERSION")));
+        if let Some(files) = files {
+            config = config.tls_config(files.config()?);
+        }
         let (stop, stopped) = channel();
         let mut thread = Thread {
             url: url.clone(),
@@ -87,18 +92,23 @@ impl Push {
     }
 }
 
-/// Without TLS: a collector on this host or network brings them farther.
-fn with_path(url: &str) -> anyhow::Result<String> {
-    let rest = url.strip_prefix("http://").with_context(|| {
-        format!("{url} is no receiver of metrics: name one as http://HOST:4318; TLS is a matter of a collector nearby")
-    })?;
-    let has_path = rest.trim_end_matches('/').contains('/');
-    let url = url.trim_end_matches('/');
-    Ok(if has_path {
-        url.to_owned()
-    } else {
-        format!("{url}{PATH}")
-    })
+/// The URL of metrics there, and the files that TLS needs.
+fn receiver(text: &str) -> anyhow::Result<(String, Option<ClientFiles>)> {
+    let what = || {
+        format!(
+            "{text} is no receiver of metrics: name one as http://HOST:4318 or https://HOST:4318?ca=FILE"
+        )
+    };
+    let (scheme, rest) = text.split_once("://").with_context(what)?;
+    if !matches!(scheme, "http" | "https") {
+        bail!(what());
+    }
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let files = ClientFiles::of(scheme, query);
+    let files = files.map_err(|error| anyhow!("{text}: {error}"))?;
+    let place = place.trim_end_matches('/');
+    let path = if place.contains('/') { "" } else { PATH };
+    Ok((format!("{scheme}://{place}{path}"), files))
 }
 
 struct Thread {
@@ -163,7 +173,7 @@ impl Thread {
         let post = post.header("Content-Type", "application/x-protobuf");
         let answer = post.send(&request.encode_to_vec()[..]);
         let mut answer = answer.map_err(|error| Failure {
-            why: error.to_string(),
+            why: explain(&error),
             is_passing: true,
         })?;
         let status = answer.status();
@@ -230,10 +240,19 @@ mod tests {
             ("http://[::1]:4318", "http://[::1]:4318/v1/metrics"),
             ("http://host:4318/", "http://host:4318/v1/metrics"),
             ("http://host/otlp/v1/metrics", "http://host/otlp/v1/metrics"),
+            ("https://host?ca=a.pem", "https://host/v1/metrics"),
         ] {
-            assert_eq!(with_path(url).unwrap(), with);
+            assert_eq!(receiver(url).unwrap().0, with);
         }
-        let told = with_path("https://host").unwrap_err().to_string();
-        assert!(told.contains("http://HOST:4318"), "{told}");
+        let (_, files) = receiver("https://host/own?ca=a.pem").unwrap();
+        assert_eq!(files.unwrap().authority.to_str(), Some("a.pem"));
+        for (url, reason) in [
+            ("host:4318", "http://HOST:4318"),
+            ("https://host", "?ca=FILE"),
+            ("http://host?ca=a.pem", "https only"),
+        ] {
+            let told = receiver(url).unwrap_err().to_string();
+            assert!(told.contains(reason), "{told}");
+        }
     }
 }

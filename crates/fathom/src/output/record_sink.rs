@@ -10,7 +10,7 @@ use super::export::Exports;
 use super::keeper::Keeper;
 use crate::arguments::{ExportArguments, OutputTarget};
 #[cfg(feature = "live")]
-use crate::clickhouse::ClickHouse;
+use crate::clickhouse;
 use crate::metrics::Metrics;
 
 /// Takes records, and hands them on. None keeps measuring waiting, unless it is allowed to.
@@ -58,10 +58,10 @@ pub(super) fn open(
     if arguments.export.len() > arguments.collectors().count() {
         sinks.push(Box::new(Exports::open(arguments, target)?));
     }
+    let spool = arguments.spool.as_deref();
+    let spool = spool.map(|directory| (directory, arguments.spool_size << 20));
     for collector in arguments.collectors() {
-        let spool = arguments.spool.as_deref();
-        let spool = spool.map(|directory| (directory, arguments.spool_size << 20));
-        let delivery = Delivery::open(collector, spool, &target.host()?);
+        let delivery = Delivery::to_collector(collector, spool, &target.host()?);
         let delivery = delivery.with_context(|| format!("cannot export to {collector}"))?;
         sinks.push(Box::new(delivery));
     }
@@ -75,7 +75,9 @@ pub(super) fn open(
     }
     #[cfg(feature = "live")]
     if let Some(url) = &arguments.clickhouse {
-        sinks.push(Box::new(ClickHouse::open(url, &target.host()?)?));
+        let delivery = clickhouse::open(url, spool, &target.host()?);
+        let delivery = delivery.with_context(|| format!("cannot keep records in {url}"))?;
+        sinks.push(Box::new(delivery));
     }
     if let Some(metrics) = Metrics::open(&arguments.metrics, || target.host())? {
         sinks.push(Box::new(metrics));

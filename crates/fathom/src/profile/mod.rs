@@ -7,8 +7,10 @@ mod filter;
 mod probes;
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
+use fathom_measure::kernel::Ring;
 use fathom_measure::profile::{
     DnsProfile, LookupProfile, MptcpProfile, Options, Probes, Profiler, TcpProfile,
 };
@@ -130,6 +132,10 @@ impl Measurement for Profiles {
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
         self.profiler.events()
+    }
+
+    fn rings(&self) -> Vec<Arc<Ring>> {
+        self.profiler.rings()
     }
 
     fn longest_wait(&self) -> Duration {

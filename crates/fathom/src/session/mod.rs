@@ -5,8 +5,12 @@ mod intervals;
 mod paced;
 mod view;
 
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use fathom_measure::kernel::Ring;
 use fathom_measure::{Counts, Measurement, wait_for};
 use fathom_record::Time;
 
@@ -15,6 +19,9 @@ use crate::signals::Signals;
 use crate::summary::say_summary;
 use intervals::Intervals;
 pub(crate) use view::View;
+
+/// Rings are emptied so often while nothing is polled.
+const EMPTYING: Duration = Duration::from_millis(20);
 
 /// For how long, and how, a session is to run.
 #[derive(Debug, Default)]
@@ -109,6 +116,33 @@ impl Session {
         }
         self.follow()?;
         self.view.refresh(&self.measurements)
+    }
+
+    /// Does what takes long. What is measured meanwhile is taken out of the rings by a thread of
+    /// its own, and handed on with the next turn. So is what comes into these other rings.
+    pub(crate) fn meanwhile<R>(
+        &self,
+        others: impl Iterator<Item = Arc<Ring>>,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        let own = self.measurements.iter().flat_map(|one| one.rings());
+        let rings: Vec<_> = own.chain(others).collect();
+        let (stop, stopped) = channel::<()>();
+        thread::scope(|scope| {
+            let empty = move || {
+                while stopped.recv_timeout(EMPTYING) == Err(RecvTimeoutError::Timeout) {
+                    for ring in &rings {
+                        // Who polls next is told what fails.
+                        let _ = ring.collect();
+                    }
+                }
+            };
+            // Where there are no threads left, rings wait.
+            let _ = thread::Builder::new().spawn_scoped(scope, empty);
+            // Dropped at the end, whatever that is.
+            let _stop = stop;
+            work()
+        })
     }
 
     /// Goes on with these measurements, which have just started, over intervals of this length. The

@@ -279,6 +279,7 @@ impl Flow {
                     routers_back,
                     marks: marks.text(),
                     interface: self.interface,
+                    rtt_histogram: interval.rtts,
                 }));
             }
             before_ns = excess_ns.unwrap_or(before_ns);

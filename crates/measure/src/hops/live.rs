@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput};
@@ -16,7 +16,7 @@ use crate::bytes::{bytes_of, read_prefix};
 use crate::counts::REFUSED;
 use crate::hops::native::{self, hops_budget, hops_config};
 use crate::kernel::{
-    Framing, Group, Interface, Places, Programs, choose_programs, decompress, group_root,
+    Framing, Group, Interface, Places, Programs, Ring, choose_programs, decompress, group_root,
     monotonic_ns, set_constants, wall_clock_offset,
 };
 use crate::measurement::{Measurement, Take, Ticker};
@@ -250,6 +250,10 @@ impl Measurement for Prober {
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
         self.programs.events()
+    }
+
+    fn rings(&self) -> Vec<Arc<Ring>> {
+        self.programs.ring().into_iter().collect()
     }
 
     fn longest_wait(&self) -> Duration {

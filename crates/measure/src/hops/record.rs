@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fathom_record::{
-    AsValue, FlowKey, Fold, Metric, Nanoseconds, Network, Record, Time, Type, Unit, Value, record,
+    AsValue, FlowKey, Fold, Histogram, Metric, Nanoseconds, Network, Record, Time, Type, Unit,
+    Value, record,
 };
 
 /// What the measurement tells of.
@@ -184,16 +185,16 @@ record! {
         #[field(absent, own_ipfix = 240, fold = Fold::Mean("probes_sent"))]
         pub rtt_mean_ns: Option<Nanoseconds>,
         /// The median of the interval, within 1.6 %.
-        #[field(label = "p50", own_ipfix = 218, fold = Fold::Absent, metric = Metric::Gauge)]
+        #[field(label = "p50", own_ipfix = 218, fold = Fold::Percentile(50), metric = Metric::Gauge)]
         pub rtt_p50_ns: Option<Nanoseconds>,
         /// The 90th percentile of the interval, within 1.6 %.
-        #[field(absent, own_ipfix = 241, fold = Fold::Absent)]
+        #[field(absent, own_ipfix = 241, fold = Fold::Percentile(90))]
         pub rtt_p90_ns: Option<Nanoseconds>,
         /// The 95th percentile of the interval, within 1.6 %.
-        #[field(absent, own_ipfix = 242, fold = Fold::Absent)]
+        #[field(absent, own_ipfix = 242, fold = Fold::Percentile(95))]
         pub rtt_p95_ns: Option<Nanoseconds>,
         /// The 99th percentile of the interval, within 1.6 %.
-        #[field(label = "p99", own_ipfix = 219, fold = Fold::Absent)]
+        #[field(label = "p99", own_ipfix = 219, fold = Fold::Percentile(99))]
         pub rtt_p99_ns: Option<Nanoseconds>,
         /// The greatest of the interval.
         #[field(absent, own_ipfix = 243, fold = Fold::Greatest)]
@@ -215,6 +216,9 @@ record! {
         /// The interface that the flow leaves by.
         #[field(absent, ipfix = 82, metric = Metric::Label)]
         pub interface: &'static str,
+        /// How often which round trip was measured.
+        #[field(fold = Fold::Merge)]
+        pub rtt_histogram: Histogram,
     }
 }
 

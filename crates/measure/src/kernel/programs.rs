@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use libbpf_rs::{AsRawLibbpf, MapHandle, Object, OpenObject, ProgramMut};
 use libbpf_sys as sys;
@@ -18,7 +19,7 @@ use crate::native::flow_key;
 pub(crate) struct Programs {
     // Dropped in this order: nothing is read any more, then the maps go.
     /// `None`: what it measures is in its tables alone.
-    ring: Option<Ring>,
+    ring: Option<Arc<Ring>>,
     object: Rc<Object>,
 }
 
@@ -44,13 +45,18 @@ impl Programs {
     pub(crate) fn with_ring(&self, ring: Option<&str>) -> Result<Self, Error> {
         let object = Rc::clone(&self.object);
         let ring = ring.map(|ring| Ring::open(&find_map(&object, ring)?));
-        let ring = ring.transpose()?;
+        let ring = ring.transpose()?.map(Arc::new);
         Ok(Self { ring, object })
+    }
+
+    /// The ring, to be emptied by another thread, too.
+    pub(crate) fn ring(&self) -> Option<Arc<Ring>> {
+        self.ring.clone()
     }
 
     /// Becomes readable when there are events.
     pub(crate) fn events(&self) -> Option<BorrowedFd<'_>> {
-        self.ring.as_ref().map(Ring::as_fd)
+        self.ring.as_ref().map(|ring| ring.as_fd())
     }
 
     /// Hands on the events that have come, some at a time, one behind the other.
@@ -131,7 +137,7 @@ impl Programs {
                 visit(&key, slot, state);
             }
         };
-        let collect = || self.ring.as_ref().map_or(Ok(()), Ring::collect);
+        let collect = || self.ring.as_ref().map_or(Ok(()), |ring| ring.collect());
         table.for_each(visit, collect)
     }
 

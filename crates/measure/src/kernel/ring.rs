@@ -1,8 +1,7 @@
 //! The ring that programs write events into.
 
-use std::cell::RefCell;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::rc::Rc;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
@@ -12,12 +11,20 @@ use crate::Error;
 /// Events that are taken out of a ring at a time: so many stay in the processor's cache until they
 /// are handed on.
 const BATCH: usize = 64;
+/// What was taken out and not handed on takes no more memory.
+const MOST_BYTES: usize = 64 << 20;
 
-/// A ring, to be read by this process. To be dropped before its map.
+/// A ring, to be read by this process, in any of its threads. To be dropped before its map.
 #[derive(Debug)]
 pub struct Ring {
-    ring: RingBuffer<'static>,
-    inbox: Rc<RefCell<Vec<u8>>>,
+    buffer: Mutex<RingBuffer<'static>>,
+    events: RawFd,
+    inbox: Arc<Mutex<Vec<u8>>>,
+}
+
+/// What is in it is whole between any two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ring {
@@ -28,17 +35,21 @@ impl Ring {
     pub fn open(map: &impl MapCore) -> Result<Self, Error> {
         let name = map.name().to_string_lossy().into_owned();
         let failed = |error| Error::kernel(format!("open the ring {name}"), error);
-        let inbox = Rc::new(RefCell::new(Vec::new()));
-        let into = Rc::clone(&inbox);
+        let inbox = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&inbox);
         let mut builder = RingBufferBuilder::new();
         builder
             .add(map, move |event| {
-                into.borrow_mut().extend_from_slice(event);
+                lock(&into).extend_from_slice(event);
                 0
             })
             .map_err(failed)?;
         let ring = builder.build().map_err(failed)?;
-        Ok(Self { ring, inbox })
+        Ok(Self {
+            events: ring.epoll_fd(),
+            buffer: Mutex::new(ring),
+            inbox,
+        })
     }
 
     /// Waits at most `timeout` for events, and takes them out of the ring.
@@ -46,7 +57,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
-        match self.ring.poll(timeout) {
+        match lock(&self.buffer).poll(timeout) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
                 Err(unreadable(error))
             }
@@ -54,12 +65,16 @@ impl Ring {
         }
     }
 
-    /// Takes what is in the ring out of it, to be handed on later.
+    /// Takes what is in the ring out of it, to be handed on later: as long as that is not too much.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn collect(&self) -> Result<(), Error> {
-        self.ring.consume().map_err(unreadable)
+        let ring = lock(&self.buffer);
+        if lock(&self.inbox).len() > MOST_BYTES {
+            return Ok(());
+        }
+        ring.consume().map_err(unreadable)
     }
 
     /// Hands on all events that have come and were not handed on, some at a time, one behind the
@@ -69,12 +84,12 @@ impl Ring {
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn read(&self, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
         loop {
-            let count = self.ring.consume_raw_n(BATCH);
+            let count = lock(&self.buffer).consume_raw_n(BATCH);
             if count < 0 {
                 let error = std::io::Error::from_raw_os_error(-count);
                 return Err(Error::kernel("read the events from the kernel", error));
             }
-            let mut inbox = self.inbox.borrow_mut();
+            let mut inbox = lock(&self.inbox);
             take(&inbox);
             inbox.clear();
             if count == 0 {
@@ -90,7 +105,7 @@ impl AsFd for Ring {
         #[expect(unsafe_code, reason = "the library gives a number")]
         // SAFETY: it stays open for as long as the ring lives.
         unsafe {
-            BorrowedFd::borrow_raw(self.ring.epoll_fd())
+            BorrowedFd::borrow_raw(self.events)
         }
     }
 }

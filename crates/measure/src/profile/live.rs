@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libbpf_rs::{Iter, Link};
@@ -20,7 +20,7 @@ use super::reorder::ReorderBuffer;
 use super::slots::Slots;
 use crate::bytes::bytes_of;
 use crate::kernel::{
-    Group, Programs, decompress, group_root, monotonic_ns, set_constants, tick_ns,
+    Group, Programs, Ring, decompress, group_root, monotonic_ns, set_constants, tick_ns,
     wall_clock_offset,
 };
 use crate::measurement::{Measurement, Take};
@@ -325,6 +325,11 @@ impl Measurement for Profiler {
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
         self.programs.events()
+    }
+
+    fn rings(&self) -> Vec<Arc<Ring>> {
+        let dns = self.dns.iter().flat_map(Dns::rings);
+        self.programs.ring().into_iter().chain(dns).collect()
     }
 
     fn longest_wait(&self) -> Duration {

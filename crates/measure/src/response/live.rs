@@ -1,6 +1,7 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its epochs read.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fathom_record::{Nanoseconds, Time};
@@ -13,7 +14,7 @@ use super::waits::Waits;
 use super::{Estimator, Grouping, ResponseAggregator, Settings};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Hooks, OfPackets, Options, Part, monotonic_ns, set_constants, wall_clock_offset,
+    Hooks, OfPackets, Options, Part, Ring, monotonic_ns, set_constants, wall_clock_offset,
 };
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::response::native::{
@@ -252,6 +253,10 @@ impl Measurement for ResponseMonitor {
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
         self.part.programs.events()
+    }
+
+    fn rings(&self) -> Vec<Arc<Ring>> {
+        self.part.programs.ring().into_iter().collect()
     }
 
     fn longest_wait(&self) -> Duration {

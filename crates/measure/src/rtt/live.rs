@@ -1,6 +1,7 @@
 //! Measuring on live interfaces: the BPF program loaded and attached, its samples read.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
@@ -10,7 +11,7 @@ use super::event::{Transition, decode};
 use super::object::Object;
 use super::{Aggregation, Aggregator, Report, Settings};
 use crate::bytes::read_prefix;
-use crate::kernel::{Hooks, Options, monotonic_ns, wall_clock_offset};
+use crate::kernel::{Hooks, Options, Ring, monotonic_ns, wall_clock_offset};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::replay::Interfaces;
 use crate::rtt::native::{self, rtt_batch_event, rtt_event, rtt_flow, rtt_flow_event};
@@ -192,6 +193,10 @@ impl Measurement for RttMonitor {
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
         self.object.part.programs.events()
+    }
+
+    fn rings(&self) -> Vec<Arc<Ring>> {
+        self.object.part.programs.ring().into_iter().collect()
     }
 
     fn longest_wait(&self) -> Duration {

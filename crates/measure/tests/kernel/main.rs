@@ -2,6 +2,7 @@
 #![cfg(feature = "live")]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+mod rings;
 mod together;
 
 use fathom_measure::kernel::{OfPackets, try_load};

@@ -11,7 +11,6 @@ mod ipfix;
 mod keeper;
 mod schemas;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use fathom_store::{Settings, Writer};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register;
 
+use crate::StoreDirectory;
 use addresses::Listen;
 use exporters::Exporters;
 use keeper::Keeper;
@@ -45,14 +45,8 @@ pub(crate) struct CollectArguments {
     /// address: they are for networks that are trusted.
     #[arg(long, value_name = "URL", value_delimiter = ',', required = true)]
     listen: Vec<Listen>,
-    /// The directory of the store.
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "FATHOM_STORE",
-        default_value = "/var/lib/fathom"
-    )]
-    store: PathBuf,
+    #[command(flatten)]
+    store: StoreDirectory,
     /// Remove what is older, such as 30days.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     store_age: Option<Duration>,
@@ -97,13 +91,13 @@ pub(crate) fn run(arguments: &CollectArguments) -> anyhow::Result<()> {
         let listened = register(signal, should_stop.clone());
         listened.context("cannot listen to SIGINT and SIGTERM")?;
     }
-    let opened = Writer::open(&arguments.store, arguments.settings());
+    let opened = Writer::open(&arguments.store.path, arguments.settings());
     let (writer, recovered) = opened.context("cannot keep records")?;
     for line in recovered.lines() {
-        eprintln!("fathom-server: {}: {line}", arguments.store.display());
+        eprintln!("fathom-server: {}: {line}", arguments.store.path.display());
     }
     let exporters = Arc::new(Exporters::default());
-    let keeper = Keeper::start(&arguments.store, writer, exporters.clone())?;
+    let keeper = Keeper::start(&arguments.store.path, writer, exporters.clone())?;
     let listening = ipfix::listen(&arguments.listen, &keeper, &exporters, &should_stop)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -126,7 +120,7 @@ pub(crate) fn run(arguments: &CollectArguments) -> anyhow::Result<()> {
     eprintln!("{}", exporters.total());
     eprintln!(
         "{}: {} records, {} lost",
-        arguments.store.display(),
+        arguments.store.path.display(),
         status.rows.saturating_sub(status.lost_rows),
         status.lost_rows
     );

@@ -18,6 +18,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use fathom_store::Snapshot;
 use held::Held;
 
+use crate::StoreDirectory;
+
 /// While segments merge, they may be gone before they are read: a question is asked again of what
 /// is there then, so often.
 const ATTEMPTS: usize = 10;
@@ -31,14 +33,8 @@ pub(crate) struct QueryArguments {
     /// The statement, such as `SELECT * FROM servers ORDER BY latency_p99_ns DESC LIMIT 10`.
     #[arg(value_name = "SQL")]
     statement: Option<String>,
-    /// The directory of the store.
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "FATHOM_STORE",
-        default_value = "/var/lib/fathom"
-    )]
-    store: PathBuf,
+    #[command(flatten)]
+    store: StoreDirectory,
     /// How the answer is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -79,7 +75,7 @@ pub(crate) fn run(arguments: &QueryArguments) -> anyhow::Result<()> {
 async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
     let mut output = Held::new(arguments.output.clone());
     for _ in 0..ATTEMPTS {
-        let snapshot = Snapshot::of(&arguments.store)?;
+        let snapshot = Snapshot::of(&arguments.store.path)?;
         match ask(arguments, &snapshot, &mut output).await {
             Ok(Asked::Answered) => return Ok(()),
             Ok(Asked::Gone) => {}
@@ -110,7 +106,7 @@ async fn ask(
     tables::register(&context, snapshot)?;
     views::register(&context).await?;
     let Some(statement) = &arguments.statement else {
-        views::list(&context, snapshot, &arguments.store).await?;
+        views::list(&context, snapshot, &arguments.store.path).await?;
         return Ok(Asked::Answered);
     };
     // Nothing but questions.

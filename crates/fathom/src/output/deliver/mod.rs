@@ -1,10 +1,11 @@
-//! Records on their way to a collector of fathom's, which says what it has kept.
+//! Records on their way to who says what it has kept: a collector of fathom's, or ClickHouse.
 //!
 //! One thread puts batches into the queue: memory first, then the spool. Another sends what has
-//! waited longest, and removes it when the collector has it for sure. Measuring waits for neither.
+//! waited longest, and removes it when the receiver has it for sure. Measuring waits for neither.
 
 mod client;
 mod queue;
+mod receiver;
 mod spool;
 
 use std::path::Path;
@@ -23,8 +24,9 @@ use super::handover::{Handover, Incoming, PERIOD};
 use super::record_sink::RecordSink;
 use crate::arguments::CollectorUrl;
 use crate::failure::say;
-use client::{Client, Failure};
-use queue::Queue;
+use client::Client;
+use queue::{Body, Queue};
+pub(crate) use receiver::{Destination, Failure, Receiver, Taken};
 use spool::Spool;
 
 /// Records that wait for the queue take at most so much memory. What comes then is lost, and
@@ -32,25 +34,25 @@ use spool::Spool;
 const WAITING_BYTES: usize = 16 << 20;
 /// Between two looks at the clock, at least.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long who may wait does so for a collector that acknowledges nothing.
+/// How long who may wait does so for a receiver that acknowledges nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two attempts to reach a collector that is away: at first, and at most.
+/// Between two attempts to reach a receiver that is away: at first, and at most.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MOST_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Sends records to one collector.
-pub(super) struct Delivery {
+/// Sends records to one receiver.
+pub(crate) struct Delivery {
     handover: Handover<()>,
     shared: Arc<Shared>,
 }
 
 /// What the threads share.
 struct Shared {
-    destination: CollectorUrl,
+    destination: Destination,
     queue: Mutex<Queue>,
     /// The queue has changed.
     changed: Condvar,
-    /// Of the queue, and whether the collector is away: whoever has the queue may be writing to the
+    /// Of the queue, and whether the receiver is away: whoever has the queue may be writing to the
     /// disk, and measuring does not wait for it.
     known: Mutex<(queue::Counts, bool)>,
     may_wait: AtomicBool,
@@ -74,28 +76,46 @@ impl Shared {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
         self.changed.notify_all();
         for line in news {
-            say!("fathom: {}: {line}", self.destination);
+            say!("fathom: {}: {line}", self.destination.name);
         }
     }
 }
 
 impl Delivery {
-    /// Begins with what the spool has. A collector that is away is none of its errors.
+    /// Sends to a collector of fathom's.
     ///
     /// # Errors
-    /// When a certificate cannot be read, the spool cannot be opened, or the system has no threads
-    /// left.
-    pub(super) fn open(
-        destination: &CollectorUrl,
+    /// When a certificate cannot be read, and as [`Delivery::open`].
+    pub(super) fn to_collector(
+        url: &CollectorUrl,
         spool: Option<(&Path, u64)>,
         host: &str,
     ) -> anyhow::Result<Self> {
-        let client = Client::new(destination)?;
+        let client = Client::new(url)?;
+        let destination = Destination {
+            sink: "collector",
+            name: url.to_string(),
+            directory: url.directory(),
+        };
+        Self::open(client, destination, spool, host)
+    }
+
+    /// Begins with what the spool has: a directory, and how many bytes it may have for each
+    /// receiver. A receiver that is away is none of its errors.
+    ///
+    /// # Errors
+    /// When the spool cannot be opened, or the system has no threads left.
+    pub(crate) fn open(
+        receiver: impl Receiver,
+        destination: Destination,
+        spool: Option<(&Path, u64)>,
+        host: &str,
+    ) -> anyhow::Result<Self> {
         let spool = spool
-            .map(|(directory, bytes)| Spool::open(&directory.join(destination.directory()), bytes));
+            .map(|(directory, bytes)| Spool::open(&directory.join(&destination.directory), bytes));
         let queue = Queue::new(spool.transpose().context("cannot open the spool")?)?;
         let shared = Arc::new(Shared {
-            destination: destination.clone(),
+            destination,
             queue: Mutex::new(queue),
             changed: Condvar::new(),
             known: Mutex::default(),
@@ -108,7 +128,7 @@ impl Delivery {
         let sending = shared.clone();
         let second = thread::Builder::new().name("send".to_owned());
         second
-            .spawn(move || send(&sending, &client))
+            .spawn(move || send(&sending, receiver))
             .context("cannot start a thread that sends")?;
         Ok(Self { handover, shared })
     }
@@ -117,7 +137,7 @@ impl Delivery {
 impl RecordSink for Delivery {
     #[cfg(feature = "live")]
     fn name(&self) -> &'static str {
-        "collector"
+        self.shared.destination.sink
     }
 
     #[cfg(feature = "live")]
@@ -129,10 +149,7 @@ impl RecordSink for Delivery {
                 ("records", counts.acknowledged),
                 ("lost", self.handover.lost_rows() + counts.lost),
             ],
-            named: vec![
-                ("refused", counts.refused),
-                ("collectors away", u64::from(is_away)),
-            ],
+            named: vec![("refused", counts.refused), ("away", u64::from(is_away))],
         }
     }
 
@@ -154,7 +171,7 @@ impl RecordSink for Delivery {
         self.shared.may_wait.store(may_wait, Ordering::Relaxed);
     }
 
-    /// Waits as long as the collector acknowledges something. The spool keeps the rest.
+    /// Waits as long as something is acknowledged. The spool keeps the rest.
     fn finish(&mut self) -> anyhow::Result<()> {
         self.may_wait(true);
         let Some(ended) = self.handover.finish() else {
@@ -170,7 +187,7 @@ impl RecordSink for Delivery {
         let trouble = queue.trouble().map(str::to_owned);
         drop(queue);
         self.shared.changed.notify_all();
-        let destination = &self.shared.destination;
+        let destination = &self.shared.destination.name;
         let lost = self.handover.lost_rows() + counts.lost;
         say!(
             "{destination}: {} records acknowledged, {} refused, {lost} lost",
@@ -219,25 +236,19 @@ fn fill(shared: &Shared, incoming: &Incoming) {
 }
 
 /// Sends what the queue has.
-fn send(shared: &Shared, client: &Client) {
+fn send(shared: &Shared, mut receiver: impl Receiver) {
     let mut backoff = FIRST_BACKOFF;
+    let mut next = Instant::now();
     loop {
-        let mut queue = shared.lock();
-        let body = loop {
-            if queue.has_ended() {
-                return;
-            }
-            match queue.body() {
-                Some(body) => break body,
-                None => queue = shared.wait(queue, PERIOD),
-            }
+        let Some(body) = next_body(shared, next) else {
+            return;
         };
-        drop(queue);
-        let sent = client.post(&body.bytes);
+        next = Instant::now() + receiver.pace();
+        let sent = receiver.send(&body.bytes);
         let mut queue = shared.lock();
         match sent {
-            Ok(words) => {
-                queue.acknowledge(&body, words);
+            Ok(taken) => {
+                queue.acknowledge(&body, taken);
                 backoff = FIRST_BACKOFF;
             }
             Err(Failure::Refused(reason)) => queue.refuse(&body, reason),
@@ -256,6 +267,24 @@ fn send(shared: &Shared, client: &Client) {
     }
 }
 
+/// Waits for something to send: so long that it is worth it, unless it is the end. `None`: nothing
+/// is sent any more.
+fn next_body(shared: &Shared, not_before: Instant) -> Option<Body> {
+    let mut queue = shared.lock();
+    loop {
+        if queue.has_ended() {
+            return None;
+        }
+        let is_end = shared.may_wait.load(Ordering::Relaxed);
+        if (is_end || queue.has_full_body() || Instant::now() >= not_before)
+            && let Some(body) = queue.body()
+        {
+            return Some(body);
+        }
+        queue = shared.wait(queue, PERIOD);
+    }
+}
+
 #[cfg(all(test, feature = "live"))]
 mod tests {
     use std::sync::mpsc::channel;
@@ -269,7 +298,7 @@ mod tests {
         let Ok(ExportTarget::Collector(nobody)) = "http://127.0.0.1:9".parse() else {
             panic!("it is a collector");
         };
-        let delivery = Delivery::open(&nobody, None, "host").unwrap();
+        let delivery = Delivery::to_collector(&nobody, None, "host").unwrap();
         let shared = Arc::clone(&delivery.shared);
         let held = shared.lock();
         let (sender, receiver) = channel();

@@ -1,4 +1,4 @@
-//! What waits for a collector: in memory, and when that takes too long or too much, in the spool.
+//! What waits for a receiver: in memory, and when that takes too long or too much, in the spool.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use fathom_store::{Batch, Number, encode};
 
+use super::receiver::Taken;
 use super::spool::Spool;
 
 /// What waits in memory, where there is a spool behind it, and where there is none.
@@ -54,7 +55,7 @@ struct Waiting {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) acknowledged: u64,
-    /// The collector will never take them.
+    /// The receiver will never take them.
     pub(super) refused: u64,
     /// There was no room for them.
     pub(super) lost: u64,
@@ -179,6 +180,12 @@ impl Queue {
         }
     }
 
+    /// Is there so much that more would not be sent with it?
+    pub(super) fn has_full_body(&self) -> bool {
+        let is_spooling = self.spool.as_ref().is_some_and(|spool| !spool.is_empty());
+        is_spooling || self.memory_bytes >= BODY_BYTES
+    }
+
     /// What has waited longest, to be sent.
     pub(super) fn body(&mut self) -> Option<Body> {
         if let Some(spool) = &mut self.spool
@@ -212,8 +219,8 @@ impl Queue {
         })
     }
 
-    /// The collector has these for sure. `words`: but for some that it never takes.
-    pub(super) fn acknowledge(&mut self, body: &Body, words: Option<String>) {
+    /// The receiver has these for sure, but for some that it never takes.
+    pub(super) fn acknowledge(&mut self, body: &Body, taken: Taken) {
         // What went into the spool while it was sent is acknowledged a second time.
         let (own, last) = (self.id, self.last_acknowledged);
         let is_new = |number: &&Number| number.spool != own || number.sequence > last;
@@ -222,12 +229,13 @@ impl Queue {
             .iter()
             .filter(is_new)
             .map(|it| u64::from(it.rows));
-        self.counts.acknowledged += rows.sum::<u64>();
+        let rows = rows.sum::<u64>();
+        let refused = taken.refused_rows.min(rows);
+        self.counts.refused += refused;
+        self.counts.acknowledged += rows - refused;
         let own = body.numbers.iter().filter(|number| number.spool == own);
         self.last_acknowledged = own.map(|it| it.sequence).fold(last, u64::max);
-        if let Some(words) = words {
-            self.news.push(words);
-        }
+        self.news.extend(taken.words);
         if self.is_trouble_told {
             self.news.push("it takes records again".to_owned());
         }
@@ -235,7 +243,7 @@ impl Queue {
         self.remove(body);
     }
 
-    /// The collector will never take these.
+    /// The receiver will never take these.
     pub(super) fn refuse(&mut self, body: &Body, reason: String) {
         let rows = rows_of(body);
         self.counts.refused += rows;
@@ -253,7 +261,7 @@ impl Queue {
             }
             return;
         }
-        // What went into the spool meanwhile is sent once more, and left out by the collector.
+        // What went into the spool meanwhile is sent once more, and left out by the receiver.
         let Some(last) = body.numbers.last() else {
             return;
         };
@@ -283,7 +291,7 @@ impl Queue {
         self.memory.is_empty() && self.spool.as_ref().is_none_or(Spool::is_empty)
     }
 
-    /// Has nothing been acknowledged for so long? With a spool nobody waits for a collector that is
+    /// Has nothing been acknowledged for so long? With a spool nobody waits for a receiver that is
     /// known to be away.
     pub(super) fn is_given_up(&self, patience: Duration) -> bool {
         let is_away = self.spool.is_some() && self.is_trouble_told;

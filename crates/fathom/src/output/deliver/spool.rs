@@ -1,4 +1,4 @@
-//! Batches on the disk that no collector has acknowledged. They outlive the process.
+//! Batches on the disk that no receiver has acknowledged. They outlive the process.
 //!
 //! ```text
 //! DIR/00000000000000000007.spool   batches as they are sent, one after the other

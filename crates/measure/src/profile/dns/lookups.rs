@@ -14,7 +14,7 @@ use super::record::LookupProfile;
 use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::Group;
-use crate::kernel::{Programs, decompress, monotonic_ns, set_constants, wall_clock_offset};
+use crate::kernel::{Programs, Ring, decompress, monotonic_ns, set_constants, wall_clock_offset};
 use crate::profile::connections::Report;
 use crate::profile::moment::text;
 use crate::profile::names::Names;
@@ -58,6 +58,10 @@ struct Probed {
 }
 
 impl Lookups {
+    pub(super) fn ring(&self) -> Option<Arc<Ring>> {
+        self.programs.ring()
+    }
+
     /// Loads without probing: does this kernel take the programs? Records have the paths of control
     /// groups below `root`.
     ///

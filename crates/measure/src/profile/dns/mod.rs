@@ -19,13 +19,14 @@ mod wire;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use record::{DnsProfile, LookupProfile};
 
 use super::connections::Report;
 use super::{Indicator, Probes};
-use crate::kernel::Group;
+use crate::kernel::{Group, Ring};
 use crate::{Error, Selection};
 use lookups::Lookups;
 use wire::Wire;
@@ -52,6 +53,12 @@ pub(super) struct Dns {
 }
 
 impl Dns {
+    /// Those of its events.
+    pub(super) fn rings(&self) -> impl Iterator<Item = Arc<Ring>> {
+        let lookups = self.lookups.as_ref().and_then(Lookups::ring);
+        self.wire.ring().into_iter().chain(lookups)
+    }
+
     /// Attaches. `probes` is told if nobody could look names up in a way that is measured.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libbpf_rs::Link;
@@ -11,7 +11,7 @@ use libbpf_rs::Link;
 use super::exchanges::Exchanges;
 use crate::bytes::bytes_of;
 use crate::kernel::Group;
-use crate::kernel::{Programs, decompress, monotonic_ns, set_constants, wall_clock_offset};
+use crate::kernel::{Programs, Ring, decompress, monotonic_ns, set_constants, wall_clock_offset};
 use crate::profile::connections::Report;
 use crate::profile::native::{self, dns_config};
 use crate::{Error, Selection};
@@ -29,6 +29,10 @@ pub(super) struct Wire {
 }
 
 impl Wire {
+    pub(super) fn ring(&self) -> Option<Arc<Ring>> {
+        self.programs.ring()
+    }
+
     /// Loads without attaching: does this kernel take the programs?
     ///
     /// # Errors

@@ -1,17 +1,20 @@
 //! Records in ClickHouse: what is asked there has the same answers as what is asked of a store.
 
+mod server;
+mod together;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use fathom_lab::{Namespace, Process, Topology, wait_until};
-use fathom_tests::binary;
+use fathom_tests::{binary, certificates};
 use nix::sys::signal::Signal;
-use serde_json::{Map, Value};
 
 use super::metrics::{cache, installed};
 use super::store::query;
 use super::{PATIENCE, exchange, lab, wait_until_attached};
+use server::{Server, canonical, old, sorted};
+use together::put_together;
 
 /// Each view, and the columns that are compared: those of time as nanoseconds, the rest as they
 /// are.
@@ -52,99 +55,6 @@ const VIEWS: [(&str, &[&str], &str); 6] = [
     ("hosts", &["first_time", "last_time"], "host, kind, records"),
 ];
 
-/// A server, or what answers as one.
-struct Server<'a> {
-    namespace: &'a Namespace,
-    port: u16,
-    process: Option<Process>,
-    command: Vec<String>,
-    /// What a time is as nanoseconds.
-    is_old: bool,
-}
-
-impl<'a> Server<'a> {
-    fn start(namespace: &'a Namespace, port: u16, command: Vec<String>, is_old: bool) -> Self {
-        let mut server = Self {
-            namespace,
-            port,
-            process: None,
-            command,
-            is_old,
-        };
-        server.come_back();
-        server
-    }
-
-    fn come_back(&mut self) {
-        let mut command = self.namespace.command(&self.command[0]);
-        command
-            .args(&self.command[1..])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        self.process = Some(Process::start(&mut command).unwrap());
-        wait_until(PATIENCE, "the server to answer", || {
-            self.ask("SELECT 1").trim() == "1"
-        })
-        .unwrap();
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    fn ask(&self, statement: &str) -> String {
-        let mut curl = self.namespace.command("curl");
-        let curl = curl.args(["-s", &self.url(), "--data-binary", statement]);
-        String::from_utf8(curl.output().unwrap().stdout).unwrap()
-    }
-
-    /// The rows of a view, in some order.
-    fn rows(&self, view: &str, times: &[&str], columns: &str) -> Vec<String> {
-        let time = |name: &&str| {
-            if self.is_old {
-                format!("{name} AS {name}_ns")
-            } else {
-                format!("toUnixTimestamp64Nano({name}) AS {name}_ns")
-            }
-        };
-        let times: Vec<_> = times.iter().map(time).collect();
-        let times = times.join(", ");
-        let answer = self.ask(&format!(
-            "SELECT {times}, {columns} FROM fathom.{view} FORMAT JSONEachRow"
-        ));
-        let rows = answer.lines().map(|line| {
-            let row = serde_json::from_str(line);
-            canonical(&row.unwrap_or_else(|_| panic!("{view}: {answer}")))
-        });
-        sorted(rows.collect())
-    }
-}
-
-/// With numbers as they are compared: ClickHouse puts those of 64 bits into quotes.
-fn canonical(row: &Map<String, Value>) -> String {
-    let mut columns: Vec<_> = row
-        .iter()
-        .filter(|(_, value)| !value.is_null())
-        .map(|(name, value)| {
-            let number = match value {
-                Value::String(text) => text.parse().ok(),
-                value => value.as_f64(),
-            };
-            match number {
-                Some(number) => format!("{name}={number:.9e}"),
-                None => format!("{name}={value}"),
-            }
-        })
-        .collect();
-    columns.sort();
-    columns.join(" ")
-}
-
-fn sorted(mut rows: Vec<String>) -> Vec<String> {
-    rows.sort();
-    rows
-}
-
 fn of_store(store: &Path, view: &str, times: &[&str], columns: &str) -> Vec<String> {
     let times: Vec<_> = times
         .iter()
@@ -157,41 +67,6 @@ fn of_store(store: &Path, view: &str, times: &[&str], columns: &str) -> Vec<Stri
             .map(|row| canonical(row.as_object().unwrap()))
             .collect(),
     )
-}
-
-/// Debian's server, as one of two shards.
-fn old(folder: &Path, number: u16) -> Vec<String> {
-    let folder = folder.join(format!("shard{number}"));
-    for name in ["data", "tmp"] {
-        fs::create_dir_all(folder.join(name)).unwrap();
-    }
-    let shard = |port| {
-        format!("<shard><replica><host>127.0.0.1</host><port>{port}</port></replica></shard>")
-    };
-    let config = format!(
-        "<yandex><logger><level>warning</level><console>1</console></logger>\
-         <http_port>{}</http_port><tcp_port>{}</tcp_port><listen_host>127.0.0.1</listen_host>\
-         <path>{path}/data/</path><tmp_path>{path}/tmp/</tmp_path>\
-         <users_config>{path}/users.xml</users_config><default_profile>default</default_profile>\
-         <default_database>default</default_database><mark_cache_size>5000000</mark_cache_size>\
-         <timezone>UTC</timezone>\
-         <remote_servers><two>{}{}</two></remote_servers></yandex>",
-        8123 + number,
-        9000 + number,
-        shard(9000),
-        shard(9001),
-        path = folder.display(),
-    );
-    let users = "<yandex><profiles><default/></profiles><users><default><password/>\
-         <networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota>\
-         </default></users><quotas><default/></quotas></yandex>";
-    fs::write(folder.join("config.xml"), config).unwrap();
-    fs::write(folder.join("users.xml"), users).unwrap();
-    let config = folder.join("config.xml");
-    vec![
-        "clickhouse-server".to_owned(),
-        format!("--config-file={}", config.display()),
-    ]
 }
 
 fn init(namespace: &Namespace, options: &[&str]) {
@@ -218,6 +93,8 @@ fn agent(lab: &Topology, host: &str, store: &Path, url: &str, said: &Path) -> Pr
             "--store",
         ])
         .arg(store)
+        .arg("--spool")
+        .arg(store.with_extension("spool"))
         .args(["--clickhouse", url, "-i", Topology::HOST_INTERFACE])
         .stderr(File::create(said).unwrap());
     Process::start(&mut command).unwrap()
@@ -228,7 +105,7 @@ fn end(mut agent: Process, said: &Path) {
     let status = agent.wait_with_deadline(PATIENCE).unwrap();
     let said = fs::read_to_string(said).unwrap();
     assert!(
-        status.success() && said.contains("ClickHouse: ") && said.contains(", 0 lost"),
+        status.success() && said.contains(" acknowledged, 0 refused, 0 lost"),
         "{said}"
     );
 }
@@ -245,6 +122,96 @@ fn compare(server: &Server<'_>, stores: &[PathBuf]) {
     }
 }
 
+/// What waits, as bytes on the disk.
+fn spooled(store: &Path) -> u64 {
+    let folders = fs::read_dir(store.with_extension("spool"));
+    let folders = folders.into_iter().flatten().map_while(Result::ok);
+    let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
+    let sizes = files.map_while(Result::ok).map(|file| {
+        let is_spool = file.path().extension().is_some_and(|it| it == "spool");
+        file.metadata()
+            .map_or(0, |found| u64::from(is_spool) * found.len())
+    });
+    sizes.sum()
+}
+
+/// Waits until the disk has what was measured by now: what came some seconds later is there, too.
+fn wait_until_spooled(store: &Path) {
+    const LATER: usize = 8;
+    let (mut bytes, mut changes) = (0, 0);
+    wait_until(PATIENCE, "records to be spooled", || {
+        let now = spooled(store);
+        changes += usize::from(now != bytes);
+        bytes = now;
+        changes > LATER
+    })
+    .unwrap();
+}
+
+/// The server is away, the agent is killed, and another one has the same spool.
+fn survive(
+    lab: &Topology,
+    server: &mut Server<'_>,
+    agent: &mut Process,
+    again: impl Fn() -> Process,
+    store: &Path,
+    said: &Path,
+) {
+    server.process = None;
+    exchange(lab);
+    let has_said = |what: &str| fs::read_to_string(said).unwrap().contains(what);
+    wait_until(PATIENCE, "the agent to miss it", || {
+        has_said("records wait for it")
+    })
+    .unwrap();
+    wait_until_spooled(store);
+    agent.signal(Signal::SIGKILL).unwrap();
+    agent.wait_with_deadline(PATIENCE).unwrap();
+    *agent = again();
+    wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
+    wait_until(PATIENCE, "the next one to miss it", || {
+        has_said("are sent first") && has_said("records wait for it")
+    })
+    .unwrap();
+    exchange(lab);
+    server.come_back();
+    wait_until(PATIENCE, "the agent to find it", || {
+        has_said("takes records again")
+    })
+    .unwrap();
+}
+
+/// As if tables were of a version that had not all columns: what is in them stays, and they get
+/// them.
+fn grow(namespace: &Namespace, servers: &[&Server<'_>], options: &[&str]) {
+    let row =
+        "INSERT INTO fathom.response_aggregate_local (host, time, block) VALUES ('x', 1, 'y')";
+    for server in servers {
+        assert_eq!(server.ask(row), "");
+        for table in ["response_aggregate_local", "response_aggregate"] {
+            for column in [
+                "waiting_ns",
+                "`latency_histogram.from_ns`",
+                "`latency_histogram.count`",
+            ] {
+                let drop = format!("ALTER TABLE fathom.{table} DROP COLUMN {column}");
+                assert_eq!(server.ask(&drop), "");
+            }
+        }
+    }
+    init(namespace, options);
+    for server in servers {
+        let row = server.ask(
+            "SELECT host, waiting_ns, latency_histogram.count FROM fathom.response_aggregate_local",
+        );
+        assert_eq!(row, "x\t\\N\t[]\n");
+        assert_eq!(
+            server.ask("TRUNCATE TABLE fathom.response_aggregate_local"),
+            ""
+        );
+    }
+}
+
 #[fathom_lab::test]
 fn two_shards_answer_as_the_store_does() {
     if installed("clickhouse-server").is_none() {
@@ -253,15 +220,18 @@ fn two_shards_answer_as_the_store_does() {
     let lab = lab();
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path();
+    certificates(folder, "ca.pem", &["server"]).unwrap();
     let start = |number| {
         let command = old(folder, number);
         Server::start(&lab.client, 8123 + number, command, true)
     };
     let (mut first, second) = (start(0), start(1));
     let urls = format!("{},{}", first.url(), second.url());
+    let options = ["--clickhouse", &urls, "--cluster", "two"];
     for _ in 0..2 {
-        init(&lab.client, &["--clickhouse", &urls, "--cluster", "two"]);
+        init(&lab.client, &options);
     }
+    grow(&lab.client, &[&first, &second], &options);
     // Two hosts, each on a shard.
     let shard = |host: &str| first.ask(&format!("SELECT sipHash64('{host}') % 2"));
     let names: Vec<_> = (0..20).map(|number| format!("host{number}")).collect();
@@ -270,25 +240,19 @@ fn two_shards_answer_as_the_store_does() {
         .find(|name| shard(name) != shard(&names[0]))
         .unwrap();
     let hosts = [names[0].clone(), other.clone()];
+    let url = format!(
+        "https://127.0.0.1:8443?ca={}",
+        folder.join("ca.pem").display()
+    );
     let mut stores = Vec::new();
     for (number, host) in hosts.iter().enumerate() {
         let (store, said) = (folder.join(host), folder.join(format!("{host}.said")));
-        let agent = agent(&lab, host, &store, &first.url(), &said);
+        let run = || agent(&lab, host, &store, &url, &said);
+        let mut agent = run();
         wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
         exchange(&lab);
         if number == 0 {
-            first.process = None;
-            exchange(&lab);
-            let has_said = |what: &str| fs::read_to_string(&said).unwrap().contains(what);
-            wait_until(PATIENCE, "the agent to miss it", || {
-                has_said("does not take records")
-            })
-            .unwrap();
-            first.come_back();
-            wait_until(PATIENCE, "the agent to find it", || {
-                has_said("takes records again")
-            })
-            .unwrap();
+            survive(&lab, &mut first, &mut agent, run, &store, &said);
         }
         end(agent, &said);
         stores.push(store);
@@ -337,5 +301,6 @@ fn the_current_dialect_answers_as_the_store_does() {
     wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     exchange(&lab);
     end(agent, &said);
-    compare(&server, &[store]);
+    compare(&server, std::slice::from_ref(&store));
+    put_together(&server, &store);
 }

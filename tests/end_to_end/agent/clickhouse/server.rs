@@ -1,0 +1,148 @@
+//! Servers of ClickHouse.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use fathom_lab::{Namespace, Process, wait_until};
+use serde_json::{Map, Value};
+
+use super::super::PATIENCE;
+
+/// A server, or what answers as one.
+pub(super) struct Server<'a> {
+    namespace: &'a Namespace,
+    port: u16,
+    pub(super) process: Option<Process>,
+    command: Vec<String>,
+    /// What a time is as nanoseconds.
+    is_old: bool,
+}
+
+impl<'a> Server<'a> {
+    pub(super) fn start(
+        namespace: &'a Namespace,
+        port: u16,
+        command: Vec<String>,
+        is_old: bool,
+    ) -> Self {
+        let mut server = Self {
+            namespace,
+            port,
+            process: None,
+            command,
+            is_old,
+        };
+        server.come_back();
+        server
+    }
+
+    pub(super) fn come_back(&mut self) {
+        let mut command = self.namespace.command(&self.command[0]);
+        command
+            .args(&self.command[1..])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        self.process = Some(Process::start(&mut command).unwrap());
+        wait_until(PATIENCE, "the server to answer", || {
+            self.ask("SELECT 1").trim() == "1"
+        })
+        .unwrap();
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub(super) fn ask(&self, statement: &str) -> String {
+        let mut curl = self.namespace.command("curl");
+        let curl = curl.args(["-s", &self.url(), "--data-binary", statement]);
+        String::from_utf8(curl.output().unwrap().stdout).unwrap()
+    }
+
+    /// The rows of a view, in some order.
+    pub(super) fn rows(&self, view: &str, times: &[&str], columns: &str) -> Vec<String> {
+        let time = |name: &&str| {
+            if self.is_old {
+                format!("{name} AS {name}_ns")
+            } else {
+                format!("toUnixTimestamp64Nano({name}) AS {name}_ns")
+            }
+        };
+        let times: Vec<_> = times.iter().map(time).collect();
+        let times = times.join(", ");
+        let answer = self.ask(&format!(
+            "SELECT {times}, {columns} FROM fathom.{view} FORMAT JSONEachRow"
+        ));
+        let rows = answer.lines().map(|line| {
+            let row = serde_json::from_str(line);
+            canonical(&row.unwrap_or_else(|_| panic!("{view}: {answer}")))
+        });
+        sorted(rows.collect())
+    }
+}
+
+/// With numbers as they are compared: ClickHouse puts those of 64 bits into quotes.
+pub(super) fn canonical(row: &Map<String, Value>) -> String {
+    let mut columns: Vec<_> = row
+        .iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| {
+            let number = match value {
+                Value::String(text) => text.parse().ok(),
+                value => value.as_f64(),
+            };
+            match number {
+                Some(number) => format!("{name}={number:.9e}"),
+                None => format!("{name}={value}"),
+            }
+        })
+        .collect();
+    columns.sort();
+    columns.join(" ")
+}
+
+pub(super) fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+/// Debian's server, as one of two shards, also by TLS.
+pub(super) fn old(folder: &Path, number: u16) -> Vec<String> {
+    let folder = folder.join(format!("shard{number}"));
+    for name in ["data", "tmp"] {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    let shard = |port| {
+        format!("<shard><replica><host>127.0.0.1</host><port>{port}</port></replica></shard>")
+    };
+    let config = format!(
+        "<yandex><logger><level>warning</level><console>1</console></logger>\
+         <http_port>{}</http_port><https_port>{}</https_port><tcp_port>{}</tcp_port>\
+         <openSSL><server><certificateFile>{certificates}/server.pem</certificateFile>\
+         <privateKeyFile>{certificates}/server.key</privateKeyFile>\
+         <verificationMode>none</verificationMode></server></openSSL><listen_host>127.0.0.1</listen_host>\
+         <path>{path}/data/</path><tmp_path>{path}/tmp/</tmp_path>\
+         <users_config>{path}/users.xml</users_config><default_profile>default</default_profile>\
+         <default_database>default</default_database><mark_cache_size>5000000</mark_cache_size>\
+         <timezone>UTC</timezone>\
+         <remote_servers><two>{}{}</two></remote_servers></yandex>",
+        8123 + number,
+        8443 + number,
+        9000 + number,
+        shard(9000),
+        shard(9001),
+        path = folder.display(),
+        certificates = folder.parent().unwrap().display(),
+    );
+    let users = "<yandex><profiles><default/></profiles><users><default><password/>\
+         <networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota>\
+         </default></users><quotas><default/></quotas></yandex>";
+    fs::write(folder.join("config.xml"), config).unwrap();
+    fs::write(folder.join("users.xml"), users).unwrap();
+    let config = folder.join("config.xml");
+    vec![
+        "clickhouse-server".to_owned(),
+        format!("--config-file={}", config.display()),
+    ]
+}
