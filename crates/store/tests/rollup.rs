@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use fathom_record::{Fold, Histogram, Nanoseconds, Record, Time, Unit, record};
-use fathom_store::{Batches, Settings, Snapshot, Writer, histogram_at};
+use fathom_store::{Batches, HistogramColumn, Settings, Snapshot, Writer};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 record! {
@@ -277,7 +277,8 @@ fn each_field_is_folded_as_its_declaration_says() {
         for sample in &samples {
             merged.merge(&sample.wait_histogram);
         }
-        let folded = histogram_at(row["wait_histogram"].as_list(), 0).unwrap();
+        let folded = HistogramColumn::of(row["wait_histogram"].as_list()).unwrap();
+        let folded = folded.histogram(0).unwrap();
         assert!(folded.buckets().eq(merged.buckets()));
         assert_eq!(Some(number("wait_p50_ns")), folded.quantile(0.5));
     }

@@ -2,7 +2,9 @@
 
 mod functions;
 mod held;
+mod merge;
 mod output;
+mod slices;
 mod tables;
 mod views;
 
@@ -11,6 +13,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::execute_stream;
@@ -140,5 +143,10 @@ fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {
     // Filters are applied while rows are read.
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.schema_force_view_types = false;
-    Ok(SessionContext::new_with_config_rt(config, runtime))
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_physical_optimizer_rules(slices::rules());
+    Ok(SessionContext::new_with_state(state.build()))
 }
