@@ -4,6 +4,7 @@ mod functions;
 mod held;
 mod merge;
 mod output;
+mod pool;
 mod slices;
 mod tables;
 mod views;
@@ -20,6 +21,7 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use fathom_store::Snapshot;
 use held::Held;
+use pool::Pool;
 
 /// While segments merge, they may be gone before they are read: a question is asked again of what
 /// is there then, so often.
@@ -135,7 +137,7 @@ async fn ask(
 
 fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {
     let runtime = RuntimeEnvBuilder::new()
-        .with_memory_limit(memory_mib << 20, 1.0)
+        .with_memory_pool(Arc::new(Pool::new(memory_mib << 20)))
         .build_arc()
         .context("cannot set a limit of memory")?;
     let mut config = SessionConfig::new().with_information_schema(true);

@@ -1,8 +1,9 @@
 //! Which slices of time there are.
 
-/// So many rows are worth a slice, of all tables together: less costs more than it takes, and the
-/// tables of more do not stay in the caches of a processor. Tests have few.
-const ROWS: u64 = if cfg!(test) { 64 } else { 512 << 10 };
+/// So many rows of one table or several are worth a slice. Tests have few.
+const ROWS: u64 = if cfg!(test) { 64 } else { 128 << 10 };
+/// More are several slices, though that takes longer: their tables need too much memory.
+const MOST_ROWS: u64 = 4 * ROWS;
 
 /// Some records: a file, or what is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,7 @@ fn runs(pieces: &[Piece]) -> Vec<Piece> {
 
 /// As many slices as it is worth, of the same length.
 fn cut(run: Piece) -> Vec<Slice> {
-    let parts = i128::from(run.rows.div_ceil(ROWS).max(1));
+    let parts = i128::from(run.rows.div_ceil(MOST_ROWS).max(1));
     let (first_ns, last_ns) = (i128::from(run.first_ns), i128::from(run.last_ns));
     let span_ns = last_ns - first_ns + 1;
     let parts = parts.min(span_ns);
@@ -116,18 +117,18 @@ mod tests {
 
     #[test]
     fn many_records_of_an_hour_are_several_slices() {
-        let late = vec![piece(0, 59, ROWS), piece(50, 99, ROWS)];
+        let late = vec![piece(0, 59, MOST_ROWS), piece(50, 99, MOST_ROWS)];
         assert_eq!(slices(late), [slice(0, 49), slice(50, 99)]);
         // A time cannot be cut.
-        assert_eq!(slices(vec![piece(7, 7, 9 * ROWS)]), [slice(7, 7)]);
-        let all = slices(vec![piece(i64::MIN, i64::MAX, 2 * ROWS)]);
+        assert_eq!(slices(vec![piece(7, 7, 9 * MOST_ROWS)]), [slice(7, 7)]);
+        let all = slices(vec![piece(i64::MIN, i64::MAX, 2 * MOST_ROWS)]);
         assert_eq!(all, [slice(i64::MIN, -1), slice(0, i64::MAX)]);
     }
 
     proptest! {
         #[test]
         fn every_record_is_in_one_slice(
-            pieces in prop::collection::vec((0i64..1_000, 0i64..100, 0..2 * ROWS), 0..20)
+            pieces in prop::collection::vec((0i64..1_000, 0i64..100, 0..2 * MOST_ROWS), 0..20)
         ) {
             let pieces: Vec<_> = pieces
                 .into_iter()

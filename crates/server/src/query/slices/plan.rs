@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use datafusion::arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, Statistics};
@@ -109,6 +111,24 @@ fn simplified(plan: Arc<dyn ExecutionPlan>) -> Transformed<Arc<dyn ExecutionPlan
     }
 }
 
+/// The same rows, with lists of their own. Groups come as parts of one large batch, and each part
+/// would count as all of it where it is kept.
+fn compact(rows: &RecordBatch) -> Result<RecordBatch> {
+    let mut columns = rows.columns().to_vec();
+    for column in &mut columns {
+        let Some(lists) = column.as_list_opt::<i32>() else {
+            continue;
+        };
+        let offsets = lists.value_offsets();
+        let used = offsets[lists.len()] - offsets[0];
+        if (used as usize) < lists.values().len() / 2 {
+            let all = UInt32Array::from_iter_values(0..lists.len() as u32);
+            *column = take(lists, &all, None)?;
+        }
+    }
+    Ok(RecordBatch::try_new(rows.schema(), columns)?)
+}
+
 impl DisplayAs for SlicedExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Template { plan, slices, .. } = &*self.template;
@@ -159,7 +179,8 @@ impl ExecutionPlan for SlicedExec {
         let plans = std::iter::from_fn(move || template.next(&next));
         let rows = stream::iter(plans)
             .map(move |plan| plan?.execute(0, Arc::clone(&context)))
-            .try_flatten();
+            .try_flatten()
+            .map(|rows| compact(&rows?));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
 

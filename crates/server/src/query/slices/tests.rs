@@ -247,7 +247,7 @@ fn is_same(directory: &Path) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(6))]
+    #![proptest_config(ProptestConfig::with_cases(4))]
 
     /// Whatever a store has: records that came late, of the last moment of an hour, hours that are
     /// rows of an hour, several segments of one hour, records in no segment.
