@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, ArrayRef, ListArray, StructArray, UInt64Array};
-use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
+use arrow_buffer::{ArrowNativeType as _, NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field as Column, FieldRef, Fields};
 use fathom_record::Histogram;
 
@@ -63,7 +63,7 @@ impl<'a> HistogramColumn<'a> {
             return None;
         }
         let offsets = self.column.value_offsets();
-        let range = offsets[row] as usize..offsets[row + 1] as usize;
+        let range = offsets[row].as_usize()..offsets[row + 1].as_usize();
         let (begins, counts) = (&self.begins[range.clone()], &self.counts[range]);
         Some(begins.iter().copied().zip(counts.iter().copied()))
     }

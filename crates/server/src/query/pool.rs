@@ -7,8 +7,9 @@ use datafusion::execution::memory_pool::{
     FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
-/// Half is for what sorts and groups: in equal shares, and what they need more goes to files. The
-/// other half is left to what cannot do that: joins, and the merging of such files.
+/// A third is for what sorts and groups: in equal shares, and what they need more goes to files. The
+/// rest is left to what cannot do that: joins, and the merging of sorted rows, which takes as much
+/// again as these.
 #[derive(Debug)]
 pub(super) struct Pool {
     spilling: FairSpillPool,
@@ -19,8 +20,8 @@ impl Pool {
     /// Of so many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
-            spilling: FairSpillPool::new(bytes / 2),
-            others: GreedyMemoryPool::new(bytes / 2),
+            spilling: FairSpillPool::new(bytes / 3),
+            others: GreedyMemoryPool::new(bytes - bytes / 3),
         }
     }
 
@@ -35,7 +36,7 @@ impl Pool {
 
 impl MemoryPool for Pool {
     fn name(&self) -> &'static str {
-        "halves"
+        "thirds"
     }
 
     fn register(&self, consumer: &MemoryConsumer) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{ArrowNativeType as _, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -121,7 +121,7 @@ fn compact(rows: &RecordBatch) -> Result<RecordBatch> {
         };
         let offsets = lists.value_offsets();
         let used = offsets[lists.len()] - offsets[0];
-        if (used as usize) < lists.values().len() / 2 {
+        if used.as_usize() < lists.values().len() / 2 {
             let all = UInt32Array::from_iter_values(0..lists.len() as u32);
             *column = take(lists, &all, None)?;
         }
