@@ -23,7 +23,7 @@ pub struct Kind {
     pub segments: Vec<PathBuf>,
     /// What they take.
     pub bytes: u64,
-    /// What is in no segment yet, each batch with records of one hour.
+    /// What is in no segment yet.
     pub open: Vec<RecordBatch>,
 }
 
@@ -50,8 +50,13 @@ impl Snapshot {
                 let (segments, open) = kinds.entry(batch.kind.to_string()).or_default();
                 let rows = std::slice::from_ref(&batch.rows);
                 let mut hours = segment::hours(&batch.kind, number, rows)?;
+                let all = hours.len();
                 hours.retain(|hour| !hour.is_in(segments));
-                open.extend(hours.iter().map(|hour| hour.rows().clone()));
+                if hours.len() == all {
+                    open.push(batch.rows);
+                } else {
+                    open.extend(hours.iter().map(|hour| hour.rows().clone()));
+                }
             }
         }
         let kinds = kinds.into_iter().map(|(name, (segments, open))| Kind {
