@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, ArrayRef, ListArray, StructArray, UInt64Array};
-use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
+use arrow_buffer::{ArrowNativeType as _, NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field as Column, FieldRef, Fields};
 use fathom_record::Histogram;
 
@@ -33,20 +33,45 @@ fn bucket_fields() -> Fields {
     Fields::from(vec![field(BEGIN), field(COUNT)])
 }
 
-/// The histogram in a row of such a column; `None`: there is none, or it is another column.
-pub fn histogram_at(column: &ListArray, row: usize) -> Option<Histogram> {
-    if column.is_null(row) {
-        return None;
+/// Such a column, to be read.
+#[derive(Debug, Clone, Copy)]
+pub struct HistogramColumn<'a> {
+    column: &'a ListArray,
+    begins: &'a [u64],
+    counts: &'a [u64],
+}
+
+impl<'a> HistogramColumn<'a> {
+    /// `None`: it is another column.
+    pub fn of(column: &'a ListArray) -> Option<Self> {
+        let buckets = column.values().as_struct_opt()?;
+        let numbers = |name| {
+            let numbers = buckets.column_by_name(name)?;
+            numbers.as_primitive_opt::<UInt64Type>()
+        };
+        Some(Self {
+            column,
+            begins: numbers(BEGIN)?.values(),
+            counts: numbers(COUNT)?.values(),
+        })
     }
-    let buckets = column.value(row);
-    let buckets = buckets.as_struct_opt()?;
-    let numbers = |name| {
-        let numbers = buckets.column_by_name(name)?;
-        numbers.as_primitive_opt::<UInt64Type>()
-    };
-    let (begins, counts) = (numbers(BEGIN)?, numbers(COUNT)?);
-    let (begins, counts) = (begins.values().iter(), counts.values().iter());
-    Some(Histogram::of_buckets(begins.copied().zip(counts.copied())))
+
+    /// The buckets of a row: where each begins, in nanoseconds, and how many samples it has.
+    /// `None`: there is no histogram.
+    pub fn buckets(&self, row: usize) -> Option<impl Iterator<Item = (u64, u64)> + use<'a>> {
+        if self.column.is_null(row) {
+            return None;
+        }
+        let offsets = self.column.value_offsets();
+        let range = offsets[row].as_usize()..offsets[row + 1].as_usize();
+        let (begins, counts) = (&self.begins[range.clone()], &self.counts[range]);
+        Some(begins.iter().copied().zip(counts.iter().copied()))
+    }
+
+    /// The histogram of a row; `None`: there is none.
+    pub fn histogram(&self, row: usize) -> Option<Histogram> {
+        self.buckets(row).map(Histogram::of_buckets)
+    }
 }
 
 /// Such a column, which grows.

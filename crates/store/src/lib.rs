@@ -52,7 +52,7 @@ mod writer;
 
 pub use batch::{Batch, Batches};
 pub use error::Error;
-pub use histograms::{Histograms, histogram_at, histogram_type};
+pub use histograms::{HistogramColumn, Histograms, histogram_type};
 pub use schema::fitted;
 pub use sent::{Number, Sent, Unreadable, Whole, encode, is_kind, received, whole};
 pub use snapshot::{Kind, Snapshot};

@@ -10,7 +10,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use fathom_record::{Histogram, Nanoseconds, Port, Time, record};
-use fathom_store::{Batches, Error, Recovered, Settings, Snapshot, Status, Writer, histogram_at};
+use fathom_store::{
+    Batches, Error, HistogramColumn, Recovered, Settings, Snapshot, Status, Writer,
+};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 
@@ -134,7 +136,8 @@ fn record_at(rows: &RecordBatch, row: usize) -> Example {
                     .value(row),
             )
         }),
-        wait_histogram: column("wait_histogram").and_then(|it| histogram_at(it.as_list(), row)),
+        wait_histogram: column("wait_histogram")
+            .and_then(|it| HistogramColumn::of(it.as_list())?.histogram(row)),
     }
 }
 

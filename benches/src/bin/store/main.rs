@@ -39,7 +39,7 @@ struct Arguments {
     /// Ask the store that an earlier run kept there, and keep it.
     #[arg(long)]
     keep: bool,
-    /// Rows in all, of all kinds.
+    /// Rows in all, of all kinds; a few more make intervals alike.
     #[arg(long, default_value_t = 2_000_000)]
     rows: u64,
     /// The days that they are of, if that leaves each interval a thousand.
@@ -84,7 +84,7 @@ fn main() -> anyhow::Result<()> {
 fn measures(arguments: &Arguments) -> (u64, u64) {
     let intervals = arguments.days * 86_400 * SECOND / INTERVAL_NS;
     let intervals = intervals.min(arguments.rows / LEAST_ROWS).max(1);
-    let groups = arguments.rows / intervals / GROUP_ROWS;
+    let groups = arguments.rows.div_ceil(intervals * GROUP_ROWS);
     (intervals, groups.max(1) * GROUP)
 }
 

@@ -5,7 +5,7 @@ use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt16Type, UInt6
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema as Columns};
 use fathom_record::Histogram;
-use fathom_store::{Number, histogram_at};
+use fathom_store::{HistogramColumn, Number};
 
 use super::schema::{ROW_NAME, histogram_columns};
 
@@ -63,7 +63,9 @@ pub(super) fn column_names(columns: &Columns) -> String {
 
 fn put_value(bytes: &mut Vec<u8>, column: &ArrayRef, row: usize, is_key: bool) {
     if let DataType::List(_) = column.data_type() {
-        put_histogram(bytes, histogram_at(column.as_list(), row).as_ref());
+        let histogram = HistogramColumn::of(column.as_list());
+        let histogram = histogram.and_then(|column| column.histogram(row));
+        put_histogram(bytes, histogram.as_ref());
         return;
     }
     if !is_key {

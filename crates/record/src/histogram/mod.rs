@@ -66,10 +66,15 @@ impl Histogram {
     /// and so do minimum and maximum.
     pub fn of_buckets(buckets: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut histogram = Self::new();
-        for (begin_ns, count) in buckets {
-            histogram.record_many(middle_of(bucket_of(begin_ns).into()), count);
-        }
+        histogram.add_buckets(buckets);
         histogram
+    }
+
+    /// Adds samples of which that is known, as [`Histogram::of_buckets`] takes them.
+    pub fn add_buckets(&mut self, buckets: impl IntoIterator<Item = (u64, u64)>) {
+        for (begin_ns, count) in buckets {
+            self.record_many(middle_of(bucket_of(begin_ns).into()), count);
+        }
     }
 
     /// Adds all samples of another, as if each had been recorded here.

@@ -4,19 +4,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, StringBuilder, UInt64Array,
+    Array, ArrayRef, AsArray, Float64Array, Int64Array, StringBuilder, UInt64Array,
 };
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
-use datafusion::common::{Result, ScalarValue, exec_err};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    AggregateUDF, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use datafusion::prelude::SessionContext;
-use fathom_record::{Histogram, Network};
-use fathom_store::{Histograms, histogram_at, histogram_type};
+use fathom_record::Network;
+use fathom_store::{HistogramColumn, histogram_type};
+
+use super::merge::Merge;
 
 /// What they are, for people.
 pub(super) const ABOUT: [(&str, &str); 3] = [
@@ -72,17 +73,22 @@ impl ScalarUDFImpl for Quantile {
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
         let histograms = histograms(&arrays[0])?;
         let parts: &Float64Array = arrays[1].as_primitive::<Float64Type>();
-        let quantiles = (0..histograms.len()).map(|row| {
+        let quantiles = (0..parts.len()).map(|row| {
             let part = parts.is_valid(row).then(|| parts.value(row))?;
-            histogram_at(histograms, row)?.quantile(part)
+            histograms.histogram(row)?.quantile(part)
         });
         let quantiles: UInt64Array = quantiles.collect();
         Ok(ColumnarValue::Array(Arc::new(quantiles)))
     }
 }
 
-fn histograms(column: &ArrayRef) -> Result<&ListArray> {
-    let Some(histograms) = column.as_list_opt::<i32>() else {
+/// The histograms of a column.
+///
+/// # Errors
+/// When it has others.
+pub(super) fn histograms(column: &ArrayRef) -> Result<HistogramColumn<'_>> {
+    let histograms = column.as_list_opt().and_then(HistogramColumn::of);
+    let Some(histograms) = histograms else {
         return exec_err!("it is no histogram: its type is {}", column.data_type());
     };
     Ok(histograms)
@@ -137,78 +143,4 @@ fn network(address: &str, bits: i64) -> Option<Network> {
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = u8::try_from(bits.clamp(0, most)).ok()?;
     Network::new(address, bits).ok()
-}
-
-/// `merge(histogram)`.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Merge {
-    signature: Signature,
-}
-
-impl Merge {
-    fn new() -> Self {
-        Self {
-            signature: Signature::exact(vec![histogram_type()], Volatility::Immutable),
-        }
-    }
-}
-
-impl AggregateUDFImpl for Merge {
-    fn name(&self) -> &'static str {
-        "merge"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(histogram_type())
-    }
-
-    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let name = format!("{}_merged", arguments.name);
-        Ok(vec![Arc::new(Field::new(name, histogram_type(), true))])
-    }
-
-    fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Merged::default()))
-    }
-}
-
-#[derive(Debug, Default)]
-struct Merged {
-    histogram: Option<Histogram>,
-}
-
-impl Accumulator for Merged {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let histograms = histograms(&values[0])?;
-        for more in (0..histograms.len()).filter_map(|row| histogram_at(histograms, row)) {
-            match &mut self.histogram {
-                Some(merged) => merged.merge(&more),
-                none => *none = Some(more),
-            }
-        }
-        Ok(())
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.update_batch(states)
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let mut column = Histograms::default();
-        column.put(self.histogram.as_ref());
-        Ok(ScalarValue::List(Arc::new(column.finish())))
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.evaluate()?])
-    }
-
-    fn size(&self) -> usize {
-        // At most so much.
-        size_of::<Self>() + self.histogram.as_ref().map_or(0, |_| 7168)
-    }
 }

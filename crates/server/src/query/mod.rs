@@ -2,7 +2,10 @@
 
 mod functions;
 mod held;
+mod merge;
 mod output;
+mod pool;
+mod slices;
 mod tables;
 mod views;
 
@@ -11,12 +14,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use fathom_store::Snapshot;
 use held::Held;
+use pool::Pool;
 
 use crate::StoreDirectory;
 
@@ -128,7 +133,7 @@ async fn ask(
 
 fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {
     let runtime = RuntimeEnvBuilder::new()
-        .with_memory_limit(memory_mib << 20, 1.0)
+        .with_memory_pool(Arc::new(Pool::new(memory_mib << 20)))
         .build_arc()
         .context("cannot set a limit of memory")?;
     let mut config = SessionConfig::new().with_information_schema(true);
@@ -136,5 +141,10 @@ fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {
     // Filters are applied while rows are read.
     options.execution.parquet.pushdown_filters = true;
     options.execution.parquet.schema_force_view_types = false;
-    Ok(SessionContext::new_with_config_rt(config, runtime))
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_physical_optimizer_rules(slices::rules());
+    Ok(SessionContext::new_with_state(state.build()))
 }

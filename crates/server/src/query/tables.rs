@@ -39,10 +39,7 @@ pub(super) fn register(context: &SessionContext, snapshot: &Snapshot) -> anyhow:
 
 fn register_kind(context: &SessionContext, kind: &Kind, wanted: Vec<Field>) -> anyhow::Result<()> {
     let columns = columns_of(kind, wanted)?;
-    let open = kind.open.iter().map(|rows| fitted(rows, &columns));
-    let open = open.collect::<Result<Vec<_>, _>>()?;
-    let open = MemTable::try_new(columns.clone(), vec![open])?;
-    let mut table = context.read_table(Arc::new(open))?;
+    let mut parts = Vec::new();
     if !kind.segments.is_empty() {
         let urls = kind.segments.iter().map(url);
         let urls = urls.collect::<anyhow::Result<Vec<_>>>()?;
@@ -52,10 +49,20 @@ fn register_kind(context: &SessionContext, kind: &Kind, wanted: Vec<Field>) -> a
             .with_collect_stat(true);
         let config = ListingTableConfig::new_with_multi_paths(urls)
             .with_listing_options(options)
-            .with_schema(columns);
-        let segments = context.read_table(Arc::new(ListingTable::try_new(config)?))?;
-        table = segments.union(table)?;
+            .with_schema(columns.clone());
+        parts.push(context.read_table(Arc::new(ListingTable::try_new(config)?))?);
     }
+    if !kind.open.is_empty() || parts.is_empty() {
+        let open = kind.open.iter().map(|rows| fitted(rows, &columns));
+        let open = open.collect::<Result<Vec<_>, _>>()?;
+        let open = MemTable::try_new(columns, vec![open])?;
+        parts.push(context.read_table(Arc::new(open))?);
+    }
+    let table = parts
+        .into_iter()
+        .map(Ok)
+        .reduce(|all, more| all?.union(more?));
+    let table = table.context("there is no table")??;
     context.register_table(kind.name.as_str(), table.into_view())?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use arrow_select::concat::concat;
 use fathom_record::{Fold, Histogram};
 
 use super::fold_of;
-use crate::histograms::{Histograms, histogram_at};
+use crate::histograms::{HistogramColumn, Histograms};
 
 /// A column of the result. What is listed has an element for each of its rows.
 pub(super) enum Folded {
@@ -125,12 +125,11 @@ impl Folded {
                 }
             }
             Self::Merge(merged) => {
-                let histograms = column.as_list::<i32>();
+                let histograms = HistogramColumn::of(column.as_list());
                 for (row, group) in rows {
                     let merged = element(merged, group);
-                    match (&mut *merged, histogram_at(histograms, row)) {
-                        (Some(merged), Some(more)) => merged.merge(&more),
-                        (none, more) => *none = none.take().or(more),
+                    if let Some(more) = histograms.and_then(|it| it.buckets(row)) {
+                        merged.get_or_insert_default().add_buckets(more);
                     }
                 }
             }

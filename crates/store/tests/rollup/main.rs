@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use fathom_record::{Histogram, Nanoseconds, Record, Time, record};
-use fathom_store::{Settings, Writer, histogram_at};
+use fathom_store::{HistogramColumn, Settings, Writer};
 use records::{
     BEGIN, DAY, Event, SECOND, Sample, keep, keep_samples, lengths, roll_up, row, rows, sample,
     segments, settings, told,
@@ -107,7 +107,8 @@ fn each_field_is_folded_as_its_declaration_says() {
         for sample in &samples {
             merged.merge(&sample.wait_histogram);
         }
-        let folded = histogram_at(row["wait_histogram"].as_list(), 0).unwrap();
+        let folded = HistogramColumn::of(row["wait_histogram"].as_list()).unwrap();
+        let folded = folded.histogram(0).unwrap();
         assert!(folded.buckets().eq(merged.buckets()));
         assert_eq!(Some(number("wait_p50_ns")), folded.quantile(0.5));
     }
