@@ -61,9 +61,10 @@ pub(crate) enum AgentAction {
     /// Read the configuration file again, as at SIGHUP. Measuring goes on meanwhile; a file that is
     /// wrong changes nothing.
     Reload,
-    /// Print each round-trip time and each epoch of a flow for a time; the agent also keeps them.
+    /// Print each round-trip time and each epoch of flows for a time; the agent also keeps them.
     Capture {
-        /// An end of the flow, or both: `ADDRESS:PORT`, or an address for all of its flows.
+        /// An end of the flows, or both: `ADDRESS:PORT`, an address, or a network such as
+        /// 10.1.0.0/16.
         #[arg(value_name = "END", required = true, num_args = 1..=2)]
         end: Vec<End>,
         /// Stop after this time, at most an hour, or at Ctrl-C.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use fathom_measure::{Counts, Scope, Selection};
 use fathom_record::format::Format;
-use fathom_record::{Count, Network, Time};
+use fathom_record::{Count, Time};
 
 use super::arguments::{AgentArguments, SOCKET};
 use super::capture::{Capture, End};
@@ -25,7 +25,7 @@ use crate::{summary, zone};
 
 /// Captures at the same time: each has programs and tables of its own.
 const MOST_CAPTURES: usize = 4;
-/// Room in the tables of a capture.
+/// Room in the tables of a capture of hosts; of networks there is as much as the agent has.
 const CAPTURED_FLOWS: u32 = 1_024;
 
 /// What the agent does besides measuring.
@@ -248,14 +248,19 @@ fn one_line(error: &anyhow::Error) -> String {
 fn scope_of(ends: &[End]) -> Scope {
     // A flow with one of these ports may have another end that has none.
     let ports: Option<_> = ends.iter().map(|end| end.port).collect();
+    let everything = Scope::live();
     Scope {
         selection: Selection {
-            networks: ends.iter().map(|end| Network::from(end.address)).collect(),
+            networks: ends.iter().map(|end| end.network).collect(),
             ports: ports.unwrap_or_default(),
             ..Selection::default()
         },
-        flows: CAPTURED_FLOWS,
-        ..Scope::live()
+        flows: if ends.iter().any(End::is_wide) {
+            everything.flows
+        } else {
+            CAPTURED_FLOWS
+        },
+        ..everything
     }
 }
 
