@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::prelude::SessionContext;
 use fathom_store::{Snapshot, histogram_type};
 
-use super::functions;
+use super::{addresses, functions};
 
 /// A view.
 struct View {
@@ -151,7 +151,7 @@ pub(super) async fn list(
         println!("      {}", names.join(", "));
     }
     println!("\nFunctions:");
-    for (name, about) in functions::ABOUT {
+    for (name, about) in functions::ABOUT.iter().chain(&addresses::ABOUT) {
         println!("  {name}  {about}");
     }
     println!("\nExamples:");

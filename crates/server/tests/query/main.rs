@@ -1,6 +1,8 @@
 //! What `fathom-server query` answers about stores whose records are known.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+mod addresses;
+
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Output};
