@@ -121,13 +121,22 @@ fn a_configuration_is_read_again_while_traffic_passes() {
             lengths.any(|ns| ns / 100_000_000 == tenths)
         };
         wait_until(PATIENCE, "an interval", || has_records_over(7)).unwrap();
-        std::fs::write(&file, configuration("500ms")).unwrap();
+        let labelled = configuration("500ms") + "[agent.label]\nsite = \"ber1\"\n";
+        std::fs::write(&file, labelled).unwrap();
         let reloaded = agent.ask(&["reload"]);
         assert!(reloaded.status.success(), "{reloaded:?}");
         wait_until(PATIENCE, "a shorter interval", || has_records_over(5)).unwrap();
         traffic.join().unwrap()
     });
     let records = agent.stop();
+
+    let agents = records.iter().filter(|it| it["kind"] == "agent");
+    let told = agents.map(|it| (it["labels"].as_str(), it["interval_ns"].as_u64()));
+    let expected = [
+        (Some(""), Some(700_000_000)),
+        (Some("site=ber1"), Some(500_000_000)),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 
     // Those before are measured until the new ones are: no packet passes unseen, and few are
     // seen by both.

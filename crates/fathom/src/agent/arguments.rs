@@ -9,6 +9,7 @@ use fathom_record::format::Format;
 
 use super::capture::End;
 use super::measured;
+use super::record::Label;
 use crate::arguments::{
     ExportArguments, MetricsPlace, OutputTarget, interval, one_of, positive_duration,
 };
@@ -31,6 +32,10 @@ pub(crate) struct AgentArguments {
     /// was something to measure; at least 10ms.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     pub(crate) interval: Duration,
+    /// What this host is called besides, such as `site=ber1`; can be repeated. Queries have it in
+    /// the view `labels`, metrics in `target_info`.
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub(crate) label: Vec<Label>,
     /// Stop after this time, such as 15s or 2m; by default at SIGTERM or Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fathom_measure::{Counts, Scope, Selection};
@@ -12,6 +12,7 @@ use fathom_record::{Count, Time};
 
 use super::arguments::{AgentArguments, SOCKET};
 use super::capture::{Capture, End};
+use super::record::AgentRecord;
 use super::requests::Request;
 use super::systemd::Manager;
 use super::{open_view, start, start_samples};
@@ -25,6 +26,8 @@ use crate::{summary, zone};
 
 /// Captures at the same time: each has programs and tables of its own.
 const MOST_CAPTURES: usize = 4;
+/// Records of the agent that are older may have gone: it is told of again.
+const TELL_AGAIN: Duration = Duration::from_secs(3_600);
 /// Room in the tables of a capture of hosts; of networks there is as much as the agent has.
 const CAPTURED_FLOWS: u32 = 1_024;
 
@@ -37,18 +40,23 @@ pub(super) struct Service<'a> {
     signals: &'a Signals,
     control: Option<Control>,
     captures: Vec<Capture>,
+    /// What is told of this agent, and when it was.
+    about: AgentRecord,
+    told: Instant,
 }
 
 impl<'a> Service<'a> {
     /// Opens the socket. Without it, an agent that was not asked for one measures all the same.
     ///
     /// # Errors
-    /// When the socket that was asked for cannot be had.
+    /// When the socket that was asked for cannot be had, there is no interface, or a label is there
+    /// twice.
     pub(super) fn open(
         arguments: &'a AgentArguments,
         config: Option<&'a Path>,
         signals: &'a Signals,
     ) -> anyhow::Result<Self> {
+        let about = AgentRecord::of(arguments)?;
         let path = &arguments.socket;
         let is_default = path == Path::new(SOCKET);
         if let (true, Some(directory)) = (is_default, path.parent()) {
@@ -69,6 +77,8 @@ impl<'a> Service<'a> {
             signals,
             control,
             captures: Vec::new(),
+            about,
+            told: Instant::now(),
         })
     }
 
@@ -78,6 +88,7 @@ impl<'a> Service<'a> {
     /// When a measurement fails, or records cannot be written.
     pub(super) fn attend(&mut self, session: &mut Session) -> anyhow::Result<()> {
         let mut manager = Manager::ready();
+        self.tell(session);
         while !self.signals.should_stop() && session.turn()? {
             if self.signals.take_reload() {
                 let reloaded = Manager::reloading(|| self.reload(session))?;
@@ -87,9 +98,17 @@ impl<'a> Service<'a> {
                 self.answer(asked, session)?;
             }
             self.poll_captures(session)?;
+            if self.told.elapsed() >= TELL_AGAIN {
+                self.tell(session);
+            }
             manager.is_alive();
         }
         Ok(())
+    }
+
+    fn tell(&mut self, session: &mut Session) {
+        (self.about.time, self.told) = (Time::now(), Instant::now());
+        session.view.take(&self.about);
     }
 
     fn arguments(&self) -> &AgentArguments {
@@ -127,12 +146,13 @@ impl<'a> Service<'a> {
     fn reload(&mut self, session: &mut Session) -> anyhow::Result<anyhow::Result<()>> {
         let begun = configuration::read().and_then(|read| match read.command {
             Command::Agent(arguments) => {
+                let about = AgentRecord::of(&arguments)?;
                 let measurements = start(&arguments, self.config)?;
-                Ok((arguments, measurements))
+                Ok((arguments, about, measurements))
             }
             _ => bail!("the command is another one"),
         });
-        let (arguments, measurements) = match begun {
+        let (arguments, about, measurements) = match begun {
             Ok(begun) => begun,
             Err(error) => return Ok(Err(error)),
         };
@@ -152,6 +172,8 @@ impl<'a> Service<'a> {
             };
         }
         self.reloaded = Some(arguments);
+        self.about = about;
+        self.tell(session);
         Ok(outcome)
     }
 
