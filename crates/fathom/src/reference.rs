@@ -7,13 +7,13 @@ use fathom_ipfix::iana_element;
 use fathom_record::{Count, Field, Registry, Schema, Type, Unit};
 
 use crate::doctor::Check;
-use crate::{MEASUREMENTS, balance};
+use crate::{MEASUREMENTS, agent, balance};
 
 /// All kinds of records, by who prints them.
 fn kinds() -> impl Iterator<Item = (String, &'static [&'static Schema])> {
     let measured = MEASUREMENTS.iter().map(|it| (it.name, it.kinds));
     let all = measured
-        .chain([("balance", balance::KINDS)])
+        .chain([("agent", agent::KINDS), ("balance", balance::KINDS)])
         .map(|(name, kinds)| (format!("fathom {name}"), kinds));
     all.chain([
         ("all measurements".to_owned(), &[Count::SCHEMA][..]),

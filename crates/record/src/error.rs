@@ -27,6 +27,14 @@ pub enum Error {
         /// The longest that fits, in bits: 32 for IPv4, 128 for IPv6.
         longest: u8,
     },
+    /// A line of a table of networks is none.
+    #[error("line {line}: {why}")]
+    NetworkName {
+        /// Its number, from 1 on.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The text names no output format.
     #[error("`{text}` is not an output format: use text, json or csv")]
     Format {

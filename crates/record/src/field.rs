@@ -70,6 +70,8 @@ pub enum Metric {
     Label,
     /// Names the series, and the records of each are counted.
     Outcome,
+    /// Names all that this process tells: `NAME=VALUE`, with commas between.
+    Target,
     /// Names the series by its network: an address, or a network itself.
     Network,
     /// Names the series by its service: the protocol and the ports.

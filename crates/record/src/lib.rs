@@ -51,6 +51,7 @@ mod fold;
 pub mod format;
 mod histogram;
 mod network;
+mod network_names;
 #[doc(hidden)]
 pub mod parts;
 mod value;
@@ -63,4 +64,5 @@ pub use flow::{FlowKey, Protocol};
 pub use fold::Fold;
 pub use histogram::Histogram;
 pub use network::Network;
+pub use network_names::NetworkNames;
 pub use value::{AsValue, Nanoseconds, Port, Time, Value};

@@ -133,7 +133,7 @@ fn prometheus_scrapes_the_agent() {
     let lab = lab();
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("records.json");
-    let _agent = start(&lab.client, &output, &[]);
+    let _agent = start(&lab.client, &output, &["--label", "site=ber1,rack=7"]);
     wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     let feature = ["--enable-feature=native-histograms"];
     let native = Prometheus::start(&lab.client, directory.path(), 9090, &feature);
@@ -176,6 +176,11 @@ fn prometheus_scrapes_the_agent() {
     assert!((0.01..=0.025).contains(&coarse), "{coarse}");
     for prometheus in [&native, &classic] {
         prometheus.wait_for("fathom_build_info{version!=\"\"}", 1.0);
+        prometheus.wait_for("target_info{rack=\"7\",site=\"ber1\"}", 1.0);
+        // As docs/metrics.md has it.
+        let of_site =
+            "sum by (site) (fathom_build_info * on (instance) group_left (site) target_info)";
+        prometheus.wait_for(of_site, 1.0);
         prometheus.wait_for("up", 1.0);
     }
 
@@ -233,7 +238,8 @@ fn otlp(has_tls: bool) {
     command
         .args(["agent", "--interval", "1s", "--metrics", "none"])
         .args(["--otlp", &url, "--otlp-interval", "200ms"])
-        .args(["--host", "client", "--format", "json", "--output"])
+        .args(["--host", "client", "--label", "site=ber1"])
+        .args(["--format", "json", "--output"])
         .arg(&output)
         .stderr(File::create(&said).unwrap());
     let mut agent = Process::start(&mut command).unwrap();
@@ -267,11 +273,13 @@ fn otlp(has_tls: bool) {
         fs::read_to_string(&said).unwrap()
     );
 
-    let request = records(&received).pop().unwrap();
-    let resource = &request["resourceMetrics"][0];
-    let host = json!({"key": "host.name", "value": {"stringValue": "client"}});
+    let last = records(&received).pop().unwrap();
+    let resource = &last["resourceMetrics"][0];
     let attributes = resource["resource"]["attributes"].as_array().unwrap();
-    assert!(attributes.contains(&host), "{attributes:?}");
+    for (key, value) in [("host.name", "client"), ("site", "ber1")] {
+        let attribute = json!({"key": key, "value": {"stringValue": value}});
+        assert!(attributes.contains(&attribute), "{attributes:?}");
+    }
     let metrics = resource["scopeMetrics"][0]["metrics"].as_array().unwrap();
     let of = |name: &str| metrics.iter().find(|it| it["name"] == name).unwrap();
     let point = |metric: &Value| {

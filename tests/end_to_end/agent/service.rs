@@ -121,13 +121,22 @@ fn a_configuration_is_read_again_while_traffic_passes() {
             lengths.any(|ns| ns / 100_000_000 == tenths)
         };
         wait_until(PATIENCE, "an interval", || has_records_over(7)).unwrap();
-        std::fs::write(&file, configuration("500ms")).unwrap();
+        let labelled = configuration("500ms") + "[agent.label]\nsite = \"ber1\"\n";
+        std::fs::write(&file, labelled).unwrap();
         let reloaded = agent.ask(&["reload"]);
         assert!(reloaded.status.success(), "{reloaded:?}");
         wait_until(PATIENCE, "a shorter interval", || has_records_over(5)).unwrap();
         traffic.join().unwrap()
     });
     let records = agent.stop();
+
+    let agents = records.iter().filter(|it| it["kind"] == "agent");
+    let told = agents.map(|it| (it["labels"].as_str(), it["interval_ns"].as_u64()));
+    let expected = [
+        (Some(""), Some(700_000_000)),
+        (Some("site=ber1"), Some(500_000_000)),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 
     // Those before are measured until the new ones are: no packet passes unseen, and few are
     // seen by both.
@@ -145,35 +154,41 @@ fn a_configuration_is_read_again_while_traffic_passes() {
 }
 
 #[fathom_lab::test]
-fn each_sample_of_a_flow_is_captured_for_a_time() {
+fn each_sample_of_chosen_flows_is_captured_for_a_time() {
     let lab = lab();
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::start(&lab, directory.path(), &configuration("10s"));
-    let server = format!("{}:8080", Topology::SERVER_V4);
-    let capture = |duration| {
-        let words = [
-            "capture",
-            &server,
-            "--format",
-            "json",
-            "--duration",
-            duration,
-        ];
+    let capture = |end: &str, duration, running: usize| {
+        let words = ["capture", end, "--format", "json", "--duration", duration];
         let mut command = agent.command(&words);
         let capture = Process::start(command.stdout(Stdio::piped())).unwrap();
-        let is_under_way = || text(&agent.ask(&["status"]).stdout).contains("captures: 1");
+        let told = format!("captures: {running}");
+        let is_under_way = || text(&agent.ask(&["status"]).stdout).contains(&told);
         wait_until(PATIENCE, "the capture to begin", is_under_way).unwrap();
         capture
     };
-    let asked = capture("8s");
+    let server = Topology::SERVER_V4;
+    let ends = [
+        format!("{server}:8080"),
+        format!("{server}/24"),
+        "198.51.100.0/24".to_owned(),
+    ];
+    let mut running = 0;
+    let asked = ends.map(|end| {
+        running += 1;
+        capture(&end, "12s", running)
+    });
     let port = exchange(&lab);
-    let printed = text(&asked.output(PATIENCE).unwrap().stdout);
-    let printed: Vec<Value> = printed
-        .lines()
-        .map(|it| serde_json::from_str(it).unwrap())
-        .collect();
+    let [of_server, of_network, of_others] = asked.map(|asked| {
+        let printed = text(&asked.output(PATIENCE).unwrap().stdout);
+        let lines = printed.lines().map(|it| serde_json::from_str(it).unwrap());
+        lines.collect::<Vec<Value>>()
+    });
+    let is_count = |it: &Value| it["kind"] == "count" && it["measurement"] == "rtt";
+    assert!(of_others.iter().any(is_count), "{of_others:?}");
+    assert!(of_others.iter().all(|it| it["kind"] == "count"));
     let kept = agent.records();
-    for records in [&printed, &kept] {
+    for records in [&of_server, &of_network, &kept] {
         let samples = records.iter();
         let samples = samples.filter(|it| it["kind"] == "rtt" && it["source_port"] == port);
         let samples: Vec<_> = samples.collect();
@@ -193,7 +208,7 @@ fn each_sample_of_a_flow_is_captured_for_a_time() {
         }
     }
     // It ends with who asked for it.
-    let asked = capture("1h");
+    let asked = capture(&server.to_string(), "1h", 1);
     asked.signal(Signal::SIGINT).unwrap();
     let is_over = || !text(&agent.ask(&["status"]).stdout).contains("captures");
     wait_until(PATIENCE, "the end of the capture", is_over).unwrap();

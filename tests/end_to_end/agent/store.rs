@@ -79,6 +79,21 @@ fn records_are_asked_for_while_they_come_and_survive_a_kill() {
     assert_eq!(connections[0]["sent"], payload / 2, "{connections:?}");
     assert_eq!(connections[0]["received"], payload / 2, "{connections:?}");
 
+    // The flow on the wire is this test's, by the connection that the host knows.
+    let own = "
+        SELECT DISTINCT c.process AS of_connection, p.process, p.pid
+        FROM flows f JOIN processes p ON p.host = f.host AND p.community_id = f.community_id
+          AND f.time BETWEEN p.first_time AND p.last_time + INTERVAL '5 minutes'
+        JOIN connections c ON c.community_id = f.community_id AND c.role = p.role
+        WHERE f.destination_port = 8080 AND p.role = 'client'";
+    let owners = query(store, own);
+    assert_eq!(owners.len(), 1, "{owners:?}");
+    assert_eq!(owners[0]["pid"], std::process::id(), "{owners:?}");
+    assert_eq!(
+        owners[0]["process"], owners[0]["of_connection"],
+        "{owners:?}"
+    );
+
     agent.signal(Signal::SIGKILL).unwrap();
     drop(agent);
     assert_eq!(&query(store, OF_THE_FLOW)[0], flow);

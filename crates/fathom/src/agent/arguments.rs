@@ -9,6 +9,7 @@ use fathom_record::format::Format;
 
 use super::capture::End;
 use super::measured;
+use super::record::Label;
 use crate::arguments::{
     ExportArguments, MetricsPlace, OutputTarget, interval, one_of, positive_duration,
 };
@@ -32,6 +33,10 @@ pub(crate) struct AgentArguments {
     /// than 5000 records come a second.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     pub(crate) interval: Duration,
+    /// What this host is called besides, such as `site=ber1`; can be repeated. Queries have it in
+    /// the view `labels`, metrics in `target_info`.
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub(crate) label: Vec<Label>,
     /// Stop after this time, such as 15s or 2m; by default at SIGTERM or Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
@@ -62,9 +67,10 @@ pub(crate) enum AgentAction {
     /// Read the configuration file again, as at SIGHUP. Measuring goes on meanwhile; a file that is
     /// wrong changes nothing.
     Reload,
-    /// Print each round-trip time and each epoch of a flow for a time; the agent also keeps them.
+    /// Print each round-trip time and each epoch of flows for a time; the agent also keeps them.
     Capture {
-        /// An end of the flow, or both: `ADDRESS:PORT`, or an address for all of its flows.
+        /// An end of the flows, or both: `ADDRESS:PORT`, an address, or a network such as
+        /// 10.1.0.0/16.
         #[arg(value_name = "END", required = true, num_args = 1..=2)]
         end: Vec<End>,
         /// Stop after this time, at most an hour, or at Ctrl-C.

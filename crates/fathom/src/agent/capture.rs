@@ -1,4 +1,4 @@
-//! `fathom agent capture`: single samples of a flow for a time.
+//! `fathom agent capture`: single samples of chosen flows for a time.
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -8,23 +8,23 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fathom_measure::Measurement;
 use fathom_measure::kernel::Ring;
+use fathom_measure::{Counts, Measurement};
 use fathom_record::format::{Format, Sink};
-use fathom_record::{FlowKey, Record, Value, Visitor};
+use fathom_record::{FlowKey, Network, Record, Time, Value, Visitor};
 
 use crate::session::View;
-use crate::zone;
+use crate::{summary, zone};
 
 /// More than this does not wait for a client that is slow.
 const WAITING_BYTES: usize = 1 << 20;
 /// What waits at the end may take so long to be read.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// An end of a flow: an address, and maybe a port.
+/// An end of a flow: a network, which may be one address, and maybe a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
-    pub(super) address: IpAddr,
+    pub(super) network: Network,
     pub(super) port: Option<u16>,
 }
 
@@ -33,31 +33,37 @@ impl FromStr for End {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let of_socket = |socket: SocketAddr| Self {
-            address: socket.ip(),
+            network: socket.ip().into(),
             port: Some(socket.port()),
         };
-        let of_address = |address| Self {
-            address,
+        let of_network = |network| Self {
+            network,
             port: None,
         };
         let end = text.parse().map(of_socket);
-        end.or_else(|_| text.parse().map(of_address))
-            .map_err(|_| "write it as in 192.0.2.1:443, [2001:db8::1]:443 or 192.0.2.1".to_owned())
+        end.or_else(|_| text.parse().map(of_network)).map_err(|_| {
+            "write it as in 192.0.2.1:443, [2001:db8::1]:443, 192.0.2.1 or 192.0.2.0/24".to_owned()
+        })
     }
 }
 
 impl fmt::Display for End {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
-            Some(port) => SocketAddr::new(self.address, port).fmt(formatter),
-            None => self.address.fmt(formatter),
+            Some(port) => SocketAddr::new(self.network.address(), port).fmt(formatter),
+            None => self.network.fmt(formatter),
         }
     }
 }
 
 impl End {
     fn is(&self, address: IpAddr, port: u16) -> bool {
-        self.address == address && self.port.is_none_or(|own| own == port)
+        self.network.contains(address) && self.port.is_none_or(|own| own == port)
+    }
+
+    /// May it be that of many hosts?
+    pub(super) fn is_wide(&self) -> bool {
+        self.network != self.network.address().into()
     }
 }
 
@@ -95,6 +101,7 @@ pub(super) struct Capture {
 /// Who asked.
 struct Client {
     stream: UnixStream,
+    format: Format,
     sink: Box<dyn Sink + Send>,
     buffer: Vec<u8>,
     lost: u64,
@@ -123,6 +130,7 @@ impl Capture {
             over: Instant::now() + duration,
             client: Client {
                 stream,
+                format,
                 sink: format.sink_of(host, zone::offset_at),
                 buffer: Vec::new(),
                 lost: 0,
@@ -154,6 +162,11 @@ impl Capture {
             }
             measurement.follow()?;
         }
+        if is_over {
+            for measurement in &self.measurements {
+                client.put_counts(measurement.name(), &measurement.counts()?);
+            }
+        }
         Ok(client.flush().is_ok() && !is_over)
     }
 
@@ -180,6 +193,19 @@ impl Client {
             self.lost += 1;
         } else {
             self.sink.write(record, &mut self.buffer);
+        }
+    }
+
+    /// At the end: how much was captured, and by name what was not.
+    fn put_counts(&mut self, measurement: &'static str, counts: &Counts) {
+        if self.format == Format::Text {
+            let headline = format!("{measurement}: {}", counts.headline());
+            let text = summary::text(&headline, &counts.named) + "\n";
+            self.buffer.extend_from_slice(text.as_bytes());
+        } else {
+            for count in counts.records(Time::now(), measurement) {
+                self.put(&count);
+            }
         }
     }
 
@@ -211,14 +237,22 @@ mod tests {
         let end = |text: &str| text.parse::<End>().unwrap();
         let [client, server] = ["192.0.2.1:40000", "[2001:db8::1]:443"].map(end);
         assert_eq!(end("192.0.2.1").port, None);
-        for wrong in ["", "192.0.2.1:x", "web:443", "192.0.2.0/24"] {
+        assert!(!client.is_wide() && !end("192.0.2.1").is_wide());
+        assert!(end("192.0.2.0/24").is_wide());
+        for wrong in [
+            "",
+            "192.0.2.1:x",
+            "web:443",
+            "192.0.2.0/33",
+            "192.0.2.0/24:443",
+        ] {
             assert!(wrong.parse::<End>().is_err(), "{wrong}");
         }
         let flow = FlowKey {
             protocol: Protocol::TCP,
-            source: client.address,
+            source: client.network.address(),
             source_port: 40000,
-            destination: server.address,
+            destination: server.network.address(),
             destination_port: 443,
         };
         for flow in [flow, flow.reversed()] {
@@ -231,10 +265,14 @@ mod tests {
                 assert!(has_ends(&flow, ends), "{ends:?}");
             }
             assert!(has_ends(&flow, &[end("192.0.2.1")]));
+            assert!(has_ends(&flow, &[end("192.0.2.0/24")]));
+            assert!(has_ends(&flow, &[server, end("192.0.0.0/16")]));
             for ends in [
                 &[client, client][..],
                 &[end("192.0.2.1:443")],
                 &[end("::1")],
+                &[end("198.51.100.0/24")],
+                &[server, end("0.0.0.0/1")],
             ] {
                 assert!(!has_ends(&flow, ends), "{ends:?}");
             }

@@ -4,6 +4,7 @@
 mod arguments;
 mod capture;
 mod privileges;
+mod record;
 mod requests;
 mod route;
 mod service;
@@ -16,7 +17,7 @@ use anyhow::Context;
 use clap::ArgMatches;
 use fathom_measure::kernel::{Hooks, OfPackets};
 use fathom_measure::{Error, Measurement, Scope};
-use fathom_record::Count;
+use fathom_record::{Count, Schema};
 
 use crate::configuration::{self, Configured};
 use crate::output::LineOptions;
@@ -24,7 +25,11 @@ use crate::session::{Plan, Session, View};
 use crate::signals::Signals;
 use crate::{Description, MEASUREMENTS};
 pub(crate) use arguments::AgentArguments;
+use record::AgentRecord;
 use service::Service;
+
+/// The kinds of records that are its own.
+pub(crate) const KINDS: &[&Schema] = &[AgentRecord::SCHEMA];
 
 /// What a measurement is asked for by the agent.
 pub(crate) struct Request<'a> {

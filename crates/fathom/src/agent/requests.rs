@@ -100,7 +100,12 @@ mod tests {
 
     #[test]
     fn requests_read_as_they_are_written() {
-        let ends = ["192.0.2.1:443", "[2001:db8::1]:40000", "192.0.2.9"];
+        let ends = [
+            "192.0.2.1:443",
+            "[2001:db8::1]:40000",
+            "192.0.2.9",
+            "2001:db8::/32",
+        ];
         let ends = ends.map(|end| end.parse().unwrap());
         let capture = |ends: &[End]| Request::Capture {
             ends: ends.to_vec(),
@@ -111,6 +116,7 @@ mod tests {
             Request::Status(Format::Json),
             Request::Reload,
             capture(&ends[..2]),
+            capture(&ends[2..3]),
             capture(&ends[2..]),
         ] {
             assert_eq!(Request::parse(&request.line()), Ok(request));

@@ -3,15 +3,16 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fathom_measure::{Counts, Scope, Selection};
 use fathom_record::format::Format;
-use fathom_record::{Count, Network, Time};
+use fathom_record::{Count, Time};
 
 use super::arguments::{AgentArguments, SOCKET};
 use super::capture::{Capture, End};
+use super::record::AgentRecord;
 use super::requests::Request;
 use super::systemd::Manager;
 use super::{open_view, start, start_samples};
@@ -25,7 +26,9 @@ use crate::{summary, zone};
 
 /// Captures at the same time: each has programs and tables of its own.
 const MOST_CAPTURES: usize = 4;
-/// Room in the tables of a capture.
+/// Records of the agent that are older may have gone: it is told of again.
+const TELL_AGAIN: Duration = Duration::from_secs(3_600);
+/// Room in the tables of a capture of hosts; of networks there is as much as the agent has.
 const CAPTURED_FLOWS: u32 = 1_024;
 
 /// What the agent does besides measuring.
@@ -37,18 +40,23 @@ pub(super) struct Service<'a> {
     signals: &'a Signals,
     control: Option<Control>,
     captures: Vec<Capture>,
+    /// What is told of this agent, and when it was.
+    about: AgentRecord,
+    told: Instant,
 }
 
 impl<'a> Service<'a> {
     /// Opens the socket. Without it, an agent that was not asked for one measures all the same.
     ///
     /// # Errors
-    /// When the socket that was asked for cannot be had.
+    /// When the socket that was asked for cannot be had, there is no interface, or a label is there
+    /// twice.
     pub(super) fn open(
         arguments: &'a AgentArguments,
         config: Option<&'a Path>,
         signals: &'a Signals,
     ) -> anyhow::Result<Self> {
+        let about = AgentRecord::of(arguments)?;
         let path = &arguments.socket;
         let is_default = path == Path::new(SOCKET);
         if let (true, Some(directory)) = (is_default, path.parent()) {
@@ -69,6 +77,8 @@ impl<'a> Service<'a> {
             signals,
             control,
             captures: Vec::new(),
+            about,
+            told: Instant::now(),
         })
     }
 
@@ -78,6 +88,7 @@ impl<'a> Service<'a> {
     /// When a measurement fails, or records cannot be written.
     pub(super) fn attend(&mut self, session: &mut Session) -> anyhow::Result<()> {
         let mut manager = Manager::ready();
+        self.tell(session);
         while !self.signals.should_stop() && session.turn()? {
             if self.signals.take_reload() {
                 let reloaded = Manager::reloading(|| self.reload(session))?;
@@ -87,9 +98,17 @@ impl<'a> Service<'a> {
                 self.answer(asked, session)?;
             }
             self.poll_captures(session)?;
+            if self.told.elapsed() >= TELL_AGAIN {
+                self.tell(session);
+            }
             manager.is_alive();
         }
         Ok(())
+    }
+
+    fn tell(&mut self, session: &mut Session) {
+        (self.about.time, self.told) = (Time::now(), Instant::now());
+        session.view.take(&self.about);
     }
 
     fn arguments(&self) -> &AgentArguments {
@@ -128,12 +147,13 @@ impl<'a> Service<'a> {
         let captured = self.captures.iter().flat_map(Capture::rings);
         let begun = session.meanwhile(captured, || match configuration::read()?.command {
             Command::Agent(arguments) => {
+                let about = AgentRecord::of(&arguments)?;
                 let measurements = start(&arguments, self.config)?;
-                Ok((arguments, measurements))
+                Ok((arguments, about, measurements))
             }
             _ => bail!("the command is another one"),
         });
-        let (arguments, measurements) = match begun {
+        let (arguments, about, measurements) = match begun {
             Ok(begun) => begun,
             Err(error) => return Ok(Err(error)),
         };
@@ -153,6 +173,8 @@ impl<'a> Service<'a> {
             };
         }
         self.reloaded = Some(arguments);
+        self.about = about;
+        self.tell(session);
         Ok(outcome)
     }
 
@@ -249,14 +271,19 @@ fn one_line(error: &anyhow::Error) -> String {
 fn scope_of(ends: &[End]) -> Scope {
     // A flow with one of these ports may have another end that has none.
     let ports: Option<_> = ends.iter().map(|end| end.port).collect();
+    let everything = Scope::live();
     Scope {
         selection: Selection {
-            networks: ends.iter().map(|end| Network::from(end.address)).collect(),
+            networks: ends.iter().map(|end| end.network).collect(),
             ports: ports.unwrap_or_default(),
             ..Selection::default()
         },
-        flows: CAPTURED_FLOWS,
-        ..Scope::live()
+        flows: if ends.iter().any(End::is_wide) {
+            everything.flows
+        } else {
+            CAPTURED_FLOWS
+        },
+        ..everything
     }
 }
 

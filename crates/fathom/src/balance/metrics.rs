@@ -26,8 +26,8 @@ pub(super) fn publish(balancer: &Balancer, registry: &mut Registry) -> anyhow::R
 fn up(servers: &[BalanceServer]) -> Family {
     let numbers = servers.iter().map(|server| {
         let labels = vec![
-            ("address", server.address.to_string()),
-            ("server", server.server.to_string()),
+            ("address".into(), server.address.to_string()),
+            ("server".into(), server.server.to_string()),
         ];
         (labels, f64::from(u8::from(server.state.is_up())))
     });
@@ -43,7 +43,7 @@ fn response_seconds(latencies: Vec<(String, String, Histogram)>) -> Family {
     let series = latencies
         .into_iter()
         .map(|(service, server, latencies)| Series {
-            labels: [("server", server), ("service", service)].into(),
+            labels: [("server".into(), server), ("service".into(), service)].into(),
             since: 0,
             figure: Figure::Durations(latencies),
         });

@@ -4,12 +4,15 @@ use super::rollup::LENGTHS;
 use super::schema::Dialect;
 
 /// The file that each is named after, and the question.
-const VIEWS: [(&str, &str); 6] = [
+const VIEWS: [(&str, &str); 9] = [
+    ("agents.sql", include_str!("views/agents.sql")),
     ("connections.sql", include_str!("views/connections.sql")),
     ("dns.sql", include_str!("views/dns.sql")),
     ("flows.sql", include_str!("views/flows.sql")),
     ("hops.sql", include_str!("views/hops.sql")),
     ("hosts.sql", include_str!("views/hosts.sql")),
+    ("labels.sql", include_str!("views/labels.sql")),
+    ("processes.sql", include_str!("views/processes.sql")),
     ("servers.sql", include_str!("views/servers.sql")),
 ];
 

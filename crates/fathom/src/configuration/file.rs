@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use clap::Command;
+use clap::{Arg, Command};
 use toml::{Table, Value};
 
 use super::{command_of, configurable, is_flag, tables};
@@ -93,7 +93,11 @@ fn with_default(
             .ok_or_else(|| wrong("it is true or false".to_owned()))?;
         vec![is_set.to_string()]
     } else {
-        texts_of(value).map_err(wrong)?
+        match value {
+            Value::Table(pairs) if takes_pairs(argument) => texts_of_pairs(pairs),
+            value => texts_of(value),
+        }
+        .map_err(wrong)?
     };
     if !is_flag(argument) {
         check(&command, table, key, &values).map_err(wrong)?;
@@ -135,6 +139,20 @@ fn texts_of(value: &Value) -> Result<Vec<String>, String> {
         }
         Value::Datetime(_) | Value::Table(_) => Err(format!("it cannot be a {}", value.type_str())),
     }
+}
+
+/// Is it an option of names and values, such as `--label site=ber1`?
+fn takes_pairs(argument: &Arg) -> bool {
+    let names = argument.get_value_names().unwrap_or_default();
+    names.iter().any(|name| name == "NAME=VALUE")
+}
+
+fn texts_of_pairs(pairs: &Table) -> Result<Vec<String>, String> {
+    let texts = pairs.iter().map(|(name, value)| {
+        let texts = texts_of(value)?;
+        Ok(format!("{name}={}", texts.join(",")))
+    });
+    texts.collect()
 }
 
 /// Would the command line take these values? A default that it would not take is a bug to clap.
@@ -182,6 +200,30 @@ mod tests {
         assert!(arguments.source.xdp);
         let interval = arguments.sampling.sample_interval.unwrap();
         assert_eq!(interval, std::time::Duration::from_millis(7));
+    }
+
+    #[test]
+    #[cfg(feature = "live")]
+    fn names_and_values_may_be_a_table() {
+        let labels = |text: &str| -> Result<_, String> {
+            let command = with_defaults(command(), text, None)?;
+            let matches = command.get_matches_from(["fathom", "agent"]);
+            match Arguments::from_arg_matches(&matches).unwrap().command {
+                Chosen::Agent(arguments) => Ok(arguments.label),
+                other => panic!("{other:?}"),
+            }
+        };
+        let table = labels("[agent.label]\nrack = 7\nsite = \"ber1\"\n");
+        assert_eq!(
+            table,
+            labels("[agent]\nlabel = [\"rack=7\", \"site=ber1\"]\n")
+        );
+        assert_eq!(table.unwrap().len(), 2);
+        let wrong = labels("[agent.label]\n\"a b\" = 1\n").unwrap_err();
+        assert!(
+            wrong.contains("[agent] label: ") && wrong.contains("`a b`"),
+            "{wrong}"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Families of metrics: what records say, for systems that watch figures.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use fathom_record::{Field, Histogram, Metric, Schema, Unit};
@@ -19,7 +20,7 @@ impl FamilyKind {
     /// That of a field of this role; `None`: it is none, or names series.
     pub(super) fn of(role: Metric) -> Option<Self> {
         match role {
-            Metric::Label | Metric::Network | Metric::Service => None,
+            Metric::Label | Metric::Network | Metric::Service | Metric::Target => None,
             Metric::Outcome | Metric::Counter | Metric::Increase => Some(Self::Counter),
             Metric::Gauge => Some(Self::Gauge),
             Metric::Sample | Metric::Mean(_) | Metric::Distribution => Some(Self::Histogram),
@@ -74,7 +75,7 @@ pub(crate) struct Family {
 }
 
 /// What names a series: names and values.
-pub(crate) type Labels = Arc<[(&'static str, String)]>;
+pub(crate) type Labels = Arc<[(Cow<'static, str>, String)]>;
 
 /// One series.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use fathom_record::{Metric, Network, Protocol, Record, Schema, Value};
+use fathom_record::{Metric, Network, NetworkNames, Protocol, Record, Schema, Value};
 
 use super::family::Labels;
 
@@ -61,17 +61,14 @@ impl LabelPlan {
     }
 
     /// Writes the values of a record's labels into a text, by which its series is found.
-    pub(super) fn write(&self, record: &dyn Record, key: &mut String) {
+    pub(super) fn write(&self, record: &dyn Record, names: &NetworkNames, key: &mut String) {
         key.clear();
         for (_, source) in &self.sources {
             match source {
                 Source::Field(index) => write_value(record.value(*index), key),
                 Source::Network(fields) => {
-                    let networks = fields.iter().map(|&index| network(record.value(index)));
-                    if let Some(network) = networks.flatten().next() {
-                        // Writing to memory does not fail.
-                        let _ = write!(key, "{network}");
-                    }
+                    let mut values = fields.iter().map(|&index| record.value(index));
+                    values.find(|&value| write_network(value, names, key));
                 }
                 Source::Service(fields) => write_service(record, fields, key),
             }
@@ -84,7 +81,7 @@ impl LabelPlan {
         let names = self.names().zip(key.split(SEPARATOR));
         let given = names.filter(|(_, value)| !value.is_empty());
         given
-            .map(|(name, value)| (name, value.to_owned()))
+            .map(|(name, value)| (name.into(), value.to_owned()))
             .collect()
     }
 
@@ -100,16 +97,23 @@ impl LabelPlan {
     }
 }
 
-fn network(value: Value<'_>) -> Option<Network> {
-    match value {
+/// Writes the name of a network, or its prefix. `false`: there is none.
+fn write_network(value: Value<'_>, names: &NetworkNames, key: &mut String) -> bool {
+    let network = match value {
         Value::Network(network) => Some(network),
         Value::Address(address) => {
+            if let Some(name) = names.of(address) {
+                key.push_str(name);
+                return true;
+            }
             let [v4, v6] = PREFIXES;
             let bits = if address.is_ipv4() { v4 } else { v6 };
             Network::new(address, bits).ok()
         }
         _ => None,
-    }
+    };
+    // Writing to memory does not fail.
+    network.is_some_and(|network| write!(key, "{network}").is_ok())
 }
 
 /// `tcp/443`. The port is that of the destination, which is the server where that is known; of

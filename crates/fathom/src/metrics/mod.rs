@@ -16,9 +16,11 @@ mod text;
 
 #[cfg(feature = "live")]
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fathom_record::Record;
+use anyhow::Context;
+use fathom_record::{NetworkNames, Record};
 
 use crate::arguments::{MetricsArguments, MetricsPlace};
 use crate::failure::say;
@@ -56,12 +58,16 @@ impl Metrics {
     /// OTLP.
     ///
     /// # Errors
-    /// When the address that was asked for is not free, a URL is none, or the host has no name.
+    /// When the address that was asked for is not free, a URL is none, the host has no name, or
+    /// names of networks cannot be read.
     pub(crate) fn open(
         arguments: &MetricsArguments,
         host: impl FnOnce() -> anyhow::Result<String>,
     ) -> anyhow::Result<Option<Self>> {
         let registry = Shared::default();
+        if let Some(path) = &arguments.networks {
+            registry.lock().call(read_names(path)?);
+        }
         let page = match arguments.metrics {
             None | Some(MetricsPlace::Nowhere) => None,
             Some(MetricsPlace::At(address)) => Some(Page::serve(address, &registry)?),
@@ -106,6 +112,12 @@ impl Metrics {
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         self.push.as_mut().map_or(Ok(()), Push::finish)
     }
+}
+
+fn read_names(path: &Path) -> anyhow::Result<NetworkNames> {
+    let describe = || format!("cannot read names of networks from {}", path.display());
+    let table = std::fs::read_to_string(path).with_context(describe)?;
+    NetworkNames::parse(&table).with_context(describe)
 }
 
 #[cfg(feature = "live")]

@@ -121,7 +121,7 @@ fn encoded(family: &Family) -> MetricFamily {
 
 fn metric(kind: MetricType, series: &Series) -> Metric {
     let label = series.labels.iter().map(|(name, value)| LabelPair {
-        name: (*name).to_owned(),
+        name: name.to_string(),
         value: value.clone(),
     });
     let mut metric = Metric {

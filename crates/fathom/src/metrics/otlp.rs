@@ -16,28 +16,34 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::exponential::{Exponential, SCHEMA};
 use super::family::{Family, FamilyKind, Figure, Series};
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Who tells: this host, with its labels.
+pub(super) fn resource(host: &str, labels: &[(String, String)]) -> Resource {
+    let own = [
+        ("service.name", "fathom"),
+        ("service.version", VERSION),
+        ("host.name", host),
+    ];
+    let labels = labels.iter().map(|(name, value)| (&**name, &**value));
+    let all = own.into_iter().chain(labels);
+    Resource {
+        attributes: all.map(|(key, value)| attribute(key, value)).collect(),
+        ..Default::default()
+    }
+}
+
 /// All families, as they stand at this time. What does not say since when it counts does so since
 /// fathom has `begun`.
 pub(super) fn request(
     families: &[Family],
-    host: &str,
+    resource: Resource,
     begun: Time,
     now: Time,
 ) -> ExportMetricsServiceRequest {
-    let version = env!("CARGO_PKG_VERSION");
     let scope = InstrumentationScope {
         name: "fathom".to_owned(),
-        version: version.to_owned(),
-        ..Default::default()
-    };
-    let resource = Resource {
-        attributes: [
-            ("service.name", "fathom"),
-            ("service.version", version),
-            ("host.name", host),
-        ]
-        .map(|(key, value)| attribute(key, value))
-        .into(),
+        version: VERSION.to_owned(),
         ..Default::default()
     };
     ExportMetricsServiceRequest {

@@ -166,9 +166,13 @@ impl Thread {
     }
 
     fn send(&mut self) -> Result<(), Failure> {
-        let mut families = self.registry.lock().families();
+        let (mut families, target) = {
+            let mut registry = self.registry.lock();
+            (registry.families(), registry.target().to_vec())
+        };
         families.extend(self.own());
-        let request = otlp::request(&families, &self.host, self.begun, Time::now());
+        let resource = otlp::resource(&self.host, &target);
+        let request = otlp::request(&families, resource, self.begun, Time::now());
         let post = self.agent.post(&self.url);
         let post = post.header("Content-Type", "application/x-protobuf");
         let answer = post.send(&request.encode_to_vec()[..]);

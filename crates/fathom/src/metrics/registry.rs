@@ -1,10 +1,11 @@
 //! Series that grow with the records that come. They are bounded: by network and service, never by
 //! flow, and by number.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use fathom_record::{Histogram, Metric, Record, Schema, Time, Value};
+use fathom_record::{Histogram, Metric, NetworkNames, Record, Schema, Time, Value};
 
 use super::family::{About, Family, FamilyKind, Figure, Labels, Series, subject_of};
 use super::labels::LabelPlan;
@@ -25,6 +26,10 @@ pub(crate) struct Registry {
     subjects: HashMap<&'static str, Subject>,
     /// What others keep themselves.
     given: Vec<Family>,
+    /// What networks are called.
+    names: NetworkNames,
+    /// Labels of all that is told.
+    target: Vec<(String, String)>,
     key: String,
 }
 
@@ -35,6 +40,8 @@ struct Plan {
     fields: Vec<(usize, Metric, usize)>,
     /// Where the numbers are that a mean is of.
     weights: HashMap<usize, usize>,
+    /// Where the labels of all that is told are.
+    target: Option<usize>,
 }
 
 /// What records of one or two kinds tell of.
@@ -57,6 +64,11 @@ struct Set {
 }
 
 impl Registry {
+    /// Calls networks by these names from now on.
+    pub(super) fn call(&mut self, names: NetworkNames) {
+        self.names = names;
+    }
+
     /// Adds what a record says.
     pub(crate) fn put(&mut self, record: &dyn Record) {
         let schema = record.schema();
@@ -71,7 +83,15 @@ impl Registry {
         let Some(plan) = plan.or_insert_with(|| subject.plan(schema)) else {
             return;
         };
-        plan.labels.write(record, &mut self.key);
+        if let Some(Value::Text(labels)) = plan.target.map(|index| record.value(index)) {
+            let pairs = labels.split(',').filter_map(|label| label.split_once('='));
+            let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            self.target = pairs.map(owned).collect();
+        }
+        if plan.fields.is_empty() {
+            return;
+        }
+        plan.labels.write(record, &self.names, &mut self.key);
         let Some(set) = subject.set(&plan.labels, &self.key) else {
             return;
         };
@@ -117,6 +137,24 @@ impl Registry {
         self.given = families;
     }
 
+    /// Labels of all that is told, by name.
+    pub(super) fn target(&self) -> &[(String, String)] {
+        &self.target
+    }
+
+    /// The same as a family, as Prometheus has them (OpenMetrics, "Supporting target metadata").
+    pub(super) fn target_info(&self) -> Option<Family> {
+        let labels = self.target.iter();
+        let labels = labels.map(|(name, value)| (name.clone().into(), value.clone()));
+        let info = own_family(
+            "target_info",
+            FamilyKind::Gauge,
+            "1: labels of this host.",
+            [(labels.collect(), 1.0)],
+        );
+        (!self.target.is_empty()).then_some(info)
+    }
+
     /// Where all stand, in the order of their names.
     pub(crate) fn families(&mut self) -> Vec<Family> {
         let now = Instant::now();
@@ -157,10 +195,13 @@ impl Subject {
         for set in self.sets.values_mut() {
             set.figures.resize(self.families.len(), None);
         }
-        (!fields.is_empty()).then(|| Plan {
+        let mut target = schema.fields.iter();
+        let target = target.position(|field| field.metric == Some(Metric::Target));
+        (!fields.is_empty() || target.is_some()).then(|| Plan {
             labels: LabelPlan::of(schema),
             fields,
             weights,
+            target,
         })
     }
 
@@ -279,7 +320,7 @@ pub(crate) fn own_family(
     name: &str,
     kind: FamilyKind,
     help: &str,
-    numbers: impl IntoIterator<Item = (Vec<(&'static str, String)>, f64)>,
+    numbers: impl IntoIterator<Item = (Vec<(Cow<'static, str>, String)>, f64)>,
 ) -> Family {
     let series = numbers.into_iter().map(|(labels, number)| Series {
         labels: labels.into(),
@@ -303,7 +344,7 @@ fn build_info() -> Family {
         "fathom_build_info",
         FamilyKind::Gauge,
         "1: of this version.",
-        [(vec![("version", version)], 1.0)],
+        [(vec![("version".into(), version)], 1.0)],
     )
 }
 
@@ -313,6 +354,6 @@ fn others(subjects: &HashMap<&'static str, Subject>) -> Family {
         "fathom_metrics_other_total",
         FamilyKind::Counter,
         "Records whose labels had no room: they are in series of `other`.",
-        numbers.map(|(&subject, it)| (vec![("kind", subject.to_owned())], it.others as f64)),
+        numbers.map(|(&subject, it)| (vec![("kind".into(), subject.to_owned())], it.others as f64)),
     )
 }

@@ -76,7 +76,12 @@ fn answer(request: Request, registry: &Shared) {
 }
 
 fn page(request: &Request, registry: &Shared) -> (Vec<u8>, &'static str, u16) {
-    let families = registry.lock().families();
+    let families = {
+        let mut registry = registry.lock();
+        let mut families = registry.families();
+        families.extend(registry.target_info());
+        families
+    };
     let headers = request.headers().iter();
     let accepted = headers.filter(|header| header.field.equiv("Accept"));
     if accepted.map(|it| it.value.as_str()).any(prefers_protobuf) {

@@ -47,6 +47,16 @@ record! {
     }
 }
 
+record! {
+    /// Who walks.
+    #[record = "walker"]
+    struct Walker {
+        /// What else it is called.
+        #[field(metric = Metric::Target)]
+        pub labels: &'static str,
+    }
+}
+
 fn flow(network: u16, port: u16) -> FlowKey {
     let [high, low] = network.to_be_bytes();
     FlowKey {
@@ -127,7 +137,7 @@ fn what_is_put_together_later_is_the_same_family() {
     let mut outcomes = outcomes.filter(|it| it.about.name == "fathom_walk_records_total");
     assert_eq!(
         outcomes.next().unwrap().series[0].labels[0],
-        ("end", "tired".to_owned())
+        ("end".into(), "tired".to_owned())
     );
 }
 
@@ -151,6 +161,27 @@ fn packets_to_a_client_are_of_the_service_too() {
 }
 
 #[test]
+fn networks_with_names_are_called_by_them() {
+    let mut registry = Registry::default();
+    let names = NetworkNames::parse("10.0.0.0/15,berlin\n10.0.2.0/24,\"lab \"\"2\"\"\"\n");
+    registry.call(names.unwrap());
+    for network in [1, 2, 3, 0x200] {
+        registry.put(&walk(network, &[1_000_000]));
+    }
+    let families = registry.families();
+    let steps = families
+        .iter()
+        .find(|it| it.about.name == "fathom_walk_steps_total");
+    let told = steps.unwrap().series.iter().map(|series| {
+        let mut labels = series.labels.iter();
+        let (_, network) = labels.find(|(name, _)| name == "network").unwrap();
+        (network.as_str(), number(&series.figure))
+    });
+    let expected = [("10.2.0.0/24", 7.0), ("berlin", 14.0), ("lab \"2\"", 7.0)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn series_are_bounded_and_what_has_no_room_is_counted() {
     let mut registry = Registry::default();
     let networks = 5_000;
@@ -163,9 +194,14 @@ fn series_are_bounded_and_what_has_no_room_is_counted() {
     assert_eq!(steps.len(), 1_001);
     let sum: f64 = steps.iter().map(|it| number(&it.figure)).sum();
     assert!((sum - 7.0 * f64::from(networks)).abs() < 0.5, "{sum}");
-    let is_other = |it: &&family::Series| it.labels.contains(&("network", "other".to_owned()));
+    let is_other =
+        |it: &&family::Series| it.labels.contains(&("network".into(), "other".to_owned()));
     let other = steps.iter().find(is_other).unwrap();
-    assert!(other.labels.contains(&("service", "tcp/443".to_owned())));
+    assert!(
+        other
+            .labels
+            .contains(&("service".into(), "tcp/443".to_owned()))
+    );
     let counted = number(&of("fathom_metrics_other_total").series[0].figure);
     assert!((counted - 4_000.0).abs() < 0.5, "{counted}");
 }
@@ -215,12 +251,39 @@ fn the_page_is_served_in_both_formats() {
 }
 
 #[test]
+fn labels_of_all_are_told_beside_the_families() {
+    let registry = Shared::default();
+    assert!(registry.lock().target_info().is_none());
+    for labels in ["site=ber1", "owner=a=b,rack=7"] {
+        registry.lock().put(&Walker { labels });
+    }
+    let page = Page::serve("127.0.0.1:0".parse().unwrap(), &registry).unwrap();
+    let (_, body) = get(page.address().unwrap(), "text/plain");
+    let body = String::from_utf8(body).unwrap();
+    let info = "target_info{owner=\"a=b\",rack=\"7\"} 1\n";
+    assert!(body.contains(info) && !body.contains("ber1"), "{body}");
+    let resource = otlp::resource("gateway", registry.lock().target());
+    let names = resource.attributes.iter().map(|it| it.key.as_str());
+    let expected = [
+        "service.name",
+        "service.version",
+        "host.name",
+        "owner",
+        "rack",
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+    registry.lock().put(&Walker { labels: "" });
+    assert!(registry.lock().target_info().is_none());
+}
+
+#[test]
 fn an_address_that_is_taken_is_an_error_only_where_it_was_named() {
     let page = Page::serve("127.0.0.1:0".parse().unwrap(), &Shared::default()).unwrap();
     let address = page.address().unwrap();
     let open = |place| {
         let arguments = MetricsArguments {
             metrics: Some(place),
+            networks: None,
             otlp: None,
             otlp_interval: std::time::Duration::from_secs(1),
         };

@@ -60,7 +60,7 @@ fn encoded(family: &Family) -> MetricFamily {
 fn metric(kind: FamilyKind, series: &Series) -> Metric {
     let labels = series.labels.iter().map(|(name, value)| {
         let mut label = LabelPair::default();
-        label.set_name((*name).to_owned());
+        label.set_name(name.to_string());
         label.set_value(value.clone());
         label
     });

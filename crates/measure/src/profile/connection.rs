@@ -223,10 +223,10 @@ pub(super) struct ProfileBuilder {
 }
 
 impl ProfileBuilder {
-    pub(super) fn new(capabilities: Capabilities) -> Self {
+    pub(super) fn new(capabilities: Capabilities, names: Names) -> Self {
         Self {
-            names: Names::new(capabilities.groups.clone()),
             capabilities,
+            names,
             offset_ns: 0,
         }
     }

@@ -1,7 +1,6 @@
 //! From moments to profiles: what is known of each connection, and what comes next for it.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use fathom_record::Nanoseconds;
@@ -12,6 +11,7 @@ use super::connection_table::ConnectionTable;
 use super::ending::{connect_error, ending};
 use super::metas::Metas;
 use super::moment::Moment;
+use super::names::Names;
 use super::reorder::ProfileRecord;
 use super::{Indicator, State};
 use crate::profile::native::{
@@ -31,8 +31,6 @@ pub(crate) struct Capabilities {
     pub(crate) missing: Vec<Indicator>,
     /// Length of a jiffy.
     pub(crate) jiffy_ns: u64,
-    /// Where control groups are mounted.
-    pub(crate) groups: Option<PathBuf>,
 }
 
 impl Capabilities {
@@ -70,10 +68,10 @@ struct Waiting {
 pub(crate) type Report<'a> = &'a mut dyn FnMut(ProfileRecord);
 
 impl Connections {
-    pub(crate) fn new(capabilities: Capabilities, active_timeout: Duration) -> Self {
+    pub(super) fn new(capabilities: Capabilities, names: Names, active_timeout: Duration) -> Self {
         let active_timeout_ns = Nanoseconds::from(active_timeout).0;
         Self {
-            builder: ProfileBuilder::new(capabilities),
+            builder: ProfileBuilder::new(capabilities, names),
             connection_table: ConnectionTable::new(active_timeout_ns),
             metas: Metas::new(active_timeout_ns),
             attempts: FxHashMap::default(),
@@ -331,9 +329,8 @@ mod tests {
         let capabilities = Capabilities {
             missing: Vec::new(),
             jiffy_ns: 4_000_000,
-            groups: None,
         };
-        Connections::new(capabilities, Duration::ZERO)
+        Connections::new(capabilities, Names::default(), Duration::ZERO)
     }
 
     /// How many records `work` makes.

@@ -14,6 +14,7 @@ use libbpf_rs::{Iter, Link};
 use super::Indicator;
 use super::connections::{Capabilities, Connections};
 use super::dns::{Dns, Scope};
+use super::names::Names;
 use super::namespaces::{other_namespaces, within};
 use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
 use super::reorder::ReorderBuffer;
@@ -127,7 +128,10 @@ pub fn available() -> Result<Vec<Probes>, Error> {
     }
     let root = group_root();
     let everything = Options::everything();
-    Dns::examine(&scope(&everything, root.as_deref())?, &mut sets);
+    Dns::examine(
+        &scope(&everything, root.as_deref(), &Names::default())?,
+        &mut sets,
+    );
     let refused = sets.iter().filter(|set| set.refusal.is_some()).count();
     if refused == sets.len()
         && let Err(error) = load(&kernel.set(ProbeSet::Tracepoint), &Options::everything())
@@ -195,8 +199,9 @@ impl Profiler {
         root: Option<&Path>,
         options: &Options,
     ) -> Result<Self, Error> {
+        let names = Names::new(root.map(Path::to_owned));
         let dns = if options.has_dns {
-            Some(Dns::start(&scope(options, root)?, &mut probes)?)
+            Some(Dns::start(&scope(options, root, &names)?, &mut probes)?)
         } else {
             None
         };
@@ -212,8 +217,8 @@ impl Profiler {
                         .map(|(indicator, _)| *indicator)
                         .collect(),
                     jiffy_ns: tick_ns(),
-                    groups: root.map(Path::to_owned),
                 },
+                names,
                 options.active_timeout,
             ),
             programs,
@@ -438,12 +443,17 @@ fn load(probes: &Probes, options: &Options) -> Result<Programs, Error> {
 }
 
 /// What to measure of names.
-fn scope<'a>(options: &'a Options, root: Option<&'a Path>) -> Result<Scope<'a>, Error> {
+fn scope<'a>(
+    options: &'a Options,
+    root: Option<&'a Path>,
+    names: &Names,
+) -> Result<Scope<'a>, Error> {
     Ok(Scope {
         selection: &options.selection,
         group: options.group()?,
         root,
         timeout: options.dns_timeout,
         has_names: options.has_names,
+        names: names.clone(),
     })
 }

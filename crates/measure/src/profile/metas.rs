@@ -154,6 +154,7 @@ impl Metas {
 #[cfg(test)]
 mod tests {
     use super::super::connections::Capabilities;
+    use super::super::names::Names;
     use super::super::reorder::ProfileRecord;
     use super::*;
 
@@ -163,11 +164,11 @@ mod tests {
     const SYN_RECV: u8 = 3;
 
     fn builder() -> ProfileBuilder {
-        ProfileBuilder::new(Capabilities {
+        let capabilities = Capabilities {
             missing: Vec::new(),
             jiffy_ns: 1,
-            groups: None,
-        })
+        };
+        ProfileBuilder::new(capabilities, Names::default())
     }
 
     fn moment(moment: u32, time: u64, is_selected: bool) -> profile_meta {

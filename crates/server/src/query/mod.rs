@@ -1,5 +1,6 @@
 //! `fathom query`: SQL over the records of a store.
 
+mod addresses;
 mod functions;
 mod held;
 mod merge;
@@ -12,6 +13,7 @@ mod views;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use addresses::AddressFiles;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use datafusion::execution::SessionStateBuilder;
@@ -40,6 +42,14 @@ pub(crate) struct QueryArguments {
     statement: Option<String>,
     #[command(flatten)]
     store: StoreDirectory,
+    /// What networks are called, for `network_name(address)`: a CSV file with a prefix and a name a
+    /// line.
+    #[arg(long, value_name = "FILE", env = "FATHOM_NETWORKS")]
+    networks: Option<PathBuf>,
+    /// Numbers and names of autonomous systems, for `asn(address)` and `as_name(address)`: an MMDB
+    /// file such as GeoLite2-ASN.mmdb.
+    #[arg(long, value_name = "FILE", env = "FATHOM_ASN")]
+    asn: Option<PathBuf>,
     /// How the answer is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -79,9 +89,11 @@ pub(crate) fn run(arguments: &QueryArguments) -> anyhow::Result<()> {
 
 async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
     let mut output = Held::new(arguments.output.clone());
+    let files = AddressFiles::open(arguments.networks.as_deref(), arguments.asn.as_deref())?;
+    let files = Arc::new(files);
     for _ in 0..ATTEMPTS {
         let snapshot = Snapshot::of(&arguments.store.path)?;
-        match ask(arguments, &snapshot, &mut output).await {
+        match ask(arguments, &files, &snapshot, &mut output).await {
             Ok(Asked::Answered) => return Ok(()),
             Ok(Asked::Gone) => {}
             // A file that is gone fails in one of many ways.
@@ -103,11 +115,13 @@ enum Asked {
 
 async fn ask(
     arguments: &QueryArguments,
+    files: &Arc<AddressFiles>,
     snapshot: &Snapshot,
     output: &mut Held,
 ) -> anyhow::Result<Asked> {
     let context = context(arguments.memory)?;
     functions::register(&context);
+    addresses::register(&context, files);
     tables::register(&context, snapshot)?;
     views::register(&context).await?;
     let Some(statement) = &arguments.statement else {

@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::prelude::SessionContext;
 use fathom_store::{Snapshot, histogram_type};
 
-use super::functions;
+use super::{addresses, functions};
 
 /// A view.
 struct View {
@@ -16,7 +16,7 @@ struct View {
     sql: &'static str,
 }
 
-const VIEWS: [View; 6] = [
+const VIEWS: [View; 9] = [
     View {
         name: "flows",
         about: "What a flow carried in an interval, how long round trips took towards its server (rtt) and its client (client_rtt), and what its client waited (latency).",
@@ -33,6 +33,11 @@ const VIEWS: [View; 6] = [
         sql: include_str!("views/connections.sql"),
     },
     View {
+        name: "processes",
+        about: "Whose a connection of the host is, and between which times: flows join it by host, community_id and time.",
+        sql: include_str!("views/processes.sql"),
+    },
+    View {
         name: "dns",
         about: "DNS queries of the host, and what became of them.",
         sql: include_str!("views/dns.sql"),
@@ -47,17 +52,29 @@ const VIEWS: [View; 6] = [
         about: "Who observed what, since when and until when.",
         sql: include_str!("views/hosts.sql"),
     },
+    View {
+        name: "agents",
+        about: "What the agent of a host measures, as it said last.",
+        sql: include_str!("views/agents.sql"),
+    },
+    View {
+        name: "labels",
+        about: "What hosts are called besides (`fathom agent --label`): a row each.",
+        sql: include_str!("views/labels.sql"),
+    },
 ];
 
-const EXAMPLES: [&str; 3] = [
+const EXAMPLES: [&str; 5] = [
     "SELECT * FROM servers ORDER BY latency_p99_ns DESC LIMIT 10",
     "SELECT prefix(destination, 24) AS network, quantile(merge(rtt_histogram), 0.99) / 1e6 AS rtt_p99_ms FROM rtt_aggregate GROUP BY 1 ORDER BY 2 DESC",
+    "SELECT p.process, p.pod, sum(f.bytes + f.reverse_bytes) AS bytes FROM flows f JOIN processes p ON p.host = f.host AND p.community_id = f.community_id AND f.time BETWEEN p.first_time AND p.last_time + INTERVAL '5 minutes' GROUP BY 1, 2",
+    "SELECT l.value AS site, sum(s.responses_per_second) AS responses FROM servers s JOIN labels l ON l.host = s.host AND l.name = 'site' GROUP BY 1",
     "SELECT source, destination, sum(bytes + reverse_bytes) AS bytes FROM flows WHERE time > now() - INTERVAL '10 minutes' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10",
 ];
 
 /// The columns that views read, by kind of record: `u` unsigned, `t` time, `f` float, `p` port, `h`
 /// histogram, text without.
-const WANTED: [(&str, &str); 6] = [
+const WANTED: [(&str, &str); 7] = [
     (
         "traffic",
         "time:t duration_ns:u protocol source source_port:p destination destination_port:p community_id packets:u bytes:u packets_retransmitted:u reverse_packets:u reverse_bytes:u reverse_packets_retransmitted:u loss_ratio:f reverse_loss_ratio:f interface",
@@ -72,7 +89,7 @@ const WANTED: [(&str, &str); 6] = [
     ),
     (
         "profile",
-        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u interface",
+        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u interface",
     ),
     (
         "profile_dns",
@@ -81,6 +98,10 @@ const WANTED: [(&str, &str); 6] = [
     (
         "hop",
         "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u ttl:u responder responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface",
+    ),
+    (
+        "agent",
+        "time:t version measurements interfaces interval_ns:u labels",
     ),
 ];
 
@@ -151,7 +172,7 @@ pub(super) async fn list(
         println!("      {}", names.join(", "));
     }
     println!("\nFunctions:");
-    for (name, about) in functions::ABOUT {
+    for (name, about) in functions::ABOUT.iter().chain(&addresses::ABOUT) {
         println!("  {name}  {about}");
     }
     println!("\nExamples:");

@@ -5,6 +5,8 @@ mod together;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::slice;
 
 use fathom_lab::{Namespace, Process, Topology, wait_until};
 use fathom_tests::{binary, certificates};
@@ -18,7 +20,7 @@ use together::put_together;
 
 /// Each view, and the columns that are compared: those of time as nanoseconds, the rest as they
 /// are.
-const VIEWS: [(&str, &[&str], &str); 6] = [
+const VIEWS: [(&str, &[&str], &str); 9] = [
     (
         "flows",
         &["time"],
@@ -42,6 +44,12 @@ const VIEWS: [(&str, &[&str], &str); 6] = [
          total_packets_lost, total_rtt_mean_ns",
     ),
     (
+        "processes",
+        &["first_time", "last_time"],
+        "host, community_id, protocol, source, source_port, destination, destination_port, role, \
+         pid, process, container, container_runtime, pod, systemd_unit",
+    ),
+    (
         "dns",
         &["time"],
         "host, container, pod, systemd_unit, resolver, query_name, query_type, response_code, \
@@ -53,14 +61,19 @@ const VIEWS: [(&str, &[&str], &str); 6] = [
         "host, ttl, responder, probes_sent, probes_lost, rtt_p50_ns",
     ),
     ("hosts", &["first_time", "last_time"], "host, kind, records"),
+    (
+        "agents",
+        &["time"],
+        "host, version, measurements, interfaces, interval_ns, labels",
+    ),
+    ("labels", &[], "host, name, value"),
 ];
 
 fn of_store(store: &Path, view: &str, times: &[&str], columns: &str) -> Vec<String> {
-    let times: Vec<_> = times
-        .iter()
-        .map(|name| format!("CAST({name} AS BIGINT) AS {name}_ns"))
-        .collect();
-    let statement = format!("SELECT {}, {columns} FROM {view}", times.join(", "));
+    let times = times.iter();
+    let times = times.map(|name| format!("CAST({name} AS BIGINT) AS {name}_ns"));
+    let all: Vec<_> = times.chain([columns.to_owned()]).collect();
+    let statement = format!("SELECT {} FROM {view}", all.join(", "));
     let rows = query(store, &statement);
     sorted(
         rows.iter()
@@ -90,6 +103,8 @@ fn agent(lab: &Topology, host: &str, store: &Path, url: &str, said: &Path) -> Pr
             "none",
             "--host",
             host,
+            "--label",
+            "site=ber1,rack=7",
             "--store",
         ])
         .arg(store)
@@ -116,7 +131,16 @@ fn compare(server: &Server<'_>, stores: &[PathBuf]) {
             .iter()
             .flat_map(|store| of_store(store, view, times, columns));
         let own = sorted(own.collect());
-        let are_some = ["flows", "servers", "connections", "hosts"].contains(&view);
+        let are_some = [
+            "flows",
+            "servers",
+            "connections",
+            "hosts",
+            "agents",
+            "labels",
+            "processes",
+        ]
+        .contains(&view);
         assert!(!are_some || !own.is_empty(), "{view}");
         assert_eq!(server.rows(view, times, columns), own, "{view}");
     }
@@ -263,7 +287,13 @@ fn two_shards_answer_as_the_store_does() {
         let hosts = server.ask("SELECT uniq(host) FROM fathom.traffic_local");
         assert_eq!(hosts.trim(), "1");
         // As if answers had been lost, and batches had come again.
-        for kind in ["traffic", "rtt_aggregate", "response_aggregate", "profile"] {
+        for kind in [
+            "traffic",
+            "rtt_aggregate",
+            "response_aggregate",
+            "profile",
+            "agent",
+        ] {
             let again =
                 format!("INSERT INTO fathom.{kind}_local SELECT * FROM fathom.{kind}_local");
             assert_eq!(server.ask(&again), "");
@@ -276,7 +306,7 @@ fn two_shards_answer_as_the_store_does() {
 fn the_current_dialect_answers_as_the_store_does() {
     let python = cache().join("python/bin/python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("chdb/server.py");
-    let has_chdb = std::process::Command::new(&python)
+    let has_chdb = Command::new(&python)
         .args(["-c", "import chdb"])
         .status()
         .is_ok_and(|status| status.success());
@@ -287,7 +317,11 @@ fn the_current_dialect_answers_as_the_store_does() {
     let lab = lab();
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path();
+    // It reads files below its folder alone.
     let command = [
+        Path::new("env"),
+        Path::new("--chdir"),
+        folder,
         &python,
         &script,
         Path::new("127.0.0.1:8123"),
@@ -301,6 +335,36 @@ fn the_current_dialect_answers_as_the_store_does() {
     wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     exchange(&lab);
     end(agent, &said);
-    compare(&server, std::slice::from_ref(&store));
+    compare(&server, slice::from_ref(&store));
     put_together(&server, &store);
+    networks_have_the_same_names(&server, &store, folder);
+}
+
+/// As docs/store.md has it.
+fn networks_have_the_same_names(server: &Server<'_>, store: &Path, folder: &Path) {
+    let networks = folder.join("networks.csv");
+    let address = Topology::SERVER_V4;
+    fs::write(&networks, format!("prefix,name\n{address}/24,\"lab, b\"\n")).unwrap();
+    let made = server.ask(&format!(
+        "CREATE DICTIONARY fathom.networks (prefix String, name String) PRIMARY KEY prefix \
+         SOURCE(FILE(PATH '{}' FORMAT 'CSVWithNames')) LAYOUT(IP_TRIE) LIFETIME(300)",
+        networks.display()
+    ));
+    assert_eq!(made, "");
+    let name = "dictGet('fathom.networks', 'name', toIPv6(destination))";
+    let theirs = server.ask(&format!(
+        "SELECT {name} AS name, count() FROM fathom.traffic WHERE name != '' GROUP BY name"
+    ));
+    let own = Command::new(binary().unwrap())
+        .args(["query", "--format", "json", "--store"])
+        .arg(store)
+        .arg("--networks")
+        .arg(&networks)
+        .arg("SELECT network_name(destination) AS name, count(*) AS count FROM traffic WHERE network_name(destination) IS NOT NULL GROUP BY 1")
+        .output()
+        .unwrap();
+    let own: Value = serde_json::from_slice(&own.stdout).unwrap();
+    let expected = format!("{}\t{}", own["name"].as_str().unwrap(), own["count"]);
+    assert_eq!(theirs.trim(), expected);
+    assert!(expected.starts_with("lab, b\t"), "{expected}");
 }

@@ -69,10 +69,10 @@ impl<'a> Server<'a> {
                 format!("toUnixTimestamp64Nano({name}) AS {name}_ns")
             }
         };
-        let times: Vec<_> = times.iter().map(time).collect();
-        let times = times.join(", ");
+        let all = times.iter().map(time).chain([columns.to_owned()]);
+        let all = all.collect::<Vec<_>>().join(", ");
         let answer = self.ask(&format!(
-            "SELECT {times}, {columns} FROM fathom.{view} FORMAT JSONEachRow"
+            "SELECT {all} FROM fathom.{view} FORMAT JSONEachRow"
         ));
         let rows = answer.lines().map(|line| {
             let row = serde_json::from_str(line);

@@ -73,11 +73,18 @@ impl End {
 pub(super) struct ProfileBuilder {
     /// What makes the kernel's time that of the wall clock.
     pub(super) offset_ns: u64,
-    pub(super) names: Names,
+    names: Names,
     types: HashMap<u16, Arc<str>>,
 }
 
 impl ProfileBuilder {
+    pub(super) fn new(names: Names) -> Self {
+        Self {
+            names,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn exchange(&mut self, event: &dns_event, name: Option<String>) -> Exchange {
         let process = self.names.text(&event.process);
         Exchange {

@@ -1,7 +1,6 @@
 //! From queries and answers to exchanges: which query an answer is of, and which have waited too
 //! long.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::exchange::{End, ProfileBuilder};
@@ -34,21 +33,16 @@ pub(super) struct Exchanges {
 }
 
 impl Exchanges {
-    /// Those that have waited `timeout` since they were last sent are over.
-    pub(super) fn new(timeout: Duration) -> Self {
+    /// Those that have waited `timeout` since they were last sent are over. Records have `names`.
+    pub(super) fn new(timeout: Duration, names: Names) -> Self {
         Self {
             waiting: Waiting::new(timeout),
-            builder: ProfileBuilder::default(),
+            builder: ProfileBuilder::new(names),
             lost: 0,
             lost_until_ns: None,
             refused: 0,
             unmatched: 0,
         }
-    }
-
-    /// Records have the paths of control groups below `root`.
-    pub(super) fn name_groups(&mut self, root: &Path) {
-        self.builder.names = Names::new(Some(root.to_owned()));
     }
 
     /// Takes what the ring held. `offset_ns` makes the kernel's time that of the wall clock.
@@ -158,7 +152,7 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             Self {
-                exchanges: Exchanges::new(Duration::from_secs(10)),
+                exchanges: Exchanges::new(Duration::from_secs(10), Names::default()),
                 lines: Vec::new(),
                 lost: 0,
             }
@@ -326,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_profile_has_the_name_that_was_asked() {
-        let mut exchanges = Exchanges::new(Duration::from_secs(10));
+        let mut exchanges = Exchanges::new(Duration::from_secs(10), Names::default());
         let mut asked = bytes_of(&dns_event {
             has_name: 1,
             ..query(SECOND)
@@ -346,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_profile_says_who_asked_whom_for_what() {
-        let mut exchanges = Exchanges::new(Duration::from_secs(10));
+        let mut exchanges = Exchanges::new(Duration::from_secs(10), Names::default());
         let mut asked = query(3 * SECOND);
         asked.message.query_type = 65_280;
         for (target, letter) in asked.process.iter_mut().zip(*b"dig") {

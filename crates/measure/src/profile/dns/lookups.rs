@@ -2,18 +2,17 @@
 //! read.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use fathom_record::{Nanoseconds, Time};
 use libbpf_rs::{Link, UprobeOpts};
 
+use super::Scope;
 use super::libraries::{Library, Search};
 use super::record::LookupProfile;
 use crate::Error;
 use crate::bytes::{bytes_of, read_prefix};
-use crate::kernel::Group;
 use crate::kernel::{Programs, Ring, decompress, monotonic_ns, set_constants, wall_clock_offset};
 use crate::profile::connections::Report;
 use crate::profile::moment::text;
@@ -62,17 +61,16 @@ impl Lookups {
         self.programs.ring()
     }
 
-    /// Loads without probing: does this kernel take the programs? Records have the paths of control
-    /// groups below `root`.
+    /// Loads without probing: does this kernel take the programs?
     ///
     /// # Errors
     /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel
     /// refuses.
-    pub(super) fn load(group: Group, has_names: bool, root: Option<&Path>) -> Result<Self, Error> {
+    pub(super) fn load(scope: &Scope<'_>) -> Result<Self, Error> {
         let configuration = lookup_config {
-            cgroup: group.number,
-            cgroup_level: group.level,
-            has_names: u32::from(has_names),
+            cgroup: scope.group.number,
+            cgroup_level: scope.group.level,
+            has_names: scope.has_names.into(),
         };
         let constants = [(".rodata.lookup_config", bytes_of(&configuration))];
         Ok(Self {
@@ -83,7 +81,7 @@ impl Lookups {
             libraries: HashMap::new(),
             failures: Vec::new(),
             refused: 0,
-            names: Names::new(root.map(Path::to_owned)),
+            names: scope.names.clone(),
             last_look_ns: 0,
         })
     }
@@ -136,7 +134,7 @@ impl Lookups {
         if monotonic_ns().saturating_sub(self.last_look_ns) >= PAUSE.as_nanos() as u64 {
             self.look();
         }
-        let names = &mut self.names;
+        let names = &self.names;
         let offset_ns = wall_clock_offset();
         self.programs.read_events(|mut events| {
             while let Some((event, behind)) = read_prefix::<lookup_event>(events) {
@@ -197,7 +195,7 @@ impl Lookups {
     }
 }
 
-fn profile(event: &lookup_event, offset_ns: u64, names: &mut Names) -> LookupProfile {
+fn profile(event: &lookup_event, offset_ns: u64, names: &Names) -> LookupProfile {
     let process = names.text(&event.process);
     LookupProfile {
         time: Time(event.end.wrapping_add(offset_ns)),
@@ -246,8 +244,8 @@ mod tests {
             result: -2,
             ..lookup_event::default()
         };
-        let mut names = Names::default();
-        let hidden = profile(&event, 100, &mut names);
+        let names = Names::default();
+        let hidden = profile(&event, 100, &names);
         assert_eq!((hidden.query_name, hidden.result), (None, "EAI_NONAME"));
         assert_eq!((hidden.start_time, hidden.time), (Time(105), Time(125)));
         assert_eq!(hidden.latency_ns, Nanoseconds(20));
@@ -256,7 +254,7 @@ mod tests {
         }
         // Garbage behind the zero is none of the name.
         event.name[7] = 1;
-        let told = profile(&event, 100, &mut names);
+        let told = profile(&event, 100, &names);
         assert_eq!(told.query_name.as_deref(), Some("a.test"));
     }
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 pub use record::{DnsProfile, LookupProfile};
 
 use super::connections::Report;
+use super::names::Names;
 use super::{Indicator, Probes};
 use crate::kernel::{Group, Ring};
 use crate::{Error, Selection};
@@ -32,7 +33,7 @@ use lookups::Lookups;
 use wire::Wire;
 
 /// What to measure of names.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Scope<'a> {
     /// Which exchanges.
     pub(super) selection: &'a Selection,
@@ -44,6 +45,8 @@ pub(super) struct Scope<'a> {
     pub(super) timeout: Duration,
     /// Report the names that were looked up.
     pub(super) has_names: bool,
+    /// Those of processes and control groups.
+    pub(super) names: Names,
 }
 
 /// The measurement of names: as much of it as this kernel allows.
@@ -163,8 +166,8 @@ fn load_wire<'a>(scope: &Scope<'a>) -> Result<(Wire, &'a Path), String> {
     let root = scope
         .root
         .ok_or("no version 2 hierarchy of control groups is mounted")?;
-    let wire = Wire::load(scope.group, scope.selection, scope.timeout, scope.has_names);
-    Ok((wire.map_err(|error| why(&error))?, root))
+    let wire = Wire::load(scope).map_err(|error| why(&error))?;
+    Ok((wire, root))
 }
 
 /// `None` where a selection leaves all lookups out: they belong to no network and no port.
@@ -172,7 +175,7 @@ fn start_lookups(scope: &Scope<'_>, notes: &mut Vec<String>) -> Result<Option<Lo
     if !scope.selection.networks.is_empty() || !scope.selection.ports.is_empty() {
         return Ok(None);
     }
-    let lookups = Lookups::load(scope.group, scope.has_names, scope.root);
+    let lookups = Lookups::load(scope);
     let mut lookups = lookups.map_err(|error| Obstacle::Refused(why(&error)))?;
     lookups.look();
     if lookups.probed() == 0 {

@@ -15,6 +15,7 @@ use super::exchanges::Exchanges;
 use super::wire::OBJECT;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::flow::flow_address_of;
+use crate::profile::names::Names;
 use crate::profile::native::{self, dns_config, dns_event, dns_message};
 use crate::profile::reorder::ProfileRecord;
 
@@ -288,7 +289,7 @@ fn as_of(packet: &Packet, told: &[u8]) -> Vec<u8> {
 
 /// What comes of the events: a line for each profile.
 fn profiles(vector: &Vector, events: &[Events]) -> Vec<String> {
-    let mut exchanges = Exchanges::new(TIMEOUT);
+    let mut exchanges = Exchanges::new(TIMEOUT, Names::default());
     let mut lines = Vec::new();
     let mut report = |told: ProfileRecord| {
         let ProfileRecord::Dns(profile) = told else {

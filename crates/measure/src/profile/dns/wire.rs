@@ -4,17 +4,16 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use libbpf_rs::Link;
 
+use super::Scope;
 use super::exchanges::Exchanges;
+use crate::Error;
 use crate::bytes::bytes_of;
-use crate::kernel::Group;
 use crate::kernel::{Programs, Ring, decompress, monotonic_ns, set_constants, wall_clock_offset};
 use crate::profile::connections::Report;
 use crate::profile::native::{self, dns_config};
-use crate::{Error, Selection};
 
 /// The compiled programs.
 pub(super) static OBJECT: LazyLock<Vec<u8>> =
@@ -38,18 +37,13 @@ impl Wire {
     /// # Errors
     /// [`Error::Unsupported`] when privileges do not allow it, [`Error::Kernel`] when the kernel
     /// refuses.
-    pub(super) fn load(
-        group: Group,
-        selection: &Selection,
-        timeout: Duration,
-        has_names: bool,
-    ) -> Result<Self, Error> {
+    pub(super) fn load(scope: &Scope<'_>) -> Result<Self, Error> {
         let configuration = dns_config {
-            cgroup: group.number,
-            cgroup_level: group.level,
-            has_names: has_names.into(),
+            cgroup: scope.group.number,
+            cgroup_level: scope.group.level,
+            has_names: scope.has_names.into(),
         };
-        let selection = selection.to_native()?;
+        let selection = scope.selection.to_native()?;
         let constants = [
             (".rodata.dns_config", bytes_of(&configuration)),
             (".rodata.selection", bytes_of(&selection)),
@@ -59,7 +53,7 @@ impl Wire {
             programs: Programs::load(&OBJECT, "dns_events", |object| {
                 set_constants(object, &constants)
             })?,
-            exchanges: Exchanges::new(timeout),
+            exchanges: Exchanges::new(scope.timeout, scope.names.clone()),
         })
     }
 
@@ -72,7 +66,6 @@ impl Wire {
         let folder = File::open(root)
             .map_err(|error| Error::kernel(format!("open {}", root.display()), error))?;
         let failed = |name: &str, error| Error::kernel(format!("attach {name}"), error);
-        self.exchanges.name_groups(root);
         // Answers first: an exchange must not begin that cannot end.
         for name in ["dns_ingress", "dns_egress"] {
             let program = self.programs.program(name)?;

@@ -1,6 +1,9 @@
 //! What `fathom-server query` answers about stores whose records are known.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
+mod addresses;
+mod agents;
+
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -210,7 +213,7 @@ fn views_join_what_measurements_say_of_a_flow() {
         "100,30.0,4.0,\n200,,,\n"
     );
     // There are views of what nobody has measured, and they are empty.
-    for view in ["servers", "connections", "dns", "hops"] {
+    for view in ["servers", "connections", "dns", "hops", "agents", "labels"] {
         assert_eq!(
             answer(directory.path(), &format!("SELECT * FROM {view}")),
             "",
