@@ -273,8 +273,8 @@ fn otlp(has_tls: bool) {
         fs::read_to_string(&said).unwrap()
     );
 
-    let last = records(&received).pop().unwrap();
-    let resource = &last["resourceMetrics"][0];
+    let request = records(&received).pop().unwrap();
+    let resource = &request["resourceMetrics"][0];
     let attributes = resource["resource"]["attributes"].as_array().unwrap();
     for (key, value) in [("host.name", "client"), ("site", "ber1")] {
         let attribute = json!({"key": key, "value": {"stringValue": value}});

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::FromArgMatches;
 use fathom_measure::kernel::{Hooks, OfPackets};
-use fathom_measure::rtt::{Aggregation, GroupBy, RttMonitor, Settings};
+use fathom_measure::rtt::{Aggregation, GroupBy, RttMonitor, Samples, Settings};
 use fathom_measure::{Error, Measurement};
 
 use super::RttArguments;
@@ -24,7 +24,9 @@ pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
     }
     let prefixes = &arguments.aggregation.prefixes;
     let mut settings = arguments.settings_for_interfaces();
-    settings.has_batches = request.interval.is_some();
+    if request.interval.is_some() {
+        settings.samples = Samples::InBatches;
+    }
     if let Some(scope) = request.scope {
         settings.scope = scope.clone();
     }

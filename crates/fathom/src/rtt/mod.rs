@@ -49,14 +49,16 @@ pub(crate) fn run(arguments: &RttArguments) -> anyhow::Result<()> {
 
 #[cfg(feature = "live")]
 fn live(arguments: &RttArguments, signals: &Signals) -> anyhow::Result<()> {
-    use fathom_measure::rtt::{Options, RttMonitor};
+    use fathom_measure::rtt::{Options, RttMonitor, Samples};
 
     use crate::session::{self, Plan, View};
     use crate::table::Ranked;
 
     let source = &arguments.source;
     let mut settings = arguments.settings_for_interfaces();
-    settings.has_batches = arguments.aggregation.interval.is_some();
+    if arguments.aggregation.interval.is_some() && settings.samples == Samples::Single {
+        settings.samples = Samples::InBatches;
+    }
     let options = Options {
         interfaces: source.interface.clone(),
         has_xdp: source.xdp,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fathom_measure::Scope;
-use fathom_measure::rtt::{Aggregation, MethodSet, RttAggregate, RttSample, Settings};
+use fathom_measure::rtt::{Aggregation, MethodSet, RttAggregate, RttSample, Samples, Settings};
 
 use super::arguments::{Bounds, RttArguments, RttFormat};
 use super::ppviz::Ppviz;
@@ -62,7 +62,10 @@ impl RttArguments {
             per_rtt: self.sampling.per_rtt.unwrap_or(defaults.per_rtt),
             has_near_side: self.sampling.near_side,
             has_events: self.output.events,
-            has_bytes: self.output.format == Some(RttFormat::Ppviz),
+            samples: match self.output.format {
+                Some(RttFormat::Ppviz) => Samples::WithBytes,
+                _ => Samples::Single,
+            },
             scope: Scope {
                 selection: self.selection.ends.selection(&self.selection.protocol),
                 has_tunnels: !self.sampling.no_tunnels,
@@ -107,7 +110,7 @@ impl RttArguments {
 /// Slots whose memory a flow takes: bytes that are counted take as much again, and that of one
 /// slot.
 fn slots_taken(slots: u64, settings: &Settings) -> u64 {
-    if settings.has_bytes {
+    if settings.samples == Samples::WithBytes {
         slots * 2 + 1
     } else {
         slots

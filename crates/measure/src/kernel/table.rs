@@ -131,7 +131,7 @@ impl Entries {
     /// When they are not within an entry, or not aligned.
     #[expect(unsafe_code, reason = "the memory is shared with the kernel")]
     pub(crate) fn word(&self, index: u32, offset: usize) -> u32 {
-        assert!(index < self.count && offset + 4 <= self.size && offset % 4 == 0);
+        assert!(index < self.count && offset + 4 <= self.size && offset.is_multiple_of(4));
         let entry = self.bytes.entry(index as usize * self.stride + offset);
         // SAFETY: within the mapping, and aligned, since entries are; the kernel may write to it.
         unsafe { AtomicU32::from_ptr(entry.cast()).load(Ordering::Acquire) }

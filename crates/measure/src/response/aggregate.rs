@@ -138,7 +138,7 @@ enum Ends {
 }
 
 impl Ends {
-    fn of(flow: &FlowKey, grouping: &Grouping) -> Self {
+    fn of(flow: &FlowKey, grouping: Grouping) -> Self {
         match grouping.by {
             GroupBy::Flow => Self::Flow(*flow),
             GroupBy::Server => Self::Server(flow.destination),
@@ -242,7 +242,7 @@ impl ResponseAggregator {
 
     fn key(&self, epoch: &ResponseEpoch) -> Key {
         Key {
-            ends: Ends::of(&epoch.flow, &self.grouping),
+            ends: Ends::of(&epoch.flow, self.grouping),
             interface: epoch.interface,
         }
     }

@@ -85,7 +85,7 @@ mod tests {
     fn run(pace: &mut EpochPace, begin: Instant, flows: u32, every: Duration, seconds: u32) -> u32 {
         let mut epoch_begins = vec![begin; flows as usize];
         let (mut last_ten, mut changes) = (0, 0);
-        let talks = (f64::from(seconds) / every.as_secs_f64()) as u32;
+        let talks = seconds * 1000 / every.as_millis() as u32;
         for talk in 0..talks {
             for (flow, epoch_begin) in (0..).zip(&mut epoch_begins) {
                 let now = begin + every * talk + every * flow / flows;

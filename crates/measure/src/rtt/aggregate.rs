@@ -218,7 +218,7 @@ impl Aggregator {
         for (half, figures) in gone.state.figures.into_iter().enumerate() {
             if figures.is_something() {
                 let kept = self.figures_of(&gone.key, half as u8, gone.state.interface);
-                kept.merge(figures);
+                kept.merge(&figures);
             }
         }
     }
@@ -253,7 +253,7 @@ impl Aggregator {
                 let flow = flow_of(&own.key, half as u8);
                 let group = self.group(flow, tags(own.key.vlan()), own.state.interface);
                 match self.groups.get_mut(&group) {
-                    Some(kept) => kept.merge(figures),
+                    Some(kept) => kept.merge(&figures),
                     None => groups.push((group, figures)),
                 }
             }
@@ -297,7 +297,7 @@ impl Figures {
         self.packets != 0 || !self.rtt.is_empty()
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         self.rtt.merge(&other.rtt);
         self.bytes += other.bytes;
         self.packets += other.packets;

@@ -9,7 +9,7 @@ use fathom_record::{Nanoseconds, Time};
 use super::batches::Batches;
 use super::event::{Transition, decode};
 use super::object::Object;
-use super::{Aggregation, Aggregator, Report, Settings};
+use super::{Aggregation, Aggregator, Report, Samples, Settings};
 use crate::bytes::read_prefix;
 use crate::kernel::{Hooks, Options, Ring, monotonic_ns, wall_clock_offset};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
@@ -63,15 +63,14 @@ impl RttMonitor {
         settings: &Settings,
         aggregation: Option<Aggregation>,
     ) -> Result<Self, Error> {
-        assert!(aggregation.is_some() || !settings.sends_batches());
+        assert!(aggregation.is_some() || settings.samples != Samples::InBatches);
         let object = Object::open(hooks)?;
         object.learn_addresses()?;
         Ok(Self {
             object,
             has_events: settings.has_events,
             aggregator: aggregation.map(Aggregator::new),
-            batches: settings
-                .sends_batches()
+            batches: (settings.samples == Samples::InBatches)
                 .then(|| Batches::new(settings.pending_entries())),
             sweep: Ticker::new(SWEEP),
         })

@@ -24,4 +24,4 @@ pub use event::{Report, SampleBytes};
 #[cfg(feature = "live")]
 pub use live::RttMonitor;
 pub use record::{Observed, RttAggregate, RttFlow, RttSample};
-pub use settings::{Method, MethodSet, NoMethod, Settings};
+pub use settings::{Method, MethodSet, NoMethod, Samples, Settings};

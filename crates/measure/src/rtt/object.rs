@@ -2,8 +2,8 @@
 
 use libbpf_rs::{MapCore, MapFlags, OpenObject};
 
-use super::Settings;
 use super::counts::RttCounts;
+use super::{Samples, Settings};
 use crate::bytes::bytes_of;
 use crate::flow::flow_address_of;
 use crate::kernel::{Hooks, OfPackets, Part, local_addresses, set_constants};
@@ -73,7 +73,7 @@ impl OfPackets for Settings {
     }
 
     fn state_bytes(&self) -> usize {
-        let batches = if self.sends_batches() {
+        let batches = if self.samples == Samples::InBatches {
             size_of::<rtt_batches>()
         } else {
             0

@@ -108,6 +108,19 @@ impl FromIterator<Method> for MethodSet {
     }
 }
 
+/// How samples come to user space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Samples {
+    /// Each by itself.
+    Single,
+    /// The same, and those of TCP with the bytes that went with them. It takes as much memory as
+    /// slots do.
+    WithBytes,
+    /// On live interfaces those of a flow come many at a time, without their times and methods: for
+    /// those who put them together.
+    InBatches,
+}
+
 /// What is asked of the measurement.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -129,11 +142,8 @@ pub struct Settings {
     pub has_near_side: bool,
     /// Report flows that open and close.
     pub has_events: bool,
-    /// Count bytes with the samples of TCP. It takes as much memory as slots do.
-    pub has_bytes: bool,
-    /// On live interfaces, without `has_bytes`: samples of flows come in batches, without their
-    /// times and methods. It is for those who put them together.
-    pub has_batches: bool,
+    /// How samples come.
+    pub samples: Samples,
 }
 
 impl Settings {
@@ -150,8 +160,7 @@ impl Settings {
             slots: 8,
             has_near_side: false,
             has_events: false,
-            has_bytes: false,
-            has_batches: false,
+            samples: Samples::Single,
         }
     }
 
@@ -169,12 +178,7 @@ impl Settings {
     /// What lies behind a flow of the kernel's, in entries of 16 bytes: slots, and as many marks
     /// where bytes are counted.
     pub fn pending_entries(&self) -> usize {
-        native::pending_entries(self.slots as usize, self.has_bytes)
-    }
-
-    /// Do samples come in batches?
-    pub(crate) fn sends_batches(&self) -> bool {
-        self.has_batches && !self.has_bytes
+        native::pending_entries(self.slots as usize, self.samples == Samples::WithBytes)
     }
 
     /// As the C side takes them.
@@ -190,8 +194,8 @@ impl Settings {
             has_near_side: u8::from(self.has_near_side),
             has_tunnels: u8::from(self.scope.has_tunnels),
             has_events: u8::from(self.has_events),
-            has_bytes: u8::from(self.has_bytes),
-            has_batches: u8::from(self.sends_batches()),
+            has_bytes: u8::from(self.samples == Samples::WithBytes),
+            has_batches: u8::from(self.samples == Samples::InBatches),
             ..native::rtt_config::default()
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use fathom_measure::rtt::Samples::InBatches;
 use fathom_measure::rtt::Settings;
 use fathom_record::FlowKey;
 
@@ -29,8 +30,7 @@ fn samples_of(run: &Run) -> Samples {
 /// What is wrong, and how many batches were full.
 fn compare(kernels: &mut Kernels, scenario: &Scenario) -> (String, usize) {
     let settings = Settings {
-        has_batches: true,
-        has_bytes: false,
+        samples: InBatches,
         ..scenario.settings.clone()
     };
     let expected = samples_of(&native::run(scenario.link, &settings, &scenario.frames));

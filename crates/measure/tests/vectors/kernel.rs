@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 
 use fathom_measure::bytes::{bytes_of, read_prefix};
 use fathom_measure::kernel::set_constants;
-use fathom_measure::rtt::{Method, SampleBytes, Settings};
+use fathom_measure::rtt::{Method, SampleBytes, Samples, Settings};
 use fathom_record::{FlowKey, Protocol};
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -216,8 +216,8 @@ fn config(settings: &Settings, methods: &[Method]) -> rtt_config {
         has_near_side: settings.has_near_side.into(),
         has_tunnels: settings.scope.has_tunnels.into(),
         has_events: settings.has_events.into(),
-        has_bytes: settings.has_bytes.into(),
-        has_batches: settings.has_batches.into(),
+        has_bytes: (settings.samples == Samples::WithBytes).into(),
+        has_batches: (settings.samples == Samples::InBatches).into(),
         ..rtt_config::default()
     }
 }
@@ -264,7 +264,7 @@ fn samples_of(
     key: &flow_key,
     direction: u8,
     batch: &rtt_batch,
-) -> impl Iterator<Item = (FlowKey, u64)> + ExactSizeIterator {
+) -> impl ExactSizeIterator<Item = (FlowKey, u64)> {
     let count = batch.count & ((1 << shared::RTT_BATCH_SHIFT) - 1);
     let flow = flow_of(key, direction);
     let (samples, count) = (batch.samples, count as usize);

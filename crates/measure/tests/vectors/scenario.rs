@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fathom_capture::LinkType;
 use fathom_measure::Scope;
-use fathom_measure::rtt::{Method, MethodSet, SampleBytes, Settings};
+use fathom_measure::rtt::{Method, MethodSet, SampleBytes, Samples, Settings};
 use fathom_record::{FlowKey, Protocol};
 
 use crate::frame::{self, Frame};
@@ -131,7 +131,13 @@ impl Reader {
             }
             "tunnels" => settings.scope.has_tunnels = words.take("on") || !words.take("off"),
             "events" => settings.has_events = words.take("on") || !words.take("off"),
-            "bytes" => settings.has_bytes = words.take("on") || !words.take("off"),
+            "bytes" => {
+                settings.samples = if words.take("on") || !words.take("off") {
+                    Samples::WithBytes
+                } else {
+                    Samples::Single
+                }
+            }
             "network" => settings
                 .scope
                 .selection

@@ -16,7 +16,7 @@ fn write_systems(file: &Path) {
     let mut database = Database::default();
     database.metadata.binary_format_major_version = 2;
     database.metadata.ip_version = IpVersion::V4;
-    database.metadata.database_type = "test ASN".to_owned();
+    "test ASN".clone_into(&mut database.metadata.database_type);
     let name = BTreeMap::from([("autonomous_system_organization", "Example")]);
     let name = database.insert_value(name).unwrap();
     let office = IpAddr::from([10, 0, 1, 0]);

@@ -363,7 +363,7 @@ fn networks_have_the_same_names(server: &Server<'_>, store: &Path, folder: &Path
         .arg("SELECT network_name(destination) AS name, count(*) AS count FROM traffic WHERE network_name(destination) IS NOT NULL GROUP BY 1")
         .output()
         .unwrap();
-    let own: Value = serde_json::from_slice(&own.stdout).unwrap();
+    let own: serde_json::Value = serde_json::from_slice(&own.stdout).unwrap();
     let expected = format!("{}\t{}", own["name"].as_str().unwrap(), own["count"]);
     assert_eq!(theirs.trim(), expected);
     assert!(expected.starts_with("lab, b\t"), "{expected}");

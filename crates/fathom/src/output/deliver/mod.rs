@@ -26,7 +26,9 @@ use crate::arguments::CollectorUrl;
 use crate::failure::say;
 use client::Client;
 use queue::{Body, Queue};
-pub(crate) use receiver::{Destination, Failure, Receiver, Taken};
+#[cfg(feature = "live")]
+pub(crate) use receiver::Taken;
+pub(crate) use receiver::{Destination, Failure, Receiver};
 use spool::Spool;
 
 /// Records that wait for the queue take at most so much memory. What comes then is lost, and

@@ -23,7 +23,10 @@ type Times = BTreeSet<usize>;
 /// times.
 pub(super) fn times(plan: &Arc<dyn ExecutionPlan>) -> Option<Times> {
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        return projected(times(filter.input())?, filter.projection().as_deref());
+        return Some(projected(
+            times(filter.input())?,
+            filter.projection().as_deref(),
+        ));
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let before = times(projection.input())?;
@@ -60,13 +63,13 @@ fn is_one_of(times: &Times, column: &Arc<dyn PhysicalExpr>) -> bool {
     column.is_some_and(|column| times.contains(&column.index()))
 }
 
-fn projected(before: Times, columns: Option<&[usize]>) -> Option<Times> {
+fn projected(before: Times, columns: Option<&[usize]>) -> Times {
     let Some(columns) = columns else {
-        return Some(before);
+        return before;
     };
     let columns = columns.iter().enumerate();
     let columns = columns.filter(|(_, column)| before.contains(column));
-    Some(columns.map(|(index, _)| index).collect())
+    columns.map(|(index, _)| index).collect()
 }
 
 /// Of a join by time. Where a side has no row, its time is absent, so only the other one's counts.
@@ -94,7 +97,7 @@ fn of_join(join: &HashJoinExec) -> Option<Times> {
         JoinSide::None => false,
     });
     let all = columns.map(|(index, _)| index).collect();
-    projected(all, join.projection.as_deref())
+    Some(projected(all, join.projection.as_deref()))
 }
 
 /// Of which side each column of a join is, and which one it is there.
