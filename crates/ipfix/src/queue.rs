@@ -262,13 +262,27 @@ impl OutgoingQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Message, MessageWriter};
+    use crate::wire::{FieldSpecifier, Message, MessageWriter, Template};
 
     fn message(records: u32) -> Encoded {
         let mut writer = MessageWriter::new(1, 1232);
         for _ in 0..records {
             writer.record(300, &[7; 10]);
         }
+        writer.finish().unwrap()
+    }
+
+    fn template() -> Encoded {
+        let mut writer = MessageWriter::new(1, 1232);
+        writer.template(&Template {
+            id: 300,
+            scope_fields: 0,
+            fields: vec![FieldSpecifier {
+                enterprise: None,
+                element: 1,
+                length: 8,
+            }],
+        });
         writer.finish().unwrap()
     }
 
@@ -347,7 +361,7 @@ mod tests {
         let refresh = Some(Refresh::default());
         let mut queue = OutgoingQueue::new(refresh, 1 << 20);
         queue.connected();
-        queue.push(Outgoing::Announcement(message(0)));
+        queue.push(Outgoing::Announcement(template()));
         queue.push(Outgoing::Data(message(3)));
         queue.end(START);
         assert_eq!(drain(&mut queue, START), [(0, 0), (0, 3), (3, 0)]);
@@ -359,7 +373,7 @@ mod tests {
         // Nothing is lost on a connection.
         let mut queue = OutgoingQueue::new(None, 1 << 20);
         queue.connected();
-        queue.push(Outgoing::Announcement(message(0)));
+        queue.push(Outgoing::Announcement(template()));
         queue.end(START);
         assert_eq!(drain(&mut queue, START), [(0, 0)]);
     }

@@ -5,12 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 
-use fathom_record::{
-    CommunityId, FlowKey, Fold, Histogram, Metric, Nanoseconds, Network, Port, Protocol, Time,
-    record,
-};
+use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Port, Protocol, Time};
 
-use super::{Confidence, ResponseEpoch};
+use super::{Confidence, ResponseAggregate, ResponseEpoch};
 use crate::by_slot::{BySlot, Own};
 use crate::flow::flow_of;
 #[cfg(feature = "live")]
@@ -27,89 +24,6 @@ pub enum GroupBy {
     Service,
     /// By the network of the client.
     Network,
-}
-
-record! {
-    /// What clients waited for responses, over an interval: of a flow, a server, a service, or the
-    /// clients of a network. Each epoch of a flow counts as often as it has causal gaps, and
-    /// so as often as clients waited.
-    #[record = "response_aggregate"]
-    #[derive(Debug, Clone, PartialEq)]
-    pub struct ResponseAggregate {
-        /// When the interval ended.
-        #[field(ipfix = 325, fold = Fold::End)]
-        pub time: Time,
-        /// The transport, by flow and by service.
-        #[field(bare, ipfix = 4, metric = Metric::Service)]
-        pub protocol: Option<Protocol>,
-        /// The client, by flow.
-        #[field(label = "from", ipfix = 8)]
-        pub source: Option<IpAddr>,
-        /// Its port, by flow.
-        #[field(label = "port", ipfix = 7, metric = Metric::Service)]
-        pub source_port: Option<Port>,
-        /// The server, by flow, by server and by service.
-        #[field(bare, ipfix = 12, metric = Metric::Network)]
-        pub destination: Option<IpAddr>,
-        /// Its port, by flow and by service.
-        #[field(label = "port", ipfix = 11, metric = Metric::Service)]
-        pub destination_port: Option<Port>,
-        /// The Community ID, by flow.
-        #[field(absent, own_ipfix = 340)]
-        pub community_id: Option<CommunityId>,
-        /// The network of the clients, by network.
-        #[field(bare, own_ipfix = 230, metric = Metric::Network)]
-        pub network: Option<Network>,
-        /// How long it was.
-        #[field(label = "over", own_ipfix = 103, fold = Fold::Length)]
-        pub duration_ns: Nanoseconds,
-        /// Flows with an estimate.
-        #[field(own_ipfix = 233, fold = Fold::Greatest)]
-        pub flows: u64,
-        /// Responses that were waited for, a second.
-        #[field(own_ipfix = 290, fold = Fold::Rate)]
-        pub responses_per_second: f64,
-        /// The shortest.
-        #[field(label = "min", own_ipfix = 291, fold = Fold::Least)]
-        pub latency_min_ns: Option<Nanoseconds>,
-        /// The mean.
-        #[field(label = "mean", own_ipfix = 292, fold = Fold::Mean("responses_per_second"))]
-        pub latency_mean_ns: Option<Nanoseconds>,
-        /// The median, within 1.6 %.
-        #[field(label = "p50", own_ipfix = 293, fold = Fold::Percentile(50))]
-        pub latency_p50_ns: Option<Nanoseconds>,
-        /// The 90th percentile, within 1.6 %.
-        #[field(label = "p90", own_ipfix = 294, fold = Fold::Percentile(90))]
-        pub latency_p90_ns: Option<Nanoseconds>,
-        /// The 95th percentile, within 1.6 %.
-        #[field(label = "p95", own_ipfix = 295, fold = Fold::Percentile(95))]
-        pub latency_p95_ns: Option<Nanoseconds>,
-        /// The 99th percentile, within 1.6 %.
-        #[field(label = "p99", own_ipfix = 296, fold = Fold::Percentile(99))]
-        pub latency_p99_ns: Option<Nanoseconds>,
-        /// The longest.
-        #[field(label = "max", own_ipfix = 297, fold = Fold::Greatest)]
-        pub latency_max_ns: Option<Nanoseconds>,
-        /// Of the responses, the part whose epochs are sure: 0 to 1.
-        #[field(own_ipfix = 298, fold = Fold::Mean("responses_per_second"))]
-        pub sure: f64,
-        /// Epochs without an estimate.
-        #[field(unless_zero, own_ipfix = 299, fold = Fold::Sum)]
-        pub epochs_without: u64,
-        /// Gaps that were left out: longer than a retransmission timeout.
-        #[field(unless_zero, own_ipfix = 284, fold = Fold::Sum, metric = Metric::Increase)]
-        pub timeout_gaps: u64,
-        /// The longest that a flow was waiting at the end of an epoch in which it had fallen
-        /// silent.
-        #[field(own_ipfix = 287, fold = Fold::Greatest)]
-        pub waiting_ns: Option<Nanoseconds>,
-        /// The interface or capture file.
-        #[field(bare, ipfix = 82, metric = Metric::Label)]
-        pub interface: &'static str,
-        /// How often which time was waited.
-        #[field(fold = Fold::Merge, metric = Metric::Distribution)]
-        pub latency_histogram: Histogram,
-    }
 }
 
 /// How epochs are put together.

@@ -22,12 +22,12 @@ mod waits;
 
 #[cfg(feature = "live")]
 pub use crate::kernel::Options;
-pub use aggregate::{GroupBy, Grouping, ResponseAggregate, ResponseAggregator, ResponseInterval};
+pub use aggregate::{GroupBy, Grouping, ResponseAggregator, ResponseInterval};
 pub use engine::Engine;
 #[cfg(feature = "live")]
 pub use epoch_reader::{EpochReader, FlowEpoch, StoredFlow};
 pub use estimate::{Confidence, Reason};
 #[cfg(feature = "live")]
 pub use live::ResponseMonitor;
-pub use record::{ResponseEpoch, ResponseWait};
+pub use record::{ResponseAggregate, ResponseEpoch, ResponseWait};
 pub use settings::{Estimator, NoEstimator, Settings};
