@@ -213,6 +213,8 @@ fn a_receiver_of_otlp_that_comes_late_gets_all() {
     let directory = tempfile::tempdir().unwrap();
     let [output, said, received] =
         ["records.json", "said", "received"].map(|name| directory.path().join(name));
+    let networks = directory.path().join("networks.csv");
+    fs::write(&networks, format!("{},lab\n", network())).unwrap();
     let mut command = lab
         .client
         .command(fathom_tests::binary().unwrap().to_str().unwrap());
@@ -225,6 +227,7 @@ fn a_receiver_of_otlp_that_comes_late_gets_all() {
             "200ms",
         ])
         .args(["--host", "client", "--label", "site=ber1"])
+        .args([Path::new("--networks"), &networks])
         .args(["--format", "json", "--output"])
         .arg(&output)
         .stderr(File::create(&said).unwrap());
@@ -266,7 +269,7 @@ fn a_receiver_of_otlp_that_comes_late_gets_all() {
         let points = metric["dataPoints"].as_array().unwrap();
         let is_own = |it: &&Value| {
             let text = it["attributes"].to_string();
-            text.contains(SERVICE) && text.contains(&network())
+            text.contains(SERVICE) && text.contains("\"lab\"")
         };
         points.iter().find(is_own).unwrap().clone()
     };

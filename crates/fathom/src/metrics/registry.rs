@@ -142,7 +142,7 @@ impl Registry {
         &self.target
     }
 
-    /// The same as a family, as Prometheus has them (OpenMetrics, "Supporting target metadata").
+    /// The same as a family, as Prometheus has them (`OpenMetrics`, "Supporting target metadata").
     pub(super) fn target_info(&self) -> Option<Family> {
         let labels = self.target.iter();
         let labels = labels.map(|(name, value)| (name.clone().into(), value.clone()));
