@@ -232,6 +232,8 @@ fn otlp(has_tls: bool) {
     } else {
         "http://127.0.0.1:4318".to_owned()
     };
+    let networks = directory.path().join("networks.csv");
+    fs::write(&networks, format!("{},lab\n", network())).unwrap();
     let mut command = lab
         .client
         .command(fathom_tests::binary().unwrap().to_str().unwrap());
@@ -239,6 +241,7 @@ fn otlp(has_tls: bool) {
         .args(["agent", "--interval", "1s", "--metrics", "none"])
         .args(["--otlp", &url, "--otlp-interval", "200ms"])
         .args(["--host", "client", "--label", "site=ber1"])
+        .args([Path::new("--networks"), &networks])
         .args(["--format", "json", "--output"])
         .arg(&output)
         .stderr(File::create(&said).unwrap());
@@ -286,7 +289,7 @@ fn otlp(has_tls: bool) {
         let points = metric["dataPoints"].as_array().unwrap();
         let is_own = |it: &&Value| {
             let text = it["attributes"].to_string();
-            text.contains(SERVICE) && text.contains(&network())
+            text.contains(SERVICE) && text.contains("\"lab\"")
         };
         points.iter().find(is_own).unwrap().clone()
     };

@@ -73,6 +73,10 @@ pub(crate) struct ExportArguments {
     pub(crate) clickhouse: Option<ServerUrl>,
     #[command(flatten)]
     pub(crate) metrics: MetricsArguments,
+    /// In metrics, call networks as this file does, instead of by prefix: a CSV file with a prefix
+    /// and a name a line.
+    #[arg(long, value_name = "FILE", help_heading = "Metrics")]
+    pub(crate) networks: Option<PathBuf>,
 }
 
 const TEMPLATES: [Choice<TemplateSet>; 2] = [
@@ -108,6 +112,7 @@ impl ExportArguments {
             template_refresh: Refresh::default().interval,
             store: store.clone(),
             metrics: MetricsArguments::NONE,
+            networks: None,
             #[cfg(feature = "live")]
             clickhouse: None,
         }

@@ -1,7 +1,6 @@
 //! Options of those who have metrics.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,10 +18,6 @@ pub(crate) struct MetricsArguments {
     /// agent` by default there, others nowhere.
     #[arg(long, value_name = "ADDRESS", value_parser = place)]
     pub(crate) metrics: Option<MetricsPlace>,
-    /// Call networks as this file does, instead of by prefix: a CSV file with a prefix and a name
-    /// a line.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) networks: Option<PathBuf>,
     /// Send metrics to this receiver of OTLP over HTTP, such as `http://HOST:4318` or
     /// `https://HOST:4318?ca=FILE&cert=FILE&key=FILE`.
     #[arg(long, value_name = "URL")]
@@ -55,7 +50,6 @@ impl MetricsArguments {
     /// Nowhere.
     pub(crate) const NONE: Self = Self {
         metrics: None,
-        networks: None,
         otlp: None,
         otlp_interval: INTERVAL,
     };

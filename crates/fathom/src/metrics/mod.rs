@@ -58,16 +58,12 @@ impl Metrics {
     /// OTLP.
     ///
     /// # Errors
-    /// When the address that was asked for is not free, a URL is none, the host has no name, or
-    /// names of networks cannot be read.
+    /// When the address that was asked for is not free, a URL is none, or the host has no name.
     pub(crate) fn open(
         arguments: &MetricsArguments,
         host: impl FnOnce() -> anyhow::Result<String>,
     ) -> anyhow::Result<Option<Self>> {
         let registry = Shared::default();
-        if let Some(path) = &arguments.networks {
-            registry.lock().call(read_names(path)?);
-        }
         let page = match arguments.metrics {
             None | Some(MetricsPlace::Nowhere) => None,
             Some(MetricsPlace::At(address)) => Some(Page::serve(address, &registry)?),
@@ -94,6 +90,18 @@ impl Metrics {
         }))
     }
 
+    /// Calls networks as this file does.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no table of networks.
+    pub(crate) fn call_networks(&self, file: &Path) -> anyhow::Result<()> {
+        let describe = || format!("cannot read names of networks from {}", file.display());
+        let table = std::fs::read_to_string(file).with_context(describe)?;
+        let names = NetworkNames::parse(&table).with_context(describe)?;
+        self.registry.lock().call(names);
+        Ok(())
+    }
+
     /// Takes a record.
     pub(crate) fn put(&self, record: &dyn Record) {
         self.registry.lock().put(record);
@@ -112,12 +120,6 @@ impl Metrics {
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         self.push.as_mut().map_or(Ok(()), Push::finish)
     }
-}
-
-fn read_names(path: &Path) -> anyhow::Result<NetworkNames> {
-    let describe = || format!("cannot read names of networks from {}", path.display());
-    let table = std::fs::read_to_string(path).with_context(describe)?;
-    NetworkNames::parse(&table).with_context(describe)
 }
 
 #[cfg(feature = "live")]

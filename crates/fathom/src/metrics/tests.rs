@@ -283,7 +283,6 @@ fn an_address_that_is_taken_is_an_error_only_where_it_was_named() {
     let open = |place| {
         let arguments = MetricsArguments {
             metrics: Some(place),
-            networks: None,
             otlp: None,
             otlp_interval: std::time::Duration::from_secs(1),
         };

@@ -48,8 +48,8 @@ pub(crate) trait RecordSink {
 /// Those that were asked for.
 ///
 /// # Errors
-/// When a collector cannot be reached, a store cannot be opened, or this host has no name to tell
-/// it.
+/// When a collector cannot be reached, a store cannot be opened, names of networks cannot be read,
+/// or this host has no name to tell.
 pub(super) fn open(
     arguments: &ExportArguments,
     target: &OutputTarget,
@@ -80,6 +80,9 @@ pub(super) fn open(
         sinks.push(Box::new(delivery));
     }
     if let Some(metrics) = Metrics::open(&arguments.metrics, || target.host())? {
+        if let Some(file) = &arguments.networks {
+            metrics.call_networks(file)?;
+        }
         sinks.push(Box::new(metrics));
     }
     Ok(sinks)

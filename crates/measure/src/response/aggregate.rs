@@ -172,8 +172,8 @@ impl ResponseAggregator {
         }
     }
 
-    /// Takes an epoch in, of the flow that is, or was, in this slot of the table of flows, and whose
-    /// requests have this direction.
+    /// Takes an epoch in, of the flow that is, or was, in this slot of the table of flows, and
+    /// whose requests have this direction.
     #[cfg(feature = "live")]
     pub(super) fn take_at(
         &mut self,

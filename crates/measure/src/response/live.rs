@@ -39,7 +39,8 @@ pub struct ResponseMonitor {
     config: response_config,
     estimator: Estimator,
     aggregator: Option<ResponseAggregator>,
-    /// By slot, epochs that were ended by a sweep: the kernel tells of them again at the next packet.
+    /// By slot, epochs that were ended by a sweep: the kernel tells of them again at the next
+    /// packet.
     swept: Vec<Swept>,
     /// Epochs that only a sweep has told of.
     swept_count: u64,

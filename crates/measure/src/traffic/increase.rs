@@ -149,8 +149,8 @@ impl Increase {
     }
 }
 
-/// The records of an interval that is over, busiest flow first. There may be very many: each is made
-/// when it is asked for.
+/// The records of an interval that is over, busiest flow first. There may be very many: each is
+/// made when it is asked for.
 pub(super) struct TrafficInterval<I> {
     increases: std::vec::IntoIter<Increase>,
     time: Time,

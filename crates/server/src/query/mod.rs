@@ -47,7 +47,7 @@ pub(crate) struct QueryArguments {
     #[arg(long, value_name = "FILE", env = "FATHOM_NETWORKS")]
     networks: Option<PathBuf>,
     /// Numbers and names of autonomous systems, for `asn(address)` and `as_name(address)`: an MMDB
-    /// file such as GeoLite2-ASN.mmdb.
+    /// file such as `GeoLite2-ASN.mmdb`.
     #[arg(long, value_name = "FILE", env = "FATHOM_ASN")]
     asn: Option<PathBuf>,
     /// How the answer is printed.

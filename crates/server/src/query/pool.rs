@@ -7,9 +7,9 @@ use datafusion::execution::memory_pool::{
     FairSpillPool, GreedyMemoryPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
-/// A third is for what sorts and groups: in equal shares, and what they need more goes to files. The
-/// rest is left to what cannot do that: joins, and the merging of sorted rows, which takes as much
-/// again as these.
+/// A third is for what sorts and groups: in equal shares, and what they need more goes to files.
+/// The rest is left to what cannot do that: joins, and the merging of sorted rows, which takes as
+/// much again as these.
 #[derive(Debug)]
 pub(super) struct Pool {
     spilling: FairSpillPool,
