@@ -336,8 +336,8 @@ fn the_current_dialect_answers_as_the_store_does() {
     exchange(&lab);
     end(agent, &said);
     compare(&server, slice::from_ref(&store));
-    put_together(&server, &store);
     networks_have_the_same_names(&server, &store, folder);
+    put_together(&server, &store);
 }
 
 /// As docs/store.md has it.
