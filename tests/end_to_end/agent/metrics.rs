@@ -211,6 +211,21 @@ fn a_receiver_of_otlp_by_tls_gets_all() {
     otlp(true);
 }
 
+/// Of the receiver; with the certificates in this directory.
+fn url(certificates: &Path, has_tls: bool) -> String {
+    if !has_tls {
+        return "http://127.0.0.1:4318".to_owned();
+    }
+    let [authority, certificate, key] =
+        ["ca.pem", "agent.pem", "agent.key"].map(|name| certificates.join(name));
+    format!(
+        "https://127.0.0.1:4318?ca={}&cert={}&key={}",
+        authority.display(),
+        certificate.display(),
+        key.display()
+    )
+}
+
 fn otlp(has_tls: bool) {
     let collector = cache().join("collector");
     if !collector.exists() {
@@ -226,12 +241,7 @@ fn otlp(has_tls: bool) {
         ["records.json", "said", "received"].map(|name| directory.path().join(name));
     certificates(directory.path(), "ca.pem", &["server", "agent"]).unwrap();
     let file = |name: &str| directory.path().join(name).display().to_string();
-    let url = if has_tls {
-        let [authority, certificate, key] = ["ca.pem", "agent.pem", "agent.key"].map(file);
-        format!("https://127.0.0.1:4318?ca={authority}&cert={certificate}&key={key}")
-    } else {
-        "http://127.0.0.1:4318".to_owned()
-    };
+    let url = url(directory.path(), has_tls);
     let networks = directory.path().join("networks.csv");
     fs::write(&networks, format!("{},lab\n", network())).unwrap();
     let mut command = lab
