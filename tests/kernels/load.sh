@@ -28,6 +28,11 @@ for options in "" "--xdp" "--sample-interval 0"; do
 	check "the kernel takes rtt that counts bytes${options:+ with $options}" \
 		fathom rtt -i 'none*' --format ppviz $options --duration 1s
 done
+for options in "" "--xdp"; do
+	# shellcheck disable=SC2086
+	check "the kernel takes rtt by interval${options:+ with $options}" \
+		fathom rtt -i 'none*' --interval 1s $options --duration 1s
+done
 for estimator in acknowledged split modes fixed; do
 	check "responses are measured by $estimator" fathom response -i lo --estimator "$estimator" --duration 1s
 done

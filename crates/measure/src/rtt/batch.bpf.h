@@ -13,16 +13,20 @@ static __always_inline struct rtt_batches *rtt_batches_of(struct rtt_flow *flow)
 	return (void *)((struct rtt_pending *)(flow + 1) + 2 * rtt_config.slots);
 }
 
-static __noinline int rtt_emit_batch(struct packet_pass *pass, const struct rtt_batches *batches, __u32 direction)
+/* Not a call: the stack of kernel 6.1 would be too deep. */
+static __always_inline int rtt_emit_batch(struct packet_pass *pass, const struct rtt_batches *batches, __u32 direction)
 {
 	struct rtt_batch_event *event = bpf_ringbuf_reserve(&rtt_events, sizeof(*event), 0);
 
 	if (!event)
 		return 0;
-	event->event = (struct rtt_event){
-		.key = batches->key, .time = pass->now, .type = RTT_EVENT_BATCH, .slot = pass->slot.index
-	};
+	/* Field by field: a literal would be made on the stack. */
+	__builtin_memset(&event->event, 0, sizeof(event->event));
+	event->event.key = batches->key;
+	event->event.time = pass->now;
 	event->event.sample.direction = direction & 1;
+	event->event.type = RTT_EVENT_BATCH;
+	event->event.slot = pass->slot.index;
 	event->batch = batches->half[direction & 1];
 	rtt_submit(event);
 	return 1;
@@ -54,6 +58,8 @@ static __always_inline int rtt_keep_sample(struct packet_pass *pass, struct rtt_
 	__u32 count = *(volatile __u32 *)&own->count;
 	__u32 at = count & ((1 << RTT_BATCH_SHIFT) - 1);
 
+	/* Or clang compares one register and indexes with its copy, which kernel 6.1 does not see. */
+	asm volatile("" : "+r"(at));
 	if (at >= RTT_BATCH_SAMPLES || sample->rtt >> 32)
 		return 0;
 	own->samples[at] = sample->rtt;

@@ -107,8 +107,6 @@ static __noinline int rtt_make_flow(struct packet_pass *pass, struct rtt_cpu *cp
 
 	if (!flow)
 		return 0;
-	if (rtt_config.has_batches)
-		rtt_end_batches(pass, cpu, flow);
 	__builtin_memset(flow, 0, sizeof(*flow));
 	rtt_mark_near(flow, &pass->packet.key);
 	rtt_open(flow, rtt_ring_of(flow), &pass->packet, pass->now, rtt_settings(), &cpu->output);
@@ -124,6 +122,9 @@ static __always_inline int rtt_begin_flow(struct packet_pass *pass, struct rtt_c
 
 	if (!flow_table_claim(&pass->packet.key, &pass->slot, rtt_state_bit))
 		return 0;
+	/* Not by rtt_make_flow: the stack would be too deep. */
+	if (rtt_config.has_batches)
+		rtt_end_batches(pass, cpu, rtt_flow_at(pass));
 	is_made = rtt_make_flow(pass, cpu);
 	flow_table_publish(&pass->slot, is_made ? rtt_state_bit : 0);
 	flow = is_made ? rtt_flow_at(pass) : 0;

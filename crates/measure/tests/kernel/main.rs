@@ -23,13 +23,19 @@ fn the_kernel_takes_the_programs() {
         has_near_side: true,
         ..rtt::Settings::live()
     };
-    let sets: [&[&dyn OfPackets]; 6] = [
+    let batched = rtt::Settings {
+        samples: rtt::Samples::InBatches,
+        ..fullest.clone()
+    };
+    let sets: [&[&dyn OfPackets]; 8] = [
         &[&rtt],
+        &[&batched],
         &[&response],
         &[&traffic],
         &[&fullest, &response],
         &[&traffic, &fullest],
         &[&response, &traffic, &fullest],
+        &[&response, &traffic, &batched],
     ];
     for set in sets {
         if let Err(error) = try_load(set) {
