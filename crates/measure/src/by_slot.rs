@@ -1,4 +1,4 @@
-//! What is kept beside a table of flows: an array by the number of a flow's slot, since to look a
+//! What is kept beside a table of flows: arrays by the number of a flow's slot, since to look a
 //! flow up by its key takes a hash table of the same size again.
 
 use crate::native::flow_key;
@@ -6,7 +6,7 @@ use crate::native::flow_key;
 /// Slots of a piece: few flows take little memory, wherever their slots are.
 const CHUNK: usize = 64;
 
-/// By slot.
+/// What is kept of flows, by slot.
 pub(crate) struct BySlot<T> {
     chunks: Vec<Option<Box<Chunk<T>>>>,
 }
@@ -35,6 +35,24 @@ impl<T> BySlot<T> {
         &mut chunk[place]
     }
 
+    /// What is kept of a flow in its slot, which is made by `first` unless what is there is of this
+    /// key and `is_own`; and what was there of another.
+    pub(crate) fn claim(
+        &mut self,
+        slot: u32,
+        key: &flow_key,
+        is_own: impl FnOnce(&T) -> bool,
+        first: impl FnOnce() -> T,
+    ) -> (&mut T, Option<Own<T>>) {
+        let place = self.at(slot);
+        let gone = place.take_if(|own| own.key != *key || !is_own(&own.state));
+        let own = place.get_or_insert_with(|| Own {
+            key: *key,
+            state: first(),
+        });
+        (&mut own.state, gone)
+    }
+
     /// The places of all slots that have had a flow.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Option<Own<T>>> {
         self.chunks
@@ -42,6 +60,22 @@ impl<T> BySlot<T> {
             .flatten()
             .flat_map(|chunk| chunk.iter_mut())
             .filter(|own| own.is_some())
+    }
+}
+
+/// A value of each slot, whichever flow has it.
+#[derive(Debug, Default)]
+#[cfg(feature = "live")]
+pub(crate) struct PerSlot<T>(Vec<T>);
+
+#[cfg(feature = "live")]
+impl<T: Default> PerSlot<T> {
+    pub(crate) fn at(&mut self, slot: u32) -> &mut T {
+        let slot = slot as usize;
+        if self.0.len() <= slot {
+            self.0.resize_with(slot + 1, T::default);
+        }
+        &mut self.0[slot]
     }
 }
 
@@ -69,5 +103,23 @@ mod tests {
         *kept.at(63) = None;
         assert_eq!(kept.iter_mut().count(), 3);
         assert_eq!(kept.at(64).as_ref().map(|own| own.key), Some(key(64)));
+    }
+
+    #[test]
+    fn what_another_had_in_a_slot_is_given_back() {
+        let mut kept = BySlot::new();
+        let key = |interface| flow_key {
+            interface,
+            ..flow_key::default()
+        };
+        let (own, gone) = kept.claim(5, &key(1), |_| true, || 10);
+        *own += 1;
+        assert!(gone.is_none());
+        let (own, gone) = kept.claim(5, &key(1), |_| true, || 20);
+        assert_eq!((*own, gone.is_none()), (11, true));
+        let (own, gone) = kept.claim(5, &key(2), |_| true, || 20);
+        assert_eq!((*own, gone.map(|gone| gone.state)), (20, Some(11)));
+        let (own, gone) = kept.claim(5, &key(2), |own| *own == 21, || 30);
+        assert_eq!((*own, gone.map(|gone| gone.state)), (30, Some(20)));
     }
 }

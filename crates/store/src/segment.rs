@@ -123,30 +123,25 @@ pub(crate) fn hours(kind: &str, log: u64, batches: &[RecordBatch]) -> Result<Vec
         .and_then(|batches| in_order(batches, &columns));
     let batches = batches.map_err(Error::records("put in order", kind))?;
     let mut hours: Vec<Hour> = Vec::new();
-    let mut last_hour = None;
     for rows in batches.into_iter().filter(|rows| rows.num_rows() > 0) {
-        let seconds: Vec<_> = times_of(&rows)
+        let mut seconds: Vec<_> = times_of(&rows)
             .iter()
             .map(|ns| (ns - 1).div_euclid(1_000_000_000))
             .collect();
+        // Of a kind without a time.
+        seconds.resize(rows.num_rows(), 0);
         let mut begin = 0;
         for seconds in
             seconds.chunk_by(|one, next| one.div_euclid(HOUR_S) == next.div_euclid(HOUR_S))
         {
-            let rows = rows.slice(begin, seconds.len());
+            let part = rows.slice(begin, seconds.len());
             begin += seconds.len();
-            let hour = Some(seconds[0].div_euclid(HOUR_S));
-            match hours.last_mut().filter(|_| hour == last_hour) {
-                Some(last) => last.batches.push(rows),
-                None => hours.push(Hour::new(seconds[0], log, rows)),
-            }
-            last_hour = hour;
-        }
-        if seconds.is_empty() {
-            // Of a kind without a time.
+            let new = Hour::new(seconds[0], log, part);
             match hours.last_mut() {
-                Some(last) => last.batches.push(rows),
-                None => hours.push(Hour::new(0, log, rows)),
+                Some(last) if last.name.hour() == new.name.hour() => {
+                    last.batches.extend(new.batches);
+                }
+                _ => hours.push(new),
             }
         }
     }

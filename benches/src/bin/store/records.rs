@@ -45,14 +45,8 @@ pub(crate) fn put(batches: &mut Batches, interval: u64, flows: u64) {
         let base_ns = 1_000_000 + mixed(number) % 99_000_000;
         batches.put(&traffic(time, flow, &mut random));
         batches.put(&round_trips(time, flow, base_ns, &mut random));
-        let back = FlowKey {
-            source: flow.destination,
-            source_port: flow.destination_port,
-            destination: flow.source,
-            destination_port: flow.source_port,
-            ..flow
-        };
-        batches.put(&round_trips(time, back, base_ns / 10, &mut random));
+        let back = round_trips(time, flow.reversed(), base_ns / 10, &mut random);
+        batches.put(&back);
         batches.put(&responses(time, flow, base_ns, &mut random));
         if place % GROUP == 0 {
             others::put(batches, time, flow, base_ns, &mut random);

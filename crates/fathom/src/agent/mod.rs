@@ -99,13 +99,12 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
 /// such pieces, once freed, in between others: an agent with very many flows takes a third more
 /// memory then.
 fn return_what_is_freed() {
-    const PIECE: i32 = 64 << 10;
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "a setting of the C library")]
     // SAFETY: it changes from which size on memory is mapped for itself.
     unsafe {
         // If it is refused, memory is as it is by default.
-        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, PIECE);
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 64 << 10);
     }
 }
 

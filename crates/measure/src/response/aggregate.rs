@@ -73,7 +73,7 @@ impl Ends {
 #[derive(Debug, Default)]
 struct Group {
     waits: Waits,
-    /// By the hash of their ends: a set of flows would take more memory than all else.
+    /// Not by flow; by the hash of their ends: a set of flows would take more memory than all else.
     flows: HashSet<u64>,
 }
 
@@ -163,12 +163,11 @@ impl ResponseAggregator {
 
     /// Takes an epoch in.
     pub fn take(&mut self, epoch: &ResponseEpoch) {
-        let flow = self.hashing.hash_one(epoch.flow);
         let key = self.key(epoch);
         let group = self.groups.entry(key).or_default();
         group.waits.add(epoch);
-        if epoch.latency_ns.is_some() {
-            group.flows.insert(flow);
+        if epoch.latency_ns.is_some() && self.grouping.by != GroupBy::Flow {
+            group.flows.insert(self.hashing.hash_one(epoch.flow));
         }
     }
 
@@ -185,18 +184,13 @@ impl ResponseAggregator {
         if self.grouping.by != GroupBy::Flow {
             return self.take(epoch);
         }
-        let place = self.slots.at(slot);
-        let is_other = |own: &mut Own<Known>| own.key != *flow || own.state.direction != direction;
-        let gone = place.take_if(is_other);
-        let own = place.get_or_insert_with(|| Own {
-            key: *flow,
-            state: Known {
-                waits: Waits::default(),
-                direction,
-                interface: epoch.interface,
-            },
+        let is_own = |own: &Known| own.direction == direction;
+        let (own, gone) = self.slots.claim(slot, flow, is_own, || Known {
+            waits: Waits::default(),
+            direction,
+            interface: epoch.interface,
         });
-        own.state.waits.add(epoch);
+        own.waits.add(epoch);
         if let Some(gone) = gone {
             let group = self.groups.entry(gone.key()).or_default();
             group.waits.merge(&gone.state.waits);

@@ -12,6 +12,7 @@ use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
 use super::pace::EpochPace;
 use super::waits::Waits;
 use super::{Estimator, Grouping, ResponseAggregator, Settings};
+use crate::by_slot::PerSlot;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
     Hooks, OfPackets, Options, Part, Ring, monotonic_ns, set_constants, wall_clock_offset,
@@ -41,7 +42,7 @@ pub struct ResponseMonitor {
     aggregator: Option<ResponseAggregator>,
     /// By slot, epochs that were ended by a sweep: the kernel tells of them again at the next
     /// packet.
-    swept: Vec<Swept>,
+    swept: PerSlot<Swept>,
     /// Epochs that only a sweep has told of.
     swept_count: u64,
     sweep: Ticker,
@@ -60,15 +61,6 @@ struct Swept {
     /// 0: there is none.
     begin: u64,
     causal_gaps: u32,
-}
-
-/// That of a slot.
-fn swept_at(swept: &mut Vec<Swept>, slot: u32) -> &mut Swept {
-    let slot = slot as usize;
-    if swept.len() <= slot {
-        swept.resize_with(slot + 1, Swept::default);
-    }
-    &mut swept[slot]
 }
 
 /// How long epochs are, and where the kernel reads it.
@@ -119,7 +111,7 @@ impl ResponseMonitor {
             config,
             estimator: settings.estimator,
             aggregator: grouping.map(ResponseAggregator::new),
-            swept: Vec::new(),
+            swept: PerSlot::default(),
             swept_count: 0,
             sweep: Ticker::new(grouping.map_or(settings.epoch, |_| SWEEP)),
             waits: Waits::default(),
@@ -147,7 +139,7 @@ impl ResponseMonitor {
                 if let Some(paced) = pace {
                     paced.pace.count();
                 }
-                let told = std::mem::take(swept_at(swept, epoch.slot));
+                let told = std::mem::take(swept.at(epoch.slot));
                 let told = Some(told).filter(|told| told.begin == epoch.begin);
                 if told.is_some() {
                     *swept_count -= 1; // the kernel has counted it now
@@ -218,7 +210,7 @@ impl ResponseMonitor {
             }
             let last = requests.flow;
             let ended = requests.end_epoch(key, now.max(last.last), at_once, &self.config);
-            let told = swept_at(&mut self.swept, slot.index());
+            let told = self.swept.at(slot.index());
             let Some(ended) = ended.filter(|ended| told.begin != ended.begin) else {
                 return;
             };

@@ -40,6 +40,41 @@ pub struct Aggregation {
     pub prefix_v6: u8,
 }
 
+impl Aggregation {
+    fn group(self, flow: FlowKey, tags: Tags, interface: u16) -> Group {
+        let key = match self.by {
+            GroupBy::Flow => GroupKey::Flow(flow, tags),
+            GroupBy::Network => GroupKey::Network(self.network(flow.destination)),
+            GroupBy::Vlan => GroupKey::Vlan(tags),
+            GroupBy::Interface => GroupKey::Interface,
+        };
+        Group { key, interface }
+    }
+
+    fn network(self, address: IpAddr) -> Option<Network> {
+        let prefix = match address {
+            IpAddr::V4(_) => self.prefix_v4,
+            IpAddr::V6(_) => self.prefix_v6,
+        };
+        Network::new(address, prefix).ok()
+    }
+
+    /// Of a direction of a flow.
+    fn group_of(self, key: &flow_key, direction: u8, interface: u16) -> Group {
+        self.group(flow_of(key, direction), tags(key.vlan()), interface)
+    }
+}
+
+/// Of an interface in a list of names, to which it is added if it is new.
+fn index_of(interfaces: &mut Vec<&'static str>, interface: &'static str) -> u16 {
+    let known = interfaces.iter().position(|&known| known == interface);
+    let index = known.unwrap_or_else(|| {
+        interfaces.push(interface);
+        interfaces.len() - 1
+    });
+    index as u16
+}
+
 /// What is put together. Kept small: there may be two for each of very many flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
@@ -106,8 +141,9 @@ impl Aggregator {
 
     /// Takes a sample in.
     pub fn on_sample(&mut self, sample: &RttSample) {
-        let interface = self.index_of(sample.interface);
-        let group = self.group(sample.flow, (sample.vlan, sample.inner_vlan), interface);
+        let interface = index_of(&mut self.interfaces, sample.interface);
+        let tags = (sample.vlan, sample.inner_vlan);
+        let group = self.aggregation.group(sample.flow, tags, interface);
         let figures = self.groups.entry(group).or_default();
         figures.rtt.record(sample.rtt_ns.0);
     }
@@ -127,7 +163,7 @@ impl Aggregator {
         let figures = match own {
             Some(own) if is_by_flow => &mut own.state.figures[usize::from(direction)],
             _ => {
-                let interface = self.index_of(interfaces.name(key.interface));
+                let interface = index_of(&mut self.interfaces, interfaces.name(key.interface));
                 self.figures_of(key, direction, interface)
             }
         };
@@ -138,36 +174,8 @@ impl Aggregator {
 
     /// Of the group that a direction of a flow belongs to.
     fn figures_of(&mut self, key: &flow_key, direction: u8, interface: u16) -> &mut Figures {
-        let group = self.group(flow_of(key, direction), tags(key.vlan()), interface);
+        let group = self.aggregation.group_of(key, direction, interface);
         self.groups.entry(group).or_default()
-    }
-
-    /// Of an interface in the list of names.
-    fn index_of(&mut self, interface: &'static str) -> u16 {
-        let known = self.interfaces.iter().position(|&known| known == interface);
-        let index = known.unwrap_or_else(|| {
-            self.interfaces.push(interface);
-            self.interfaces.len() - 1
-        });
-        index as u16
-    }
-
-    fn group(&self, flow: FlowKey, tags: Tags, interface: u16) -> Group {
-        let key = match self.aggregation.by {
-            GroupBy::Flow => GroupKey::Flow(flow, tags),
-            GroupBy::Network => GroupKey::Network(self.network(flow.destination)),
-            GroupBy::Vlan => GroupKey::Vlan(tags),
-            GroupBy::Interface => GroupKey::Interface,
-        };
-        Group { key, interface }
-    }
-
-    fn network(&self, address: IpAddr) -> Option<Network> {
-        let prefix = match address {
-            IpAddr::V4(_) => self.aggregation.prefix_v4,
-            IpAddr::V6(_) => self.aggregation.prefix_v6,
-        };
-        Network::new(address, prefix).ok()
     }
 
     /// Takes in what the flow in this slot of the table has sent by now.
@@ -179,34 +187,29 @@ impl Aggregator {
         interfaces: &impl Interfaces,
     ) {
         let traffic = [traffic_of(&flow.half[0]), traffic_of(&flow.half[1])];
-        let (interval, interface) = (self.interval, self.index_of(interfaces.name(key.interface)));
-        let place = self.flows.at(slot);
-        let gone = place.take_if(|own| own.key != *key);
-        let own = place.get_or_insert_with(|| Own {
-            key: *key,
-            state: Known {
-                traffic: Default::default(),
-                figures: Default::default(),
-                interval,
-                interface,
-            },
-        });
-        own.state.interval = interval;
-        let mut before = std::mem::replace(&mut own.state.traffic, traffic);
+        let (aggregation, interval) = (self.aggregation, self.interval);
+        let first = || Known {
+            traffic: Default::default(),
+            figures: Default::default(),
+            interval,
+            interface: index_of(&mut self.interfaces, interfaces.name(key.interface)),
+        };
+        let (own, gone) = self.flows.claim(slot, key, |_| true, first);
+        own.interval = interval;
+        let mut before = std::mem::replace(&mut own.traffic, traffic);
         // Fewer than before: the flow was forgotten and opened anew in between.
         if (0..2).any(|half| before[half].packets > traffic[half].packets) {
             before = Default::default();
         }
-        let has_sent = |half: usize| traffic[half].packets != before[half].packets;
-        if self.aggregation.by == GroupBy::Flow {
-            for half in (0..2).filter(|&half| has_sent(half)) {
-                own.state.figures[half].add_traffic(&traffic[half], &before[half]);
-            }
-        } else {
-            for half in (0..2).filter(|&half| has_sent(half)) {
-                let figures = self.figures_of(key, half as u8, interface);
-                figures.add_traffic(&traffic[half], &before[half]);
-            }
+        let has_sent = |half: &usize| traffic[*half].packets != before[*half].packets;
+        for half in (0..2).filter(has_sent) {
+            let figures = if aggregation.by == GroupBy::Flow {
+                &mut own.figures[half]
+            } else {
+                let group = aggregation.group_of(key, half as u8, own.interface);
+                self.groups.entry(group).or_default()
+            };
+            figures.add_traffic(&traffic[half], &before[half]);
         }
         if let Some(gone) = gone {
             self.let_go(gone);
@@ -241,17 +244,16 @@ impl Aggregator {
     fn take_groups(&mut self) -> Vec<(Group, Figures)> {
         let ended = self.interval;
         self.interval += 1;
-        let mut flows = std::mem::replace(&mut self.flows, BySlot::new());
         let mut groups = Vec::new();
-        for place in flows.iter_mut() {
+        for place in self.flows.iter_mut() {
             let Some(own) = place else { continue };
             for (half, figures) in own.state.figures.iter_mut().enumerate() {
                 let figures = std::mem::take(figures);
                 if !figures.is_something() {
                     continue;
                 }
-                let flow = flow_of(&own.key, half as u8);
-                let group = self.group(flow, tags(own.key.vlan()), own.state.interface);
+                let interface = own.state.interface;
+                let group = self.aggregation.group_of(&own.key, half as u8, interface);
                 match self.groups.get_mut(&group) {
                     Some(kept) => kept.merge(&figures),
                     None => groups.push((group, figures)),
@@ -261,7 +263,6 @@ impl Aggregator {
                 *place = None;
             }
         }
-        self.flows = flows;
         groups.extend(self.groups.drain());
         groups
     }

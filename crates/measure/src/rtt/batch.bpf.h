@@ -36,7 +36,7 @@ static __always_inline int rtt_emit_batch(struct packet_pass *pass, const struct
 static __always_inline void rtt_send_batch(struct packet_pass *pass, struct rtt_cpu *cpu,
 					   const struct rtt_batches *batches, __u32 direction)
 {
-	__u32 samples = batches->half[direction & 1].count & ((1 << RTT_BATCH_SHIFT) - 1);
+	__u32 samples = batches->half[direction & 1].count & RTT_BATCH_MASK;
 
 	if (samples && !rtt_emit_batch(pass, batches, direction)) {
 		cpu->counters[RTT_COUNT_SAMPLES_LOST] += samples;
@@ -56,7 +56,7 @@ static __always_inline int rtt_keep_sample(struct packet_pass *pass, struct rtt_
 	__u32 direction = sample->direction & 1;
 	struct rtt_batch *own = &batches->half[direction];
 	__u32 count = *(volatile __u32 *)&own->count;
-	__u32 at = count & ((1 << RTT_BATCH_SHIFT) - 1);
+	__u32 at = count & RTT_BATCH_MASK;
 
 	/* Or clang compares one register and indexes with its copy, which kernel 6.1 does not see. */
 	asm volatile("" : "+r"(at));
@@ -83,8 +83,8 @@ static __noinline int rtt_end_batches(struct packet_pass *pass, struct rtt_cpu *
 	batches = rtt_batches_of(flow);
 	rtt_send_batch(pass, cpu, batches, 0);
 	rtt_send_batch(pass, cpu, batches, 1);
-	batches->half[0].count = (batches->half[0].count | ((1 << RTT_BATCH_SHIFT) - 1)) + 1;
-	batches->half[1].count = (batches->half[1].count | ((1 << RTT_BATCH_SHIFT) - 1)) + 1;
+	batches->half[0].count = (batches->half[0].count | RTT_BATCH_MASK) + 1;
+	batches->half[1].count = (batches->half[1].count | RTT_BATCH_MASK) + 1;
 	batches->key = pass->packet.key;
 	return 1;
 }

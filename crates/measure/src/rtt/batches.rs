@@ -2,9 +2,11 @@
 
 use std::mem::{offset_of, size_of};
 
+use crate::by_slot::PerSlot;
 use crate::kernel::{FlowTable, Slot};
 use crate::rtt::native::{
-    RTT_BATCH_SAMPLES, RTT_BATCH_SHIFT, rtt_batch, rtt_batches, rtt_flow, rtt_pending,
+    RTT_BATCH_MASK, RTT_BATCH_SAMPLES, RTT_BATCH_SHIFT, rtt_batch, rtt_batches, rtt_flow,
+    rtt_pending,
 };
 
 /// A batch that is replaced by the next one while it is read comes through the ring: so often is it
@@ -34,14 +36,14 @@ impl Read {
 }
 
 fn samples_in(count: u32) -> usize {
-    (count & ((1 << RTT_BATCH_SHIFT) - 1)) as usize
+    (count & RTT_BATCH_MASK) as usize
 }
 
 /// Hands on each sample of the batches once, whether it comes through the ring or is read before.
 #[derive(Debug)]
 pub(super) struct Batches {
-    /// By slot and direction.
-    read: Vec<[Read; 2]>,
+    /// By direction.
+    read: PerSlot<[Read; 2]>,
     /// Where they are in what is kept of a flow.
     offset: usize,
 }
@@ -50,17 +52,13 @@ impl Batches {
     /// Of flows with so many entries of pending packets.
     pub(super) fn new(pending_entries: usize) -> Self {
         Self {
-            read: Vec::new(),
+            read: PerSlot::default(),
             offset: size_of::<rtt_flow>() + pending_entries * size_of::<rtt_pending>(),
         }
     }
 
     fn read_of(&mut self, slot: u32, direction: u8) -> &mut Read {
-        let slot = slot as usize;
-        if self.read.len() <= slot {
-            self.read.resize_with(slot + 1, Default::default);
-        }
-        &mut self.read[slot][usize::from(direction)]
+        &mut self.read.at(slot)[usize::from(direction)]
     }
 
     /// Of a batch that came through the ring, those samples that had not been read.

@@ -243,6 +243,7 @@ FATHOM_ASSERT_SIZE(struct rtt_event, 48 + 8 + 48 + 8);
 /* A cache line, with the count. */
 #define RTT_BATCH_SAMPLES 15
 #define RTT_BATCH_SHIFT 4
+#define RTT_BATCH_MASK 15
 
 /*
  * The newest round trips of a direction, where user space wants no more of them than how long they

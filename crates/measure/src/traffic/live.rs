@@ -113,17 +113,9 @@ impl TrafficMonitor {
             let Some((flow, _)) = read_prefix::<traffic_flow>(value) else {
                 return;
             };
-            let place = seen.at(slot.index());
-            gone.extend(
-                place
-                    .take_if(|own| own.key != *key)
-                    .map(|mut own| own.increase()),
-            );
-            let own = place.get_or_insert_with(|| Own {
-                key: *key,
-                state: Seen::new(flow.opener, now),
-            });
-            let own = &mut own.state;
+            let first = || Seen::new(flow.opener, now);
+            let (own, before) = seen.claim(slot.index(), key, |_| true, first);
+            gone.extend(before.map(|mut before| before.increase()));
             let counts = counts_of(&flow);
             if counts != own.counts {
                 add(&mut own.increase, &since(&counts, &own.counts));

@@ -265,7 +265,7 @@ fn samples_of(
     direction: u8,
     batch: &rtt_batch,
 ) -> impl ExactSizeIterator<Item = (FlowKey, u64)> {
-    let count = batch.count & ((1 << shared::RTT_BATCH_SHIFT) - 1);
+    let count = batch.count & shared::RTT_BATCH_MASK;
     let flow = flow_of(key, direction);
     let (samples, count) = (batch.samples, count as usize);
     (0..count).map(move |at| (flow, samples[at].into()))

@@ -8,7 +8,7 @@ mod shared;
 mod bindings;
 
 pub(crate) use bindings::{
-    RTT_BATCH_SHIFT, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_SAMPLES,
+    RTT_BATCH_MASK, RTT_COUNT_FLOWS_DELETED, RTT_COUNT_FLOWS_OPENED, RTT_COUNT_SAMPLES,
     RTT_COUNTER_COUNT, RTT_EVENT_BATCH, RTT_EVENT_OPEN, RTT_EVENT_SAMPLE, RTT_FLOW_IS_CLOSED,
     RTT_SAMPLE_IS_LOOP, RTT_SAMPLE_RETRANSMITTED, rtt_batch, rtt_batch_event, rtt_batches,
     rtt_bucket, rtt_config, rtt_event, rtt_flow, rtt_flow_event, rtt_half, rtt_pending,

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod agents;
+mod records;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -10,51 +11,9 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fathom_record::{FlowKey, Fold, Histogram, Nanoseconds, Protocol, Record, Time, record};
+use fathom_record::{FlowKey, Histogram, Nanoseconds, Protocol, Record, Time};
 use fathom_store::{Batches, Settings, Writer};
-
-record! {
-    /// As an older fathom wrote it: without most of its columns.
-    #[record = "rtt_aggregate"]
-    struct Aggregate {
-        /// When.
-        #[field(fold = Fold::End)]
-        pub time: Time,
-        /// How long.
-        #[field(fold = Fold::Length)]
-        pub duration_ns: Nanoseconds,
-        /// Whose.
-        pub flow: FlowKey,
-        /// The median.
-        #[field(fold = Fold::Percentile(50))]
-        pub rtt_p50_ns: Option<Nanoseconds>,
-        /// Where.
-        pub interface: &'static str,
-        /// All.
-        #[field(fold = Fold::Merge)]
-        pub rtt_histogram: Histogram,
-    }
-}
-
-record! {
-    /// The same.
-    #[record = "traffic"]
-    struct Traffic {
-        /// When.
-        #[field(fold = Fold::End)]
-        pub time: Time,
-        /// How long.
-        #[field(fold = Fold::Length)]
-        pub duration_ns: Nanoseconds,
-        /// Whose.
-        pub flow: FlowKey,
-        /// How much.
-        #[field(fold = Fold::Sum)]
-        pub bytes: u64,
-        /// Where.
-        pub interface: &'static str,
-    }
-}
+use records::{Aggregate, Traffic};
 
 const BEGIN_S: u64 = 1_764_000_000;
 const INTERVAL: Nanoseconds = Nanoseconds(10_000_000_000);
@@ -190,13 +149,7 @@ fn what_is_in_no_segment_yet_is_answered_too_and_once() {
 fn views_join_what_measurements_say_of_a_flow() {
     let directory = tempfile::tempdir().unwrap();
     let flow = flow(1, 40_000);
-    let back = FlowKey {
-        source: flow.destination,
-        source_port: flow.destination_port,
-        destination: flow.source,
-        destination_port: flow.source_port,
-        ..flow
-    };
+    let back = flow.reversed();
     let traffic = |second, bytes| traffic(second, flow, bytes);
     keep(
         directory.path(),

@@ -15,8 +15,8 @@ pub(crate) use bindings::{
 };
 #[cfg(feature = "live")]
 pub(crate) use bindings::{
-    RTT_BATCH_SAMPLES, RTT_BATCH_SHIFT, RTT_EVENT_BATCH, RTT_EVENT_SAMPLE, rtt_batch,
-    rtt_batch_event, rtt_batches, rtt_flow_event,
+    RTT_BATCH_MASK, RTT_BATCH_SAMPLES, RTT_BATCH_SHIFT, RTT_EVENT_BATCH, RTT_EVENT_SAMPLE,
+    rtt_batch, rtt_batch_event, rtt_batches, rtt_flow_event,
 };
 
 /// Reads a frame for the measurement of round trips.

@@ -9,54 +9,15 @@ use datafusion::prelude::SessionContext;
 use fathom_record::{FlowKey, Fold, Histogram, Nanoseconds, Protocol, Record, Time, record};
 use fathom_store::{Batches, Settings, Snapshot, Writer};
 use proptest::prelude::*;
+use records::{Aggregate, Traffic};
 
 use super::super::{context, functions, tables, views};
 
-record! {
-    /// Round trips, as far as views need them.
-    #[record = "rtt_aggregate"]
-    struct RoundTrips {
-        /// When.
-        #[field(fold = Fold::End)]
-        pub time: Time,
-        /// How long.
-        #[field(fold = Fold::Length)]
-        pub duration_ns: Nanoseconds,
-        /// Whose.
-        pub flow: FlowKey,
-        /// The median.
-        #[field(fold = Fold::Percentile(50))]
-        pub rtt_p50_ns: Option<Nanoseconds>,
-        /// Where.
-        pub interface: &'static str,
-        /// All.
-        #[field(fold = Fold::Merge)]
-        pub rtt_histogram: Histogram,
-    }
-}
+#[path = "../../../tests/query/records.rs"]
+mod records;
 
 record! {
-    /// The same of traffic.
-    #[record = "traffic"]
-    struct Traffic {
-        /// When.
-        #[field(fold = Fold::End)]
-        pub time: Time,
-        /// How long.
-        #[field(fold = Fold::Length)]
-        pub duration_ns: Nanoseconds,
-        /// Whose.
-        pub flow: FlowKey,
-        /// How much.
-        #[field(fold = Fold::Sum)]
-        pub bytes: u64,
-        /// Where.
-        pub interface: &'static str,
-    }
-}
-
-record! {
-    /// The same of responses.
+    /// Responses, as far as views need them.
     #[record = "response_aggregate"]
     struct Responses {
         /// When.
@@ -122,16 +83,9 @@ fn put(batches: &mut Batches, kept: &Kept) {
         destination: IpAddr::from([192, 0, 2, kept.client % 2]),
         destination_port: 443,
     };
-    let back = FlowKey {
-        source: flow.destination,
-        source_port: flow.destination_port,
-        destination: flow.source,
-        destination_port: flow.source_port,
-        ..flow
-    };
     let mut histogram = Histogram::new();
     histogram.record_many(1_000_000 * (1 + kept.interval), u64::from(kept.client));
-    let round_trips = |flow| RoundTrips {
+    let round_trips = |flow| Aggregate {
         time,
         duration_ns,
         flow,
@@ -154,7 +108,7 @@ fn put(batches: &mut Batches, kept: &Kept) {
         interface: "eth0",
         latency_histogram: histogram.clone(),
     };
-    let (there, back) = (round_trips(flow), round_trips(back));
+    let (there, back) = (round_trips(flow), round_trips(flow.reversed()));
     let all: [(bool, &dyn Record); 4] = [
         (kept.traffic, &traffic),
         (kept.there, &there),
