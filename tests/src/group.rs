@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -9,6 +10,9 @@ use fathom_lab::wait_until;
 
 /// How long the kernel may take to see off its last process.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Groups that this process has made: several of its tests run at a time.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A control group of the version 2 hierarchy; dropped, it is gone.
 #[derive(Debug)]
@@ -31,7 +35,8 @@ impl Group {
             println!("skipped: no version 2 hierarchy of control groups is mounted");
             return Ok(None);
         };
-        let folder = Path::new(mount).join(format!("fathom-test-{}", std::process::id()));
+        let nth = MADE.fetch_add(1, Ordering::Relaxed);
+        let folder = Path::new(mount).join(format!("fathom-test-{}-{nth}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
         Ok(Some(Self {
             folder,
