@@ -24,6 +24,7 @@ mod generate;
 mod hops;
 mod import;
 mod ipfix;
+mod memory;
 mod metrics;
 mod output;
 #[cfg(feature = "live")]

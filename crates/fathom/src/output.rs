@@ -30,7 +30,7 @@ use crate::zone;
 use csv::Tables;
 pub(crate) use lines::{Formatter, LineOptions, Lines};
 use open::open_to_append;
-pub(crate) use record_sink::RecordSink;
+use record_sink::Sinks;
 use writer::{Failure, Writer};
 
 /// Written out when there is more than this: waking the thread that writes costs as much as a few
@@ -81,7 +81,7 @@ pub(crate) struct Output {
     host: String,
     buffer: Vec<u8>,
     /// Collectors and stores that get the same records.
-    sinks: Vec<Box<dyn RecordSink>>,
+    sinks: Sinks,
     /// Only these get them.
     is_silent: bool,
     signals: Signals,
@@ -138,7 +138,7 @@ impl Output {
             sink: format.sink_of(&host, zone::offset_at),
             host,
             buffer: Vec::new(),
-            sinks: Vec::new(),
+            sinks: Sinks::default(),
             is_silent: false,
             signals: signals.clone(),
             others,
@@ -157,7 +157,7 @@ impl Output {
         target: &OutputTarget,
         is_asked_for: bool,
     ) -> anyhow::Result<Self> {
-        let sinks = record_sink::open(arguments, target)?;
+        let sinks = Sinks::open(arguments, target)?;
         Ok(Self {
             is_silent: !sinks.is_empty() && !is_asked_for,
             sinks,
@@ -219,9 +219,7 @@ impl Output {
 
     /// Takes a record for collectors and the store only: it is printed in some other way.
     pub(crate) fn export(&mut self, record: &dyn Record) {
-        for sink in &mut self.sinks {
-            sink.put(record);
-        }
+        self.sinks.put(record);
     }
 
     /// Takes text, which is written behind what was put.
@@ -259,9 +257,7 @@ impl Output {
     /// When this, or what was put before, cannot be written; a reader that has gone away is among
     /// the causes as a broken pipe.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
-        for sink in &mut self.sinks {
-            sink.tick();
-        }
+        self.sinks.tick();
         let written = self.writer.write(&mut self.buffer);
         written.map_err(|failure| self.error(failure))?;
         self.others.as_mut().map_or(Ok(()), Tables::flush)
@@ -271,9 +267,7 @@ impl Output {
     /// lines that nobody takes in time are lost: how many is told at the end.
     pub(crate) fn may_wait(&mut self, may_wait: bool) {
         self.writer.may_wait(may_wait);
-        for sink in &mut self.sinks {
-            sink.may_wait(may_wait);
-        }
+        self.sinks.may_wait(may_wait);
         if let Some(others) = &mut self.others {
             others.may_wait(may_wait);
         }
@@ -298,9 +292,8 @@ impl Output {
                 self.target_name()
             );
         }
-        // All of them end, whatever becomes of one.
-        let finished = self.sinks.drain(..).map(|mut sink| sink.finish());
-        finished.fold(written, Result::and)
+        let finished = self.sinks.finish();
+        written.and(finished)
     }
 
     /// Opens the file anew if a signal asked for it, as logrotate does after it has moved the file

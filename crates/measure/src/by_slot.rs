@@ -1,17 +1,19 @@
 //! What is kept beside a table of flows: arrays by the number of a flow's slot, since to look a
 //! flow up by its key takes a hash table of the same size again.
 
+use std::ops::Range;
+
+use slab::Slab;
+
 use crate::native::flow_key;
 
-/// Slots of a piece: few flows take little memory, wherever their slots are.
-const CHUNK: usize = 64;
-
-/// What is kept of flows, by slot.
+/// What is kept of flows, by slot. As many flows as there are take memory, wherever their slots
+/// are.
 pub(crate) struct BySlot<T> {
-    chunks: Vec<Option<Box<Chunk<T>>>>,
+    /// By slot: where it is, counted from 1; 0: nothing is kept.
+    places: Vec<u32>,
+    kept: Slab<Own<T>>,
 }
-
-type Chunk<T> = [Option<Own<T>>; CHUNK];
 
 /// What is kept of a flow.
 pub(crate) struct Own<T> {
@@ -21,18 +23,17 @@ pub(crate) struct Own<T> {
 
 impl<T> BySlot<T> {
     pub(crate) const fn new() -> Self {
-        Self { chunks: Vec::new() }
+        Self {
+            places: Vec::new(),
+            kept: Slab::new(),
+        }
     }
 
-    /// The place of a slot. It may be another flow's, who had the slot before.
-    pub(crate) fn at(&mut self, slot: u32) -> &mut Option<Own<T>> {
-        let (chunk, place) = (slot as usize / CHUNK, slot as usize % CHUNK);
-        if self.chunks.len() <= chunk {
-            self.chunks.resize_with(chunk + 1, || None);
-        }
-        let chunk =
-            self.chunks[chunk].get_or_insert_with(|| Box::new(std::array::from_fn(|_| None)));
-        &mut chunk[place]
+    /// What is kept of the flow in a slot. It may be another flow, which had the slot before.
+    #[cfg(any(feature = "live", test))]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Own<T>> {
+        let place = self.places.get(slot as usize)?;
+        self.kept.get_mut((*place as usize).checked_sub(1)?)
     }
 
     /// What is kept of a flow in its slot, which is made by `first` unless what is there is of this
@@ -44,22 +45,40 @@ impl<T> BySlot<T> {
         is_own: impl FnOnce(&T) -> bool,
         first: impl FnOnce() -> T,
     ) -> (&mut T, Option<Own<T>>) {
-        let place = self.at(slot);
-        let gone = place.take_if(|own| own.key != *key || !is_own(&own.state));
-        let own = place.get_or_insert_with(|| Own {
+        let slot = slot as usize;
+        if self.places.len() <= slot {
+            self.places.resize(slot + 1, 0);
+        }
+        let own = || Own {
             key: *key,
             state: first(),
-        });
-        (&mut own.state, gone)
+        };
+        let Some(place) = (self.places[slot] as usize).checked_sub(1) else {
+            let entry = self.kept.vacant_entry();
+            self.places[slot] = entry.key() as u32 + 1;
+            return (&mut entry.insert(own()).state, None);
+        };
+        let kept = &mut self.kept[place];
+        let is_others = kept.key != *key || !is_own(&kept.state);
+        let gone = is_others.then(|| std::mem::replace(kept, own()));
+        (&mut kept.state, gone)
     }
 
-    /// The places of all slots that have had a flow.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Option<Own<T>>> {
-        self.chunks
-            .iter_mut()
-            .flatten()
-            .flat_map(|chunk| chunk.iter_mut())
-            .filter(|own| own.is_some())
+    /// Visits what is kept of flows in these slots. Where `is_kept` says no, nothing is kept any
+    /// more.
+    pub(crate) fn retain(
+        &mut self,
+        slots: Range<u32>,
+        mut is_kept: impl FnMut(&mut Own<T>) -> bool,
+    ) {
+        let end = self.places.len().min(slots.end as usize);
+        for slot in slots.start as usize..end {
+            let place = (self.places[slot] as usize).checked_sub(1);
+            if let Some(place) = place.filter(|place| !is_kept(&mut self.kept[*place])) {
+                self.kept.remove(place);
+                self.places[slot] = 0;
+            }
+        }
     }
 }
 
@@ -83,35 +102,40 @@ impl<T: Default> PerSlot<T> {
 mod tests {
     use super::*;
 
+    fn key(interface: u32) -> flow_key {
+        flow_key {
+            interface,
+            ..flow_key::default()
+        }
+    }
+
     #[test]
     fn keeps_what_it_was_given_where_it_was_given() {
         let mut kept = BySlot::new();
-        let key = |interface| flow_key {
-            interface,
-            ..flow_key::default()
-        };
         for slot in [0, 63, 64, 100_000] {
-            assert!(kept.at(slot).is_none());
-            *kept.at(slot) = Some(Own {
-                key: key(slot),
-                state: slot,
-            });
+            assert!(kept.get_mut(slot).is_none());
+            kept.claim(slot, &key(slot), |_| true, || slot);
         }
-        assert!(kept.at(65).is_none());
-        let all: Vec<_> = kept.iter_mut().flatten().map(|own| own.state).collect();
+        assert!(kept.get_mut(65).is_none());
+        let mut all = Vec::new();
+        kept.retain(0..u32::MAX, |own| {
+            all.push(own.state);
+            own.state != 63
+        });
         assert_eq!(all, [0, 63, 64, 100_000]);
-        *kept.at(63) = None;
-        assert_eq!(kept.iter_mut().count(), 3);
-        assert_eq!(kept.at(64).as_ref().map(|own| own.key), Some(key(64)));
+        assert!(kept.get_mut(63).is_none());
+        all.clear();
+        kept.retain(1..100_000, |own| {
+            all.push(own.state);
+            true
+        });
+        assert_eq!(all, [64]);
+        assert_eq!(kept.get_mut(64).map(|own| own.key), Some(key(64)));
     }
 
     #[test]
     fn what_another_had_in_a_slot_is_given_back() {
         let mut kept = BySlot::new();
-        let key = |interface| flow_key {
-            interface,
-            ..flow_key::default()
-        };
         let (own, gone) = kept.claim(5, &key(1), |_| true, || 10);
         *own += 1;
         assert!(gone.is_none());

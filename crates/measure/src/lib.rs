@@ -42,7 +42,7 @@ pub use capture_intervals::{CaptureInterval, CaptureIntervals};
 pub use counts::Counts;
 pub use error::Error;
 #[cfg(feature = "live")]
-pub use measurement::{Interval, Measurement, Take, wait_for};
+pub use measurement::{Interval, Measurement, Portion, Take, wait_for};
 pub use replay::{Ended, Interfaces, Offline, Replay};
 pub use selection::{Scope, Selection};
 pub use table::secret;

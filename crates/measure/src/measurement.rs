@@ -1,5 +1,6 @@
 //! What every measurement on this host does while it runs, so that several run in one process.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,12 +42,14 @@ pub trait Measurement {
     fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error>;
 
     /// Ends an interval of this `length` at `time` and begins another, where records are put
-    /// together by interval.
+    /// together by interval: for a portion of the flows, and with the last one for all that is not
+    /// put together by flow.
     ///
     /// # Errors
     /// As [`Measurement::poll`].
     fn end_interval(
         &mut self,
+        _portion: Portion,
         _time: Time,
         _length: Nanoseconds,
         _take: &mut Take<'_>,
@@ -79,6 +82,36 @@ pub trait Measurement {
     /// # Errors
     /// [`Error::Kernel`] when the counters cannot be read.
     fn counts(&self) -> Result<Counts, Error>;
+}
+
+/// A part of all flows, by their places in the table. The intervals of very many flows end one
+/// portion after the other: else all their records would wait in memory at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Portion {
+    index: u32,
+    count: u32,
+}
+
+impl Portion {
+    /// All flows.
+    pub const ALL: Self = Self { index: 0, count: 1 };
+
+    /// Number `index` of `count`, below which it is.
+    pub const fn new(index: u32, count: u32) -> Self {
+        Self { index, count }
+    }
+
+    /// Is it the last of a turn?
+    pub const fn is_last(self) -> bool {
+        self.index + 1 == self.count
+    }
+
+    /// Its slots, of so many.
+    pub(crate) fn of(self, slots: u32) -> Range<u32> {
+        let begin_of =
+            |index: u32| (u64::from(slots) * u64::from(index) / u64::from(self.count)) as u32;
+        begin_of(self.index)..begin_of(self.index + 1)
+    }
 }
 
 /// The records of an interval that is over. There may be very many: each is made when it leaves.

@@ -16,7 +16,7 @@ use crate::source::Source;
 /// Larger ones stay as they are.
 const SMALL_BYTES: u64 = 16 << 20;
 /// So many small ones in a row are merged at any time.
-const MANY: usize = 16;
+const MANY: usize = 64;
 /// So many rows are written at a time.
 const WRITTEN_ROWS: usize = 8192;
 
@@ -98,13 +98,13 @@ pub(crate) fn columns_of(found: &Found) -> Result<SchemaRef, Error> {
 /// Writes all rows in the order of their times. A segment may begin before the one before it ends:
 /// records came late, or the clock was set back.
 fn copy(run: &[Found], columns: &SchemaRef, to: &mut SegmentWriter) -> Result<(), Error> {
-    let mut sources = Source::open_all(run, columns)?;
+    let mut sources = Source::all(run, columns);
     let (mut waiting, mut waiting_rows) = (Vec::new(), 0);
     loop {
-        let next = next_of(&mut sources)?;
+        let next = Source::next_of(&mut sources)?;
         let is_over = next.is_none();
-        if let Some((source, until)) = next
-            && let Some(rows) = sources[source].next_while(|time| time <= until)?
+        if let Some((source, _, until)) = next
+            && let Some(rows) = sources[source].next_until(until)?
         {
             waiting_rows += rows.num_rows();
             waiting.push(rows);
@@ -118,21 +118,4 @@ fn copy(run: &[Found], columns: &SchemaRef, to: &mut SegmentWriter) -> Result<()
             return Ok(());
         }
     }
-}
-
-/// Which of these has the next row, and until when its rows come before those of the others.
-fn next_of(sources: &mut [Source<'_>]) -> Result<Option<(usize, i64)>, Error> {
-    let mut next: Option<(usize, i64)> = None;
-    let mut until = i64::MAX;
-    for (index, source) in sources.iter_mut().enumerate() {
-        match (source.next_time()?, next) {
-            (Some(time), Some((_, first))) if time >= first => until = until.min(time),
-            (Some(time), before) => {
-                until = before.map_or(until, |(_, first)| first);
-                next = Some((index, time));
-            }
-            (None, _) => {}
-        }
-    }
-    Ok(next.map(|(index, _)| (index, until)))
 }

@@ -89,11 +89,11 @@ impl Rollup<'_> {
                 break;
             };
             let mut folder = folder.of_part(part, parts);
-            let mut sources = Source::open_all(self.run, &self.columns)?;
-            while let Some(end_ns) = self.next_end(&mut sources)? {
-                let is_within = |ns| interval_end(ns, self.interval_s) == end_ns;
+            let mut sources = Source::all(self.run, &self.columns);
+            while let Some((_, first_ns, _)) = Source::next_of(&mut sources)? {
+                let end_ns = interval_end(first_ns, self.interval_s);
                 for source in &mut sources {
-                    while let Some(rows) = source.next_while(is_within)? {
+                    while let Some(rows) = source.next_until(end_ns)? {
                         let long = folder.take(&rows).map_err(self.refused())?;
                         if part == 0 && long.num_rows() > 0 {
                             to.write(&long)?;
@@ -109,16 +109,6 @@ impl Rollup<'_> {
             }
         }
         Ok(Folding::Done)
-    }
-
-    /// When the interval ends that comes first.
-    fn next_end(&self, sources: &mut [Source<'_>]) -> Result<Option<i64>, Error> {
-        let mut first = None;
-        for source in sources {
-            let time = source.next_time()?;
-            first = first.into_iter().chain(time).min();
-        }
-        Ok(first.map(|first| interval_end(first, self.interval_s)))
     }
 
     fn refused(&self) -> impl FnOnce(ArrowError) -> Error {

@@ -18,8 +18,9 @@ use crate::Error;
 use crate::layout::{Found, HOUR_S, Layout, SegmentName, make_directory, sync_directory};
 use crate::schema::{fitted, united};
 
-/// Few enough that a query for one flow reads little.
-const ROW_GROUP_ROWS: usize = 128 << 10;
+/// Few enough that a query for one flow reads little, and that they are in memory while they are
+/// written.
+const ROW_GROUP_ROWS: usize = 64 << 10;
 /// Addresses and Community IDs of so many flows that their columns stay dictionaries.
 const DICTIONARY_BYTES: usize = 4 << 20;
 /// With what every Parquet file begins and ends.

@@ -201,15 +201,15 @@ proptest! {
 #[test]
 fn many_small_segments_become_one() {
     let directory = tempfile::tempdir().unwrap();
-    for second in 0..20 {
+    for second in 0..70 {
         keep(directory.path(), &[at(second)]);
     }
-    assert_eq!(segments(directory.path()).len(), 20);
+    assert_eq!(segments(directory.path()).len(), 70);
     let (mut writer, _) = Writer::open(directory.path(), Settings::default()).unwrap();
     writer.merge_due(Time(BEGIN)).unwrap();
     assert_eq!(segments(directory.path()).len(), 1);
-    assert_eq!(writer.status().merged_segments, 20);
-    assert_eq!(numbers(directory.path()), (0..20).collect::<Vec<_>>());
+    assert_eq!(writer.status().merged_segments, 70);
+    assert_eq!(numbers(directory.path()), (0..70).collect::<Vec<_>>());
     // Few are merged when their hour is over.
     let next_hour = |second: u64| at(3600 + second);
     for second in 0..3 {
@@ -221,7 +221,7 @@ fn many_small_segments_become_one() {
     assert_eq!(segments(directory.path()).len(), 4);
     writer.merge_due(Time(BEGIN + 7300 * SECOND)).unwrap();
     assert_eq!(segments(directory.path()).len(), 2);
-    assert_eq!(numbers(directory.path()).len(), 23);
+    assert_eq!(numbers(directory.path()).len(), 73);
 }
 
 #[test]

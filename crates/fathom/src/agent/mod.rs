@@ -20,6 +20,7 @@ use fathom_measure::{Error, Measurement, Scope};
 use fathom_record::{Count, Schema};
 
 use crate::configuration::{self, Configured};
+use crate::memory;
 use crate::output::LineOptions;
 use crate::session::{Plan, Session, View};
 use crate::signals::Signals;
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     if let Some(action) = &arguments.action {
         return requests::ask(&arguments.socket, action);
     }
-    return_what_is_freed();
+    memory::share_what_is_freed();
     let signals = Signals::listen(arguments.output.target.output.is_some())?;
     signals.listen_to_reload()?;
     let mut service = Service::open(arguments, config, &signals)?;
@@ -85,27 +86,16 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     let plan = Plan {
         duration: arguments.duration,
         interval: Some(arguments.interval),
-        may_stretch: true,
+        is_background: true,
         is_verbose: arguments.verbose,
     };
     let open_view = || open_view(arguments, &signals);
     let mut session = Session::start(measurements, &plan, open_view)?;
+    // The kernel's types took much, while programs were loaded.
+    memory::return_what_is_free();
     let measured = service.attend(&mut session);
     drop(service);
     session.end(measured)
-}
-
-/// Records of an interval come and go together, in larger pieces. By default the C library keeps
-/// such pieces, once freed, in between others: an agent with very many flows takes a third more
-/// memory then.
-fn return_what_is_freed() {
-    #[cfg(target_env = "gnu")]
-    #[expect(unsafe_code, reason = "a setting of the C library")]
-    // SAFETY: it changes from which size on memory is mapped for itself.
-    unsafe {
-        // If it is refused, memory is as it is by default.
-        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 64 << 10);
-    }
 }
 
 fn open_view(arguments: &AgentArguments, signals: &Signals) -> anyhow::Result<View> {

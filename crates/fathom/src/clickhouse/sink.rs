@@ -17,11 +17,7 @@ const PACE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// As [`Delivery::open`], and when a certificate cannot be read.
-pub(crate) fn open(
-    url: &ServerUrl,
-    spool: Option<(&Path, u64)>,
-    host: &str,
-) -> anyhow::Result<Delivery> {
+pub(crate) fn open(url: &ServerUrl, spool: Option<(&Path, u64)>) -> anyhow::Result<Delivery> {
     let server = Server {
         client: Client::new(url)?,
     };
@@ -30,7 +26,7 @@ pub(crate) fn open(
         name: format!("ClickHouse {url}"),
         directory: url.directory(),
     };
-    Delivery::open(server, destination, spool, host)
+    Delivery::open(server, destination, spool)
 }
 
 struct Server {

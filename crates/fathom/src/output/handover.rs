@@ -1,4 +1,5 @@
-//! Records on their way to the thread of a sink: put together in batches, and bounded in memory.
+//! Records on their way to the threads of sinks: put together in batches, once for all of them, and
+//! bounded in memory for each.
 
 use std::io;
 use std::sync::Arc;
@@ -17,10 +18,41 @@ const FULL_ROWS: usize = 8_192;
 /// Between looks at whether less waits.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// Puts records together, until there are many or until it is time.
+pub(super) struct Collecting {
+    batches: Batches,
+    begun: Instant,
+}
+
+impl Collecting {
+    /// Nothing yet, of this host.
+    pub(super) fn new(host: &str) -> Self {
+        Self {
+            batches: Batches::new(host),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Takes a record. `true`: there are enough to hand them over.
+    pub(super) fn put(&mut self, record: &dyn Record) -> bool {
+        self.batches.put(record);
+        self.batches.rows() >= FULL_ROWS
+    }
+
+    /// Is it time to hand over what there is?
+    pub(super) fn is_due(&self) -> bool {
+        self.begun.elapsed() >= PERIOD
+    }
+
+    /// What there is, and begins anew.
+    pub(super) fn take(&mut self) -> Vec<Batch> {
+        self.begun = Instant::now();
+        self.batches.take()
+    }
+}
+
 /// The way to a thread, which ends with a `T`.
 pub(super) struct Handover<T> {
-    batches: Batches,
-    handed_over: Instant,
     /// Taken by the end.
     thread: Option<(Sender<Vec<Batch>>, JoinHandle<T>)>,
     waiting_bytes: Arc<AtomicUsize>,
@@ -43,7 +75,6 @@ impl<T: Send + 'static> Handover<T> {
     /// When the system has no thread left.
     pub(super) fn start(
         name: &str,
-        host: &str,
         most_bytes: usize,
         run: impl FnOnce(Incoming) -> T + Send + 'static,
     ) -> io::Result<Self> {
@@ -56,29 +87,12 @@ impl<T: Send + 'static> Handover<T> {
         let thread = thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || run(incoming))?;
         Ok(Self {
-            batches: Batches::new(host),
-            handed_over: Instant::now(),
             thread: Some((sender, thread)),
             waiting_bytes,
             most_bytes,
             may_wait: false,
             lost_rows: 0,
         })
-    }
-
-    /// Takes a record.
-    pub(super) fn put(&mut self, record: &dyn Record) {
-        self.batches.put(record);
-        if self.batches.rows() >= FULL_ROWS {
-            self.hand_over();
-        }
-    }
-
-    /// Hands over what was taken long enough ago.
-    pub(super) fn tick(&mut self) {
-        if self.handed_over.elapsed() >= PERIOD {
-            self.hand_over();
-        }
     }
 
     /// Does so much wait that more should wait, too?
@@ -97,18 +111,16 @@ impl<T: Send + 'static> Handover<T> {
         self.lost_rows
     }
 
-    /// Hands over the rest, and waits until the thread has ended; `None`: it had before.
+    /// Waits until the thread has ended; `None`: it had before.
     pub(super) fn finish(&mut self) -> Option<thread::Result<T>> {
-        self.may_wait = true;
-        self.hand_over();
         let (sender, thread) = self.thread.take()?;
         drop(sender);
         Some(thread.join())
     }
 
-    fn hand_over(&mut self) {
-        self.handed_over = Instant::now();
-        let rows = self.batches.rows() as u64;
+    /// Hands these over.
+    pub(super) fn hand_over(&mut self, batches: &[Batch]) {
+        let rows: u64 = batches.iter().map(|it| it.rows.num_rows() as u64).sum();
         let (true, Some((sender, thread))) = (rows > 0, &self.thread) else {
             return;
         };
@@ -117,10 +129,9 @@ impl<T: Send + 'static> Handover<T> {
             thread::sleep(PAUSE);
         }
         let is_full = is_full();
-        let batches = self.batches.take();
-        let bytes = bytes_of(&batches);
+        let bytes = bytes_of(batches);
         self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if is_full || sender.send(batches).is_err() {
+        if is_full || sender.send(batches.to_vec()).is_err() {
             self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.lost_rows += rows;
         }

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
-use fathom_record::{Record, Time};
-use fathom_store::{Error, Settings, Status, Writer};
+use fathom_record::Time;
+use fathom_store::{Batch, Error, Settings, Status, Writer};
 
 use super::handover::{Handover, Incoming};
 use super::record_sink::RecordSink;
 use crate::failure::say;
+use crate::memory;
 
 /// What is lost if the host crashes is at most what came in this time.
 const SYNC: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ impl Keeper {
     ///
     /// # Errors
     /// When it cannot be opened, or the system has no thread left.
-    pub(super) fn open(directory: &Path, settings: Settings, host: &str) -> anyhow::Result<Self> {
+    pub(super) fn open(directory: &Path, settings: Settings) -> anyhow::Result<Self> {
         let opened = Writer::open(directory, settings);
         let (writer, recovered) = opened.context("cannot keep records")?;
         for line in recovered.lines() {
@@ -59,7 +60,7 @@ impl Keeper {
             };
             thread.run()
         };
-        let handover = Handover::start("store", host, WAITING_BYTES, run);
+        let handover = Handover::start("store", WAITING_BYTES, run);
         Ok(Self {
             directory: directory.to_owned(),
             handover: handover.context("cannot start a thread that writes")?,
@@ -88,12 +89,12 @@ impl RecordSink for Keeper {
         }
     }
 
-    fn put(&mut self, record: &dyn Record) {
-        self.handover.put(record);
+    fn takes_batches(&self) -> bool {
+        true
     }
 
-    fn tick(&mut self) {
-        self.handover.tick();
+    fn put_batches(&mut self, batches: &[Batch]) {
+        self.handover.hand_over(batches);
     }
 
     #[cfg(feature = "live")]
@@ -162,7 +163,14 @@ impl Thread {
                     is_synced = done.is_ok();
                 }
                 done = done.and(self.writer.tick(Time::now()));
-                *self.status.lock().unwrap_or_else(PoisonError::into_inner) = self.writer.status();
+                let status = self.writer.status();
+                let mut known = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+                let has_written =
+                    std::mem::replace(&mut *known, status).segments != status.segments;
+                drop(known);
+                if has_written {
+                    memory::return_what_is_free();
+                }
             }
             self.tell(done, has_taken);
         }

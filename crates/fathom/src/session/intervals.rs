@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use fathom_measure::{Counts, Measurement};
-use fathom_record::{Nanoseconds, Time};
+use fathom_measure::{Counts, Measurement, Portion};
+use fathom_record::{Nanoseconds, Record, Time};
 
 use crate::failure::say;
 
@@ -17,15 +17,24 @@ const LEAVING: Duration = Duration::from_millis(10);
 const MOST_A_SECOND: u64 = 5000;
 /// How many times longer intervals may be: of the default of 10 s, up to a minute.
 const TIMES: [u32; 4] = [1, 2, 3, 6];
+/// In the background they end for one of so many portions of the flows after the other, so that not
+/// all their records wait in memory at a time.
+const PORTIONS: usize = 64;
 
 pub(super) struct Intervals {
     length: Duration,
     /// How many times that the present one is.
     times: u32,
-    /// May they be longer while there are very many records?
-    may_stretch: bool,
-    begin: Instant,
+    /// In the background they may be longer while there are very many records.
+    is_background: bool,
+    /// When they began, for each portion of the flows.
+    begins: Vec<Instant>,
+    /// The portion that ends next.
+    next: usize,
+    /// When the last one ends.
     end: Instant,
+    /// That came of portions before the next one.
+    records: u64,
     /// The interval before, on its way out, one measurement after the other.
     paced: Vec<Ended>,
 }
@@ -36,20 +45,24 @@ struct Ended {
     records: Option<PacedRecords>,
     /// At its end.
     time: Time,
-    counts: Counts,
+    /// With the last portion.
+    counts: Option<Counts>,
     measurement: &'static str,
 }
 
 impl Intervals {
     /// The first begins now.
-    pub(super) fn new(length: Duration, may_stretch: bool) -> Self {
+    pub(super) fn new(length: Duration, is_background: bool) -> Self {
         let begin = Instant::now();
+        let portions = if is_background { PORTIONS } else { 1 };
         Self {
             length,
             times: 1,
-            may_stretch,
-            begin,
+            is_background,
+            begins: vec![begin; portions],
+            next: 0,
             end: begin + length,
+            records: 0,
             paced: Vec::new(),
         }
     }
@@ -57,15 +70,28 @@ impl Intervals {
     /// When there is something to do.
     pub(super) fn next(&self) -> Instant {
         if self.paced.is_empty() {
-            self.end
+            self.next_end()
         } else {
             Instant::now() + LEAVING
         }
     }
 
-    /// Ends the interval if it is over, and has records of the one before leave. An interval is
-    /// longer if the reader has not taken the one before: two of very many flows would take
-    /// too much memory.
+    /// When the next portion ends: all at a time, or where intervals are longer spread over one.
+    fn next_end(&self) -> Instant {
+        let after = (self.begins.len() - 1 - self.next) as u32;
+        match self.times {
+            1 => self.end,
+            _ => self.end - self.per_portion() * after,
+        }
+    }
+
+    fn per_portion(&self) -> Duration {
+        self.length * self.times / self.begins.len() as u32
+    }
+
+    /// Ends the interval for portions where it is over, and has their records leave. An interval is
+    /// longer if the reader has not taken the portion before: two of very many flows would take too
+    /// much memory.
     ///
     /// # Errors
     /// When a measurement fails.
@@ -74,12 +100,17 @@ impl Intervals {
         measurements: &mut [Box<dyn Measurement>],
         view: &mut View,
     ) -> anyhow::Result<()> {
-        let now = Instant::now();
-        if now >= self.end && self.paced.is_empty() {
-            self.end(now, measurements, view)?;
+        let (now, time) = (Instant::now(), Time::now());
+        loop {
+            self.paced.retain_mut(|ended| !ended.put_due(now, view));
+            if !self.paced.is_empty() || now < self.next_end() {
+                return Ok(());
+            }
+            self.end_portion(now, time, measurements, view)?;
+            if self.next == 0 {
+                self.begin_turn(now);
+            }
         }
-        self.paced.retain_mut(|ended| !ended.put_due(now, view));
-        Ok(())
     }
 
     /// All that has not left, and the interval that is under way, with its own length.
@@ -92,56 +123,62 @@ impl Intervals {
         view: &mut View,
     ) -> anyhow::Result<()> {
         self.put_all(view);
-        self.end(Instant::now(), measurements, view)?;
-        self.put_all(view);
+        let (now, time) = (Instant::now(), Time::now());
+        for _ in 0..self.begins.len() {
+            self.end_portion(now, time, measurements, view)?;
+            self.put_all(view);
+        }
         Ok(())
     }
 
-    /// Has the records of the time since the last end leave, with its true length.
-    fn end(
+    /// Has the records of the next portion leave, with the true length of its interval.
+    fn end_portion(
         &mut self,
         now: Instant,
+        time: Time,
         measurements: &mut [Box<dyn Measurement>],
         view: &mut View,
     ) -> anyhow::Result<()> {
-        let length = Nanoseconds::from(now.saturating_duration_since(self.begin));
-        self.begin = now;
-        // One for all: by it, and by the flow, join the records of an interval.
-        let time = Time::now();
+        let begin = std::mem::replace(&mut self.begins[self.next], now);
+        let length = Nanoseconds::from(now.saturating_duration_since(begin));
+        let portion = Portion::new(self.next as u32, self.begins.len() as u32);
+        // They have the same time: by it, and by the flow, join the records of an interval.
         for measurement in measurements {
+            let mut take = |record: &dyn Record| view.take(record);
+            let records = measurement.end_interval(portion, time, length, &mut take)?;
             let records =
-                measurement.end_interval(time, length, &mut |record| view.take(record))?;
+                records.map(|records| PacedRecords::new(records, now, self.per_portion()));
+            self.records += records.as_ref().map_or(0, PacedRecords::count) as u64;
+            let is_last = portion.is_last();
             self.paced.push(Ended {
-                records: records
-                    .map(|records| PacedRecords::new(records, now, self.length * self.times)),
+                records,
                 time,
-                counts: measurement.counts()?,
+                counts: is_last.then(|| measurement.counts()).transpose()?,
                 measurement: measurement.name(),
             });
         }
-        view.put_losses(time);
-        if self.may_stretch {
-            self.stretch(length);
+        if portion.is_last() {
+            view.put_losses(time);
+        }
+        self.next = (self.next + 1) % self.begins.len();
+        Ok(())
+    }
+
+    /// All portions have ended. How long the next intervals are is set by how many records came of
+    /// these.
+    fn begin_turn(&mut self, now: Instant) {
+        let records = std::mem::take(&mut self.records);
+        let times = times(records, self.length);
+        if self.is_background && times != self.times {
+            self.times = times;
+            say!("fathom: {}", self.told(records));
         }
         while self.end <= now {
             self.end += self.length * self.times;
         }
-        Ok(())
     }
 
-    /// Sets how long the next ones are, by how many records come of this one.
-    fn stretch(&mut self, length: Nanoseconds) {
-        let records = self.paced.iter().filter_map(|ended| ended.records.as_ref());
-        let records: usize = records.map(PacedRecords::count).sum();
-        let times = times(records as u64, self.length);
-        // The last one, when the session ends, may be very short.
-        if times != self.times && length.0 >= Nanoseconds::from(self.length / 2).0 {
-            self.times = times;
-            say!("fathom: {}", self.told(records));
-        }
-    }
-
-    fn told(&self, records: usize) -> String {
+    fn told(&self, records: u64) -> String {
         let length = (self.length * self.times).as_secs_f64();
         format!("{records} records came of an interval: from now on one has {length} s")
     }
@@ -178,7 +215,9 @@ impl Ended {
     }
 
     fn put_counts(&self, view: &mut View) {
-        view.put_counts(&self.counts, self.time, self.measurement);
+        if let Some(counts) = &self.counts {
+            view.put_counts(counts, self.time, self.measurement);
+        }
     }
 }
 

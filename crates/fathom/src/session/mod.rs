@@ -20,6 +20,9 @@ use crate::summary::say_summary;
 use intervals::Intervals;
 pub(crate) use view::View;
 
+/// From one look for records to the next, where nobody waits for them: each costs something, however
+/// few there are. Rings have room for far more than comes meanwhile.
+const PACE: Duration = Duration::from_millis(20);
 /// Rings are emptied so often while nothing is polled.
 const EMPTYING: Duration = Duration::from_millis(20);
 
@@ -30,8 +33,9 @@ pub(crate) struct Plan {
     pub(crate) duration: Option<Duration>,
     /// Records are put together over such intervals.
     pub(crate) interval: Option<Duration>,
-    /// Intervals may be longer while there are very many records.
-    pub(crate) may_stretch: bool,
+    /// Nobody waits for single records: they are looked for less often, and intervals may be longer
+    /// while there are very many.
+    pub(crate) is_background: bool,
     /// Tell how programs are attached.
     pub(crate) is_verbose: bool,
 }
@@ -59,7 +63,9 @@ pub(crate) struct Session {
     pub(crate) view: View,
     pub(crate) begin: Instant,
     intervals: Option<Intervals>,
-    may_stretch: bool,
+    is_background: bool,
+    /// When it last looked for records.
+    looked: Instant,
     end: Option<Instant>,
 }
 
@@ -85,8 +91,9 @@ impl Session {
             begin,
             intervals: plan
                 .interval
-                .map(|length| Intervals::new(length, plan.may_stretch)),
-            may_stretch: plan.may_stretch,
+                .map(|length| Intervals::new(length, plan.is_background)),
+            is_background: plan.is_background,
+            looked: begin,
             end: plan.duration.and_then(|length| begin.checked_add(length)),
         };
         session.follow()?;
@@ -108,6 +115,10 @@ impl Session {
             return Ok(false);
         }
         wait_for(&self.measurements, self.longest_wait())?;
+        if self.is_background {
+            thread::sleep(PACE.saturating_sub(self.looked.elapsed()));
+            self.looked = Instant::now();
+        }
         for measurement in &mut self.measurements {
             measurement.poll(&mut |record| self.view.take(record))?;
         }
@@ -159,8 +170,8 @@ impl Session {
         let finished = self.finish();
         self.view.may_wait(false);
         self.measurements = measurements;
-        let may_stretch = self.may_stretch;
-        self.intervals = interval.map(|length| Intervals::new(length, may_stretch));
+        let is_background = self.is_background;
+        self.intervals = interval.map(|length| Intervals::new(length, is_background));
         finished.map(drop)
     }
 

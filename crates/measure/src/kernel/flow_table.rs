@@ -1,19 +1,20 @@
 //! The table of flows in the kernel (`bpf/flow_table.bpf.h`): how large it is, reading it, and
 //! freeing slots.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use libbpf_rs::{Object, OpenObject};
 
 use super::table::Entries;
 use super::{Table, map, set_constants};
-use crate::Error;
 use crate::bytes::bytes_of;
 use crate::native::{
     FLOW_BUCKET_SLOTS, FLOW_WORD_FLAGS, FLOW_WORD_IS_BUSY, FLOW_WORD_MEASUREMENTS, flow_bucket,
     flow_table,
 };
 use crate::table::secret;
+use crate::{Error, Portion};
 
 /// Flows that are visited before others have their turn.
 const AT_A_TIME: u32 = 512;
@@ -98,23 +99,29 @@ impl FlowTable {
     /// was counted is to be read before: flows that are opened in between make the number too
     /// small, never too large.
     pub(crate) fn evicted(&self, opened: u64, deleted: u64) -> u64 {
-        opened.saturating_sub(deleted + self.slots().count() as u64)
+        opened.saturating_sub(deleted + self.slots(Portion::ALL).count() as u64)
     }
 
-    /// Calls `visit` for every flow of the measurement: the bytes of its key, and of what is kept
-    /// of it. The order means nothing, and flows that come or go meanwhile may or may not be among
+    /// The numbers of a portion of all slots.
+    pub(crate) fn numbers(&self, portion: Portion) -> Range<u32> {
+        portion.of(self.keys.count())
+    }
+
+    /// Calls `visit` for every flow of the measurement in a portion: the bytes of its key, and of
+    /// what is kept of it. The order means nothing, and flows that come or go meanwhile may or may not be among
     /// them. Now and then comes `between`: for those who must not be away for long.
     ///
     /// # Errors
     /// Those of `between`.
     pub fn for_each(
         &self,
+        portion: Portion,
         mut visit: impl FnMut(&[u8], Slot, &[u8]),
         mut between: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (mut key, mut state) = (Vec::new(), Vec::new());
         let mut visited = 0;
-        for slot in self.slots() {
+        for slot in self.slots(portion) {
             self.keys.copy(slot.index, &mut key);
             self.states.copy(slot.index, &mut state);
             // A slot that another flow has got meanwhile has a key or a state that is not its own.
@@ -158,9 +165,9 @@ impl FlowTable {
         self.is_of_one_flow(self.word(slot.index).load(Ordering::Acquire), slot.word)
     }
 
-    /// The slots that are in use.
-    fn slots(&self) -> impl Iterator<Item = Slot> {
-        let slots = (0..self.keys.count()).map(|index| Slot {
+    /// The slots of a portion that are in use.
+    fn slots(&self, portion: Portion) -> impl Iterator<Item = Slot> {
+        let slots = self.numbers(portion).map(|index| Slot {
             index,
             word: self.word(index).load(Ordering::Acquire),
         });

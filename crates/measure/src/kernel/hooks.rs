@@ -16,7 +16,7 @@ use super::places::Places;
 use super::programs::Programs;
 use crate::bytes::bytes_of;
 use crate::native::{FLOW_WORD_MEASUREMENTS, flow_key};
-use crate::{Error, Scope};
+use crate::{Error, Portion, Scope};
 
 /// The compiled programs.
 static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -161,15 +161,16 @@ impl Part {
         self.shared.places.borrow_mut().clear();
     }
 
-    /// Calls `visit` for every flow, and the bytes that are kept of it.
+    /// Calls `visit` for every flow of a portion, and the bytes that are kept of it.
     ///
     /// # Errors
     /// [`Error::Kernel`] when the flows or the ring cannot be read.
     pub(crate) fn for_each_flow(
         &self,
+        portion: Portion,
         visit: impl FnMut(&flow_key, Slot, &[u8]),
     ) -> Result<(), Error> {
-        self.programs.for_each_flow(&self.flows, visit)
+        self.programs.for_each_flow(&self.flows, portion, visit)
     }
 }
 

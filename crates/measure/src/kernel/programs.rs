@@ -11,9 +11,9 @@ use super::counters::{OwnCounters, add_counters, of_each_cpu};
 use super::flow_table::{FlowTable, Slot};
 use super::load::{self, find_map};
 use super::ring::Ring;
-use crate::Error;
 use crate::bytes::read_prefix;
 use crate::native::flow_key;
+use crate::{Error, Portion};
 
 /// Loaded programs. What is attached of them is to be dropped before them.
 pub(crate) struct Programs {
@@ -121,7 +121,7 @@ impl Programs {
         Ok(counts.map(|count| u64::from_ne_bytes(*count)).sum())
     }
 
-    /// Calls `visit` for every flow of a table, and the bytes that are kept of it. What comes into
+    /// Calls `visit` for every flow in a portion of a table, and the bytes that are kept of it. What comes into
     /// the ring meanwhile is taken out of it, to be handed on later: to look through very many
     /// flows takes longer than the ring takes to fill.
     ///
@@ -130,6 +130,7 @@ impl Programs {
     pub(crate) fn for_each_flow(
         &self,
         table: &FlowTable,
+        portion: Portion,
         mut visit: impl FnMut(&flow_key, Slot, &[u8]),
     ) -> Result<(), Error> {
         let visit = |key: &[u8], slot, state: &[u8]| {
@@ -138,7 +139,7 @@ impl Programs {
             }
         };
         let collect = || self.ring.as_ref().map_or(Ok(()), |ring| ring.collect());
-        table.for_each(visit, collect)
+        table.for_each(portion, visit, collect)
     }
 
     /// How often the kernel left a program out because an interrupt came while it ran on the same

@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Port, Protocol, Time};
 
@@ -199,21 +200,34 @@ impl ResponseAggregator {
 
     /// Ends the interval of this `length` at `time`, and begins another.
     pub fn end_interval(&mut self, time: Time, length: Nanoseconds) -> ResponseInterval {
-        let mut groups = Vec::new();
-        for place in self.slots.iter_mut() {
-            let Some(own) = place else { continue };
+        self.end_portion(0..u32::MAX, true, time, length)
+    }
+
+    /// The same for flows in these slots, and if they are the last ones for all other groups.
+    pub(super) fn end_portion(
+        &mut self,
+        slots: Range<u32>,
+        is_last: bool,
+        time: Time,
+        length: Nanoseconds,
+    ) -> ResponseInterval {
+        let (kept, mut groups) = (&mut self.groups, Vec::new());
+        self.slots.retain(slots, |own| {
             let (key, waits) = (own.key(), std::mem::take(&mut own.state.waits));
             if waits.epochs == 0 {
                 // A flow that is over, or silent for long.
-                *place = None;
-            } else if let Some(known) = self.groups.get_mut(&key) {
-                known.waits.merge(&waits);
-            } else {
-                groups.push((key, waits, 0));
+                return false;
             }
+            match kept.get_mut(&key) {
+                Some(kept) => kept.waits.merge(&waits),
+                None => groups.push((key, waits, 0)),
+            }
+            true
+        });
+        if is_last {
+            let others = kept.drain();
+            groups.extend(others.map(|(key, group)| (key, group.waits, group.flows.len())));
         }
-        let others = self.groups.drain();
-        groups.extend(others.map(|(key, group)| (key, group.waits, group.flows.len())));
         groups
             .sort_by_cached_key(|(_, waits, _)| std::cmp::Reverse(waits.histogram.quantile(0.99)));
         ResponseInterval {

@@ -23,7 +23,7 @@ use crate::response::native::{
     response_flow, response_modes,
 };
 use crate::table::secret;
-use crate::{Counts, Error, Scope};
+use crate::{Counts, Error, Portion, Scope};
 
 /// As long may an epoch wait before it is handed on.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
@@ -184,22 +184,29 @@ impl ResponseMonitor {
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut look = self.waits.look(limit, now, offset);
         let names = &*self.part.names();
-        self.part.for_each_flow(|key, _, value| {
+        self.part.for_each_flow(Portion::ALL, |key, _, value| {
             if let Some((flow, _)) = read_prefix::<response_flow>(value) {
                 look.at(key, &flow, names, &mut |wait| take(&wait));
             }
         })
     }
 
-    /// Looks through the flows: ends the epochs of those that are silent, or of all, and forgets
-    /// those that are over.
-    fn end_epochs(&mut self, at_once: bool, take: &mut Take<'_>) -> Result<(), Error> {
+    /// Looks through a portion of the flows: ends the epochs of those that are silent, or of all,
+    /// and forgets those that are over.
+    fn end_epochs(
+        &mut self,
+        portion: Portion,
+        at_once: bool,
+        take: &mut Take<'_>,
+    ) -> Result<(), Error> {
+        if portion == Portion::ALL {
+            self.sweep.restart();
+        }
         self.drain(take)?;
-        self.sweep.restart();
         let (now, offset) = (monotonic_ns(), wall_clock_offset());
         let mut over = Vec::new();
         let names = &*self.part.names();
-        self.part.for_each_flow(|key, slot, value| {
+        self.part.for_each_flow(portion, |key, slot, value| {
             let Some(mut requests) = requests_of(value, self.estimator) else {
                 return;
             };
@@ -266,23 +273,26 @@ impl Measurement for ResponseMonitor {
             self.look_for_waits(limit, take)?;
         }
         if self.sweep.is_due() {
-            self.end_epochs(false, take)?;
+            self.end_epochs(Portion::ALL, false, take)?;
         }
         self.adapt()
     }
 
     fn end_interval(
         &mut self,
+        portion: Portion,
         time: Time,
         length: Nanoseconds,
         take: &mut Take<'_>,
     ) -> Result<Option<Box<dyn Interval>>, Error> {
         if let Some(paced) = &mut self.pace {
             paced.pace.fit_into(Duration::from_nanos(length.0));
-            self.end_epochs(false, take)?;
+            self.end_epochs(portion, false, take)?;
         }
+        let slots = self.part.flows.numbers(portion);
         let aggregator = self.aggregator.as_mut();
-        let records = aggregator.map(|aggregator| aggregator.end_interval(time, length));
+        let records = aggregator
+            .map(|aggregator| aggregator.end_portion(slots, portion.is_last(), time, length));
         Ok(records.map(|records| Box::new(records) as Box<dyn Interval>))
     }
 
@@ -294,7 +304,7 @@ impl Measurement for ResponseMonitor {
     /// Hands on what is in the ring, then the epochs that are under way.
     fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         self.part.detach();
-        self.end_epochs(true, take)
+        self.end_epochs(Portion::ALL, true, take)
     }
 
     fn counts(&self) -> Result<Counts, Error> {

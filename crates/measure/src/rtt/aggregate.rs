@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use fathom_record::{FlowKey, Histogram, Nanoseconds, Network, Time};
@@ -96,7 +97,8 @@ type Tags = (Option<u16>, Option<u16>);
 
 #[derive(Default)]
 struct Figures {
-    rtt: Histogram,
+    /// `None`: there is no sample, as always of one direction where round trips go to one side.
+    rtt: Option<Box<Histogram>>,
     bytes: u64,
     packets: u32,
     retransmitted: u32,
@@ -110,10 +112,10 @@ struct Known {
     traffic: [rtt_traffic; 2],
     /// By flow: of this interval, by direction.
     figures: [Figures; 2],
-    /// In which interval it was counted last.
-    interval: u64,
     /// Index in the list of names.
     interface: u16,
+    /// Was it counted since its last interval ended?
+    is_there: bool,
 }
 
 /// Collects samples and traffic, and gives the records of an interval.
@@ -124,7 +126,6 @@ pub struct Aggregator {
     /// that they have now.
     groups: HashMap<Group, Figures>,
     interfaces: Vec<&'static str>,
-    interval: u64,
 }
 
 impl Aggregator {
@@ -135,7 +136,6 @@ impl Aggregator {
             flows: BySlot::new(),
             groups: HashMap::new(),
             interfaces: Vec::new(),
-            interval: 0,
         }
     }
 
@@ -145,7 +145,7 @@ impl Aggregator {
         let tags = (sample.vlan, sample.inner_vlan);
         let group = self.aggregation.group(sample.flow, tags, interface);
         let figures = self.groups.entry(group).or_default();
-        figures.rtt.record(sample.rtt_ns.0);
+        figures.record(sample.rtt_ns.0);
     }
 
     /// Takes in samples of the flow that is, or was, in this slot of the table, in nanoseconds.
@@ -159,7 +159,7 @@ impl Aggregator {
         interfaces: &impl Interfaces,
     ) {
         let is_by_flow = self.aggregation.by == GroupBy::Flow;
-        let own = self.flows.at(slot).as_mut().filter(|own| own.key == *key);
+        let own = self.flows.get_mut(slot).filter(|own| own.key == *key);
         let figures = match own {
             Some(own) if is_by_flow => &mut own.state.figures[usize::from(direction)],
             _ => {
@@ -168,7 +168,7 @@ impl Aggregator {
             }
         };
         for sample in samples {
-            figures.rtt.record(u64::from(*sample));
+            figures.record(u64::from(*sample));
         }
     }
 
@@ -187,15 +187,15 @@ impl Aggregator {
         interfaces: &impl Interfaces,
     ) {
         let traffic = [traffic_of(&flow.half[0]), traffic_of(&flow.half[1])];
-        let (aggregation, interval) = (self.aggregation, self.interval);
+        let aggregation = self.aggregation;
         let first = || Known {
             traffic: Default::default(),
             figures: Default::default(),
-            interval,
             interface: index_of(&mut self.interfaces, interfaces.name(key.interface)),
+            is_there: true,
         };
         let (own, gone) = self.flows.claim(slot, key, |_| true, first);
-        own.interval = interval;
+        own.is_there = true;
         let mut before = std::mem::replace(&mut own.traffic, traffic);
         // Fewer than before: the flow was forgotten and opened anew in between.
         if (0..2).any(|half| before[half].packets > traffic[half].packets) {
@@ -228,9 +228,23 @@ impl Aggregator {
 
     /// Ends the interval of this `length` at `time`, and begins another.
     pub fn end_interval(&mut self, time: Time, length: Nanoseconds) -> RttInterval {
-        let mut groups = self.take_groups();
+        self.end_portion(0..u32::MAX, true, time, length)
+    }
+
+    /// The same for flows in these slots, and if they are the last ones for all other groups.
+    pub(super) fn end_portion(
+        &mut self,
+        slots: Range<u32>,
+        is_last: bool,
+        time: Time,
+        length: Nanoseconds,
+    ) -> RttInterval {
+        let mut groups = self.take_flows(slots);
+        if is_last {
+            groups.extend(self.groups.drain());
+        }
         groups.sort_unstable_by_key(|(_, figures)| {
-            std::cmp::Reverse((figures.rtt.count(), figures.packets))
+            std::cmp::Reverse((figures.samples(), figures.packets))
         });
         RttInterval {
             groups: groups.into_iter(),
@@ -240,30 +254,25 @@ impl Aggregator {
         }
     }
 
-    /// All groups of the interval. Flows that were not counted in it are forgotten.
-    fn take_groups(&mut self) -> Vec<(Group, Figures)> {
-        let ended = self.interval;
-        self.interval += 1;
+    /// The groups of flows in these slots. Flows that were not counted in the interval are
+    /// forgotten.
+    fn take_flows(&mut self, slots: Range<u32>) -> Vec<(Group, Figures)> {
+        let (aggregation, kept) = (self.aggregation, &mut self.groups);
         let mut groups = Vec::new();
-        for place in self.flows.iter_mut() {
-            let Some(own) = place else { continue };
+        self.flows.retain(slots, |own| {
             for (half, figures) in own.state.figures.iter_mut().enumerate() {
                 let figures = std::mem::take(figures);
                 if !figures.is_something() {
                     continue;
                 }
-                let interface = own.state.interface;
-                let group = self.aggregation.group_of(&own.key, half as u8, interface);
-                match self.groups.get_mut(&group) {
+                let group = aggregation.group_of(&own.key, half as u8, own.state.interface);
+                match kept.get_mut(&group) {
                     Some(kept) => kept.merge(&figures),
                     None => groups.push((group, figures)),
                 }
             }
-            if own.state.interval != ended {
-                *place = None;
-            }
-        }
-        groups.extend(self.groups.drain());
+            std::mem::take(&mut own.state.is_there)
+        });
         groups
     }
 }
@@ -295,11 +304,21 @@ impl ExactSizeIterator for RttInterval {}
 
 impl Figures {
     fn is_something(&self) -> bool {
-        self.packets != 0 || !self.rtt.is_empty()
+        self.packets != 0 || self.samples() != 0
+    }
+
+    fn samples(&self) -> u64 {
+        self.rtt.as_ref().map_or(0, |rtt| rtt.count())
+    }
+
+    fn record(&mut self, rtt_ns: u64) {
+        self.rtt.get_or_insert_default().record(rtt_ns);
     }
 
     fn merge(&mut self, other: &Self) {
-        self.rtt.merge(&other.rtt);
+        if let Some(other) = &other.rtt {
+            self.rtt.get_or_insert_default().merge(other);
+        }
         self.bytes += other.bytes;
         self.packets += other.packets;
         self.retransmitted += other.retransmitted;
@@ -324,7 +343,8 @@ impl Figures {
         time: Time,
         duration_ns: Nanoseconds,
     ) -> RttAggregate {
-        let quantile = |quantile| self.rtt.quantile(quantile).map(Nanoseconds);
+        let rtt = self.rtt.map_or_else(Histogram::new, |rtt| *rtt);
+        let quantile = |quantile| rtt.quantile(quantile).map(Nanoseconds);
         let (flow, tags) = match key {
             GroupKey::Flow(flow, tags) => (Some(flow), tags),
             GroupKey::Vlan(tags) => (None, tags),
@@ -341,21 +361,21 @@ impl Figures {
             network,
             vlan: tags.0,
             inner_vlan: tags.1,
-            rtt_samples: self.rtt.count(),
-            rtt_min_ns: self.rtt.min().map(Nanoseconds),
-            rtt_mean_ns: self.rtt.mean().map(Nanoseconds),
+            rtt_samples: rtt.count(),
+            rtt_min_ns: rtt.min().map(Nanoseconds),
+            rtt_mean_ns: rtt.mean().map(Nanoseconds),
             rtt_p50_ns: quantile(0.5),
             rtt_p90_ns: quantile(0.9),
             rtt_p95_ns: quantile(0.95),
             rtt_p99_ns: quantile(0.99),
-            rtt_max_ns: self.rtt.max().map(Nanoseconds),
+            rtt_max_ns: rtt.max().map(Nanoseconds),
             packets: self.packets,
             bytes: self.bytes,
             packets_retransmitted: self.retransmitted,
             packets_out_of_order: self.out_of_order,
             packets_congestion_experienced: self.congestion_experienced,
             interface,
-            rtt_histogram: self.rtt,
+            rtt_histogram: rtt,
         }
     }
 }

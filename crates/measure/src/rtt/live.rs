@@ -15,7 +15,7 @@ use crate::kernel::{Hooks, Options, Ring, monotonic_ns, wall_clock_offset};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::replay::Interfaces;
 use crate::rtt::native::{self, rtt_batch_event, rtt_event, rtt_flow, rtt_flow_event};
-use crate::{Counts, Error};
+use crate::{Counts, Error, Portion};
 
 /// Flows without packets for so long are over and leave the table.
 const IDLE: Duration = Duration::from_secs(300);
@@ -93,17 +93,19 @@ impl RttMonitor {
         })
     }
 
-    /// Looks through the flows: counts their traffic, where it is put together, and ends those that
+    /// Looks through a portion of the flows: counts their traffic, where it is put together, and ends those that
     /// are over.
-    fn sweep(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
-        self.sweep.restart();
+    fn sweep(&mut self, portion: Portion, take: &mut Take<'_>) -> Result<(), Error> {
+        if portion == Portion::ALL {
+            self.sweep.restart();
+        }
         self.drain(take)?;
         let now = monotonic_ns();
         let offset = wall_clock_offset();
         let mut over = Vec::new();
         let Object { part, deleted } = &mut self.object;
         let names = part.names();
-        part.for_each_flow(|key, slot, value| {
+        part.for_each_flow(portion, |key, slot, value| {
             let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
                 return;
             };
@@ -205,20 +207,23 @@ impl Measurement for RttMonitor {
     fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         self.drain(take)?;
         if self.sweep.is_due() {
-            self.sweep(take)?;
+            self.sweep(Portion::ALL, take)?;
         }
         Ok(())
     }
 
     fn end_interval(
         &mut self,
+        portion: Portion,
         time: Time,
         length: Nanoseconds,
         take: &mut Take<'_>,
     ) -> Result<Option<Box<dyn Interval>>, Error> {
-        self.sweep(take)?;
+        self.sweep(portion, take)?;
+        let slots = self.object.part.flows.numbers(portion);
         let aggregator = self.aggregator.as_mut();
-        let records = aggregator.map(|aggregator| aggregator.end_interval(time, length));
+        let records = aggregator
+            .map(|aggregator| aggregator.end_portion(slots, portion.is_last(), time, length));
         Ok(records.map(|records| Box::new(records) as Box<dyn Interval>))
     }
 
@@ -240,7 +245,7 @@ impl Measurement for RttMonitor {
         let closing = Transition::close(native::RTT_REASON_END, monotonic_ns());
         let offset = wall_clock_offset();
         let part = &self.object.part;
-        part.for_each_flow(|key, _, value| {
+        part.for_each_flow(Portion::ALL, |key, _, value| {
             let flow = read_prefix::<rtt_flow>(value).map(|(flow, _)| flow);
             let is_open = |flow: &rtt_flow| u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED == 0;
             if let Some(flow) = flow.filter(is_open) {

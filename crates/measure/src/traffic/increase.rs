@@ -52,19 +52,62 @@ pub(super) fn since(
     }
 }
 
-/// Adds what came of a flow to what had come of it before.
+/// Counts of a flow that are kept while others come. Of most flows nothing is lost or repeated: they
+/// take less than half as much memory.
 #[cfg(feature = "live")]
-pub(super) fn add(to: &mut [traffic_counts; 2], more: &[traffic_counts; 2]) {
-    for (to, more) in to.iter_mut().zip(more) {
-        to.packets += more.packets;
-        to.bytes += more.bytes;
-        to.segments += more.segments;
-        to.repeated_bytes += more.repeated_bytes;
-        to.lost_bytes += more.lost_bytes;
-        to.repeated += more.repeated;
-        to.needless += more.needless;
-        to.lost += more.lost;
-        to.overtaken += more.overtaken;
+#[derive(Default)]
+pub(super) struct Kept {
+    sent: [Sent; 2],
+    /// `None`: all that `sent` does not have is 0.
+    others: Option<Box<[traffic_counts; 2]>>,
+}
+
+#[cfg(feature = "live")]
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    packets: u64,
+    bytes: u64,
+    segments: u64,
+}
+
+#[cfg(feature = "live")]
+impl Kept {
+    /// What was kept.
+    pub(super) fn counts(&self) -> [traffic_counts; 2] {
+        let mut counts = self.others.as_deref().copied().unwrap_or_default();
+        for (counts, sent) in counts.iter_mut().zip(&self.sent) {
+            counts.packets = sent.packets;
+            counts.bytes = sent.bytes;
+            counts.segments = sent.segments;
+        }
+        counts
+    }
+
+    /// Keeps these.
+    pub(super) fn set(&mut self, mut counts: [traffic_counts; 2]) {
+        self.sent = counts.each_mut().map(|counts| Sent {
+            packets: std::mem::take(&mut counts.packets),
+            bytes: std::mem::take(&mut counts.bytes),
+            segments: std::mem::take(&mut counts.segments),
+        });
+        self.others = (counts != <[traffic_counts; 2]>::default()).then(|| Box::new(counts));
+    }
+
+    /// Keeps the sum of what was kept and of these.
+    pub(super) fn add(&mut self, more: &[traffic_counts; 2]) {
+        let mut sum = self.counts();
+        for (sum, more) in sum.iter_mut().zip(more) {
+            sum.packets += more.packets;
+            sum.bytes += more.bytes;
+            sum.segments += more.segments;
+            sum.repeated_bytes += more.repeated_bytes;
+            sum.lost_bytes += more.lost_bytes;
+            sum.repeated += more.repeated;
+            sum.needless += more.needless;
+            sum.lost += more.lost;
+            sum.overtaken += more.overtaken;
+        }
+        self.set(sum);
     }
 }
 
@@ -210,5 +253,21 @@ mod tests {
         assert_eq!(since(&counts(12, 15_100), &before), counts(2, 100));
         assert_eq!(since(&counts(3, 120), &before), counts(3, 120));
         assert_eq!(since(&counts(12, 480), &before), counts(12, 480));
+    }
+
+    #[cfg(feature = "live")]
+    #[test]
+    fn what_is_kept_is_what_was_given() {
+        let mut lossy = counts(3, 4_500);
+        (lossy[0].segments, lossy[1].lost, lossy[1].lost_bytes) = (2, 1, 1_448);
+        let mut kept = Kept::default();
+        assert_eq!(kept.counts(), counts(0, 0));
+        kept.set(counts(3, 4_500));
+        assert!(kept.others.is_none());
+        kept.add(&lossy);
+        kept.add(&lossy);
+        let mut sum = counts(9, 13_500);
+        (sum[0].segments, sum[1].lost, sum[1].lost_bytes) = (4, 2, 2_896);
+        assert_eq!(kept.counts(), sum);
     }
 }

@@ -9,14 +9,14 @@ use libbpf_rs::OpenObject;
 use super::Settings;
 use super::counts::{TrafficCounts, named};
 use super::engine::IDLE_NS;
-use super::increase::{Increase, TrafficInterval, add, counts_of, since};
+use super::increase::{Increase, Kept, TrafficInterval, counts_of, since};
 use crate::by_slot::{BySlot, Own};
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{Hooks, OfPackets, Options, Part, monotonic_ns, set_constants};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::table::secret;
-use crate::traffic::native::{self, traffic_counts, traffic_flow};
-use crate::{Counts, Error, Scope};
+use crate::traffic::native::{self, traffic_flow};
+use crate::{Counts, Error, Portion, Scope};
 
 /// As long may interfaces that go or come wait until they are looked at.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
@@ -26,24 +26,24 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// A flow, as it was when it was looked at last.
 struct Seen {
-    counts: [traffic_counts; 2],
+    counts: Kept,
     /// What it has carried in the present interval.
-    increase: [traffic_counts; 2],
+    increase: Kept,
     opener: u8,
     /// When its counts had last changed.
     last: u64,
-    /// The number of the last look that found it.
-    look: u64,
+    /// Was it found since its last interval ended?
+    is_there: bool,
 }
 
 impl Seen {
     fn new(opener: u8, now: u64) -> Self {
         Self {
-            counts: Default::default(),
-            increase: Default::default(),
+            counts: Kept::default(),
+            increase: Kept::default(),
             opener,
             last: now,
-            look: 0,
+            is_there: true,
         }
     }
 }
@@ -53,7 +53,7 @@ impl Own<Seen> {
     fn increase(&mut self) -> Increase {
         Increase {
             key: self.key,
-            counts: std::mem::take(&mut self.state.increase),
+            counts: std::mem::take(&mut self.state.increase).counts(),
             opener: self.state.opener,
         }
     }
@@ -66,7 +66,6 @@ pub struct TrafficMonitor {
     seen: BySlot<Seen>,
     /// Of the present interval, of flows that have lost their slots.
     gone: Vec<Increase>,
-    looks: u64,
     sweep: Ticker,
     /// Flows that user space has deleted.
     deleted: u64,
@@ -95,35 +94,35 @@ impl TrafficMonitor {
             part: hooks.part("traffic", None)?,
             seen: BySlot::new(),
             gone: Vec::new(),
-            looks: 0,
             sweep: Ticker::new(SWEEP),
             deleted: 0,
             records: 0,
         })
     }
 
-    /// Looks through the flows: what they have carried, and which are over.
-    fn look(&mut self) -> Result<(), Error> {
-        self.sweep.restart();
-        self.looks += 1;
-        let (now, look) = (monotonic_ns(), self.looks);
+    /// Looks through a portion of the flows: what they have carried, and which are over.
+    fn look(&mut self, portion: Portion) -> Result<(), Error> {
+        if portion == Portion::ALL {
+            self.sweep.restart();
+        }
+        let now = monotonic_ns();
         let mut over = Vec::new();
         let (seen, gone) = (&mut self.seen, &mut self.gone);
-        self.part.for_each_flow(|key, slot, value| {
+        self.part.for_each_flow(portion, |key, slot, value| {
             let Some((flow, _)) = read_prefix::<traffic_flow>(value) else {
                 return;
             };
             let first = || Seen::new(flow.opener, now);
             let (own, before) = seen.claim(slot.index(), key, |_| true, first);
             gone.extend(before.map(|mut before| before.increase()));
-            let counts = counts_of(&flow);
-            if counts != own.counts {
-                add(&mut own.increase, &since(&counts, &own.counts));
-                own.counts = counts;
+            let (counts, before) = (counts_of(&flow), own.counts.counts());
+            if counts != before {
+                own.increase.add(&since(&counts, &before));
+                own.counts.set(counts);
                 own.opener = flow.opener;
                 own.last = now;
             }
-            own.look = look;
+            own.is_there = true;
             if now.saturating_sub(own.last) > IDLE_NS {
                 over.push(slot);
             }
@@ -154,24 +153,28 @@ impl Measurement for TrafficMonitor {
 
     fn poll(&mut self, _: &mut Take<'_>) -> Result<(), Error> {
         if self.sweep.is_due() {
-            self.look()?;
+            self.look(Portion::ALL)?;
         }
         Ok(())
     }
 
     fn end_interval(
         &mut self,
+        portion: Portion,
         time: Time,
         length: Nanoseconds,
         _: &mut Take<'_>,
     ) -> Result<Option<Box<dyn Interval>>, Error> {
-        self.look()?;
-        let mut increases = std::mem::take(&mut self.gone);
-        for place in self.seen.iter_mut() {
-            increases.extend(place.as_mut().map(Own::increase));
-            // What the kernel has no more is not remembered.
-            place.take_if(|own| own.state.look != self.looks);
+        self.look(portion)?;
+        let mut increases = Vec::new();
+        if portion.is_last() {
+            increases.append(&mut self.gone);
         }
+        self.seen.retain(self.part.flows.numbers(portion), |own| {
+            increases.push(own.increase());
+            // What the kernel has no more is not remembered.
+            std::mem::take(&mut own.state.is_there)
+        });
         increases.retain(Increase::is_something);
         let names = self.part.names().clone();
         let records = TrafficInterval::new(increases, time, length, names);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
-use fathom_record::Record;
+use fathom_store::Batch;
 
 use super::handover::{Handover, Incoming, PERIOD};
 use super::record_sink::RecordSink;
@@ -91,7 +91,6 @@ impl Delivery {
     pub(super) fn to_collector(
         url: &CollectorUrl,
         spool: Option<(&Path, u64)>,
-        host: &str,
     ) -> anyhow::Result<Self> {
         let client = Client::new(url)?;
         let destination = Destination {
@@ -99,7 +98,7 @@ impl Delivery {
             name: url.to_string(),
             directory: url.directory(),
         };
-        Self::open(client, destination, spool, host)
+        Self::open(client, destination, spool)
     }
 
     /// Begins with what the spool has: a directory, and how many bytes it may have for each
@@ -111,7 +110,6 @@ impl Delivery {
         receiver: impl Receiver,
         destination: Destination,
         spool: Option<(&Path, u64)>,
-        host: &str,
     ) -> anyhow::Result<Self> {
         let spool = spool
             .map(|(directory, bytes)| Spool::open(&directory.join(&destination.directory), bytes));
@@ -125,7 +123,7 @@ impl Delivery {
         });
         let filling = shared.clone();
         let run = move |incoming| fill(&filling, &incoming);
-        let handover = Handover::start("spool", host, WAITING_BYTES, run);
+        let handover = Handover::start("spool", WAITING_BYTES, run);
         let handover = handover.context("cannot start a thread that keeps the spool")?;
         let sending = shared.clone();
         let second = thread::Builder::new().name("send".to_owned());
@@ -155,12 +153,12 @@ impl RecordSink for Delivery {
         }
     }
 
-    fn put(&mut self, record: &dyn Record) {
-        self.handover.put(record);
+    fn takes_batches(&self) -> bool {
+        true
     }
 
-    fn tick(&mut self) {
-        self.handover.tick();
+    fn put_batches(&mut self, batches: &[Batch]) {
+        self.handover.hand_over(batches);
     }
 
     #[cfg(feature = "live")]
@@ -300,7 +298,7 @@ mod tests {
         let Ok(ExportTarget::Collector(nobody)) = "http://127.0.0.1:9".parse() else {
             panic!("it is a collector");
         };
-        let delivery = Delivery::to_collector(&nobody, None, "host").unwrap();
+        let delivery = Delivery::to_collector(&nobody, None).unwrap();
         let shared = Arc::clone(&delivery.shared);
         let held = shared.lock();
         let (sender, receiver) = channel();
