@@ -240,8 +240,7 @@ impl Output {
     /// Does so much wait to be written that more should wait too?
     #[cfg(feature = "live")]
     pub(crate) fn is_behind(&self) -> bool {
-        self.writer.waiting_bytes() >= FULL_BYTES * 4
-            || self.sinks.iter().any(|sink| sink.is_behind())
+        self.writer.waiting_bytes() >= FULL_BYTES * 4 || self.sinks.is_behind()
     }
 
     /// What became of the records that went elsewhere: the name of each sink, and its counts.

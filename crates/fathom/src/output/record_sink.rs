@@ -90,6 +90,12 @@ impl Sinks {
         self.sinks.iter().map(|sink| &**sink)
     }
 
+    /// Does so much wait in one that more should wait, too?
+    #[cfg(feature = "live")]
+    pub(super) fn is_behind(&self) -> bool {
+        self.iter().any(RecordSink::is_behind)
+    }
+
     /// Takes a record.
     pub(super) fn put(&mut self, record: &dyn Record) {
         for sink in &mut self.sinks {

@@ -79,10 +79,8 @@ impl Intervals {
     /// When the next portion ends: all at a time, or where intervals are longer spread over one.
     fn next_end(&self) -> Instant {
         let after = (self.begins.len() - 1 - self.next) as u32;
-        match self.times {
-            1 => self.end,
-            _ => self.end - self.per_portion() * after,
-        }
+        let spread = self.end.checked_sub(self.per_portion() * after);
+        spread.filter(|_| self.times > 1).unwrap_or(self.end)
     }
 
     fn per_portion(&self) -> Duration {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use fathom_measure::kernel::{FlowTable, OfPackets, OwnCounters, prepare};
-use fathom_measure::{Error, Scope, response, rtt, traffic};
+use fathom_measure::{Error, Portion, Scope, response, rtt, traffic};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput, RingBuffer,
     RingBufferBuilder,
@@ -145,7 +145,7 @@ impl TestRun {
     pub(crate) fn forget_flows(&self) {
         let table = self.flows();
         let free = |_: &[u8], slot, _: &[u8]| assert!(table.free(slot));
-        table.for_each(free, || Ok(())).unwrap();
+        table.for_each(Portion::ALL, free, || Ok(())).unwrap();
     }
 }
 

@@ -1,8 +1,8 @@
 //! The programs that are attached, run by the kernel over the frames.
 
-use fathom_measure::Scope;
 use fathom_measure::bytes::read_prefix;
 use fathom_measure::traffic::Settings;
+use fathom_measure::{Portion, Scope};
 
 use crate::frame::Frame;
 use crate::native::{Run, TRAFFIC_HALF_ARRIVES, traffic_flow};
@@ -47,7 +47,7 @@ impl Kernel {
             run.flows.insert(key.to_vec(), flow);
         };
         let flows = self.0.flows();
-        flows.for_each(visit, || Ok(())).unwrap();
+        flows.for_each(Portion::ALL, visit, || Ok(())).unwrap();
         self.0
             .add_counters(run.verdicts.iter_mut().chain(&mut run.counters));
         run

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
 
+use fathom_measure::Portion;
 use fathom_measure::bytes::{bytes_of, read_prefix};
 use fathom_measure::kernel::set_constants;
 use fathom_measure::rtt::{Method, SampleBytes, Samples, Settings};
@@ -143,7 +144,10 @@ impl Kernel {
                 samples.extend(samples_of(&batches.key, direction, batch));
             }
         };
-        self.run.flows().for_each(visit, || Ok(())).unwrap();
+        self.run
+            .flows()
+            .for_each(Portion::ALL, visit, || Ok(()))
+            .unwrap();
         (samples, full)
     }
 
@@ -176,7 +180,7 @@ impl Kernel {
         let mut flows = Vec::new();
         let visit = |key: &[u8], _, flow: &[u8]| flows.push((read(key), read(flow)));
         let table = self.run.flows();
-        table.for_each(visit, || Ok(())).unwrap();
+        table.for_each(Portion::ALL, visit, || Ok(())).unwrap();
         flows
     }
 
