@@ -20,8 +20,8 @@ use crate::summary::say_summary;
 use intervals::Intervals;
 pub(crate) use view::View;
 
-/// From one look for records to the next, where nobody waits for them: each costs something, however
-/// few there are. Rings have room for far more than comes meanwhile.
+/// From one look for records to the next, where nobody waits for them: each costs something,
+/// however few there are. Rings have room for far more than comes meanwhile.
 const PACE: Duration = Duration::from_millis(20);
 /// Rings are emptied so often while nothing is polled.
 const EMPTYING: Duration = Duration::from_millis(20);

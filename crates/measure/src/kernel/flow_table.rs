@@ -108,8 +108,8 @@ impl FlowTable {
     }
 
     /// Calls `visit` for every flow of the measurement in a portion: the bytes of its key, and of
-    /// what is kept of it. The order means nothing, and flows that come or go meanwhile may or may not be among
-    /// them. Now and then comes `between`: for those who must not be away for long.
+    /// what is kept of it. The order means nothing, and flows that come or go meanwhile may or may
+    /// not be among them. Now and then comes `between`: for those who must not be away for long.
     ///
     /// # Errors
     /// Those of `between`.

@@ -93,8 +93,8 @@ impl RttMonitor {
         })
     }
 
-    /// Looks through a portion of the flows: counts their traffic, where it is put together, and ends those that
-    /// are over.
+    /// Looks through a portion of the flows: counts their traffic, where it is put together, and
+    /// ends those that are over.
     fn sweep(&mut self, portion: Portion, take: &mut Take<'_>) -> Result<(), Error> {
         if portion == Portion::ALL {
             self.sweep.restart();

@@ -52,8 +52,8 @@ pub(super) fn since(
     }
 }
 
-/// Counts of a flow that are kept while others come. Of most flows nothing is lost or repeated: they
-/// take less than half as much memory.
+/// Counts of a flow that are kept while others come. Of most flows nothing is lost or repeated:
+/// they take less than half as much memory.
 #[cfg(feature = "live")]
 #[derive(Default)]
 pub(super) struct Kept {
