@@ -36,6 +36,8 @@ done
 for estimator in acknowledged split modes fixed; do
 	check "responses are measured by $estimator" fathom response -i lo --estimator "$estimator" --duration 1s
 done
+check "the kernel takes all that an agent measures, DNS exchanges among it" \
+	fathom agent -i lo --measure rtt,response,traffic,profile --format json --output /dev/null --duration 1s
 check "the kernel takes the balancer" grep -q '^  ok  *forwarding ' /doctor
 check "the kernel takes both sets of probes for profiles" both_sets_taken
 finish

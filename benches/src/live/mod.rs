@@ -67,6 +67,32 @@ impl Bench {
         Measured::start(&self.observer, fathom, &arguments, directory.join("agent"))
     }
 
+    /// Starts `fathom agent -i eth0` with a configuration file. Its socket and `records.json` are in
+    /// `directory`.
+    pub fn configured_agent(
+        &self,
+        fathom: &std::path::Path,
+        file: &std::path::Path,
+        directory: &std::path::Path,
+    ) -> anyhow::Result<Measured> {
+        let (socket, records) = (directory.join("socket"), directory.join("records.json"));
+        let named = [file, &socket, &records].map(|path| path.to_string_lossy().into_owned());
+        let arguments = [
+            "--config",
+            &named[0],
+            "agent",
+            "--interface",
+            INTERFACE,
+            "--socket",
+            &named[1],
+            "--output",
+            &named[2],
+            "--format",
+            "json",
+        ];
+        Measured::start(&self.observer, fathom, &arguments, directory.join("agent"))
+    }
+
     /// Makes connections up whose packets all arrive at fathom's interface.
     pub fn exchanges(&self, flows: u32, answers: Answers) -> anyhow::Result<Exchanges> {
         self.sender

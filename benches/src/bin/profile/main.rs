@@ -77,12 +77,16 @@ enum Piece {
     HttpServer,
     /// The same as `http`, exported over IPFIX and not printed.
     HttpExport,
-    /// The same, with a selection that takes none of them.
+    /// The same, kept in a store.
+    HttpStore,
+    /// The same as `http`, with a selection that takes none of them.
     HttpUnselected,
     /// The same without fathom, but with the least that could be in its place.
     HttpLeast,
     /// A loop that does nothing but open connections: the least that one can take.
     Short,
+    /// The same, kept in a store.
+    ShortStore,
     /// The same with the least.
     ShortLeast,
     /// Flows that send as fast as they can.
@@ -134,10 +138,14 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
     let namespace = Namespace::new("host")?;
     // The one that every kernel has, and that sets no timers to pace what it sends.
     namespace.set_congestion_control("reno")?;
-    let subject = if matches!(piece, Piece::HttpLeast | Piece::ShortLeast) {
-        Subject::Least
-    } else {
-        Subject::Fathom(invocation)
+    let into_store = Invocation {
+        output: Output::Store,
+        ..invocation.clone()
+    };
+    let subject = match piece {
+        Piece::HttpLeast | Piece::ShortLeast => Subject::Least,
+        Piece::ShortStore => Subject::Fathom(&into_store),
+        _ => Subject::Fathom(invocation),
     };
     let plan = Plan {
         namespace: &namespace,
@@ -146,15 +154,16 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
         window: Duration::from_millis(arguments.window),
     };
     match piece {
-        Piece::Short | Piece::ShortLeast => {
+        Piece::Short | Piece::ShortStore | Piece::ShortLeast => {
             let traffic = ShortConnections::start(&namespace, Threads::One)?;
             let overhead = overhead::measure(&traffic, &plan)?;
             traffic.finish()?;
-            Ok(report::short(&overhead, piece.about()))
+            Ok(report::short(&overhead, piece.about(), piece.most_share()))
         }
         Piece::Http
         | Piece::HttpServer
         | Piece::HttpExport
+        | Piece::HttpStore
         | Piece::HttpUnselected
         | Piece::HttpLeast => http(piece, &plan, invocation),
         Piece::Bulk => {
@@ -178,10 +187,20 @@ impl Piece {
             Self::Http => "nginx and wrk, both ends profiled, JSON",
             Self::HttpServer => "nginx and wrk, the server's end profiled, JSON",
             Self::HttpExport => "nginx and wrk, both ends profiled, IPFIX",
+            Self::HttpStore => "nginx and wrk, both ends profiled, into a store",
             Self::HttpUnselected => "nginx and wrk, nothing selected",
             Self::HttpLeast => "nginx and wrk, the least that writes as many records",
+            Self::ShortStore => "a loop of connections, both ends profiled, into a store",
             Self::ShortLeast => "a loop of connections, the least that writes as many records",
             _ => "a loop of connections, both ends profiled, JSON",
+        }
+    }
+
+    /// The most that the target allows of a short connection.
+    fn most_share(self) -> f64 {
+        match self {
+            Self::HttpStore | Self::ShortStore => report::MOST_STORED_SHARE,
+            _ => report::MOST_SHORT_SHARE,
         }
     }
 
@@ -192,6 +211,7 @@ impl Piece {
             Self::Http
                 | Self::HttpServer
                 | Self::HttpExport
+                | Self::HttpStore
                 | Self::HttpUnselected
                 | Self::HttpLeast
         );
@@ -213,6 +233,7 @@ fn http(piece: Piece, plan: &Plan<'_>, invocation: &Invocation) -> anyhow::Resul
         Piece::HttpUnselected => invocation
             .options
             .extend(["--port", "1"].map(str::to_owned)),
+        Piece::HttpStore => invocation.output = Output::Store,
         Piece::HttpExport => {
             invocation.output = Output::Ipfix;
             let bind = || UdpSocket::bind(COLLECTOR);
@@ -229,5 +250,5 @@ fn http(piece: Piece, plan: &Plan<'_>, invocation: &Invocation) -> anyhow::Resul
     };
     let overhead = overhead::measure(&traffic, &plan)?;
     drop(collector);
-    Ok(report::short(&overhead, piece.about()))
+    Ok(report::short(&overhead, piece.about(), piece.most_share()))
 }

@@ -33,6 +33,8 @@ pub(super) enum Output {
     Json,
     /// Exports them over UDP to [`COLLECTOR`].
     Ipfix,
+    /// Keeps them in a store.
+    Store,
 }
 
 /// Where a collector listens.
@@ -45,6 +47,15 @@ pub(super) struct Profiling {
 }
 
 impl Invocation {
+    /// An empty store.
+    fn store(&self) -> anyhow::Result<PathBuf> {
+        let store = self.folder.join("profile-store");
+        if store.exists() {
+            fs::remove_dir_all(&store).context("remove the store before")?;
+        }
+        Ok(store)
+    }
+
     /// Starts it, and waits until its probes are attached; what it prints goes to `output`.
     pub(super) fn start(
         &self,
@@ -60,6 +71,7 @@ impl Invocation {
             .args(match self.output {
                 Output::Json => ["--format".to_owned(), "json".to_owned()],
                 Output::Ipfix => ["--export".to_owned(), format!("ipfix+udp://{COLLECTOR}")],
+                Output::Store => ["--store".to_owned(), self.store()?.display().to_string()],
             })
             .args(&self.options)
             .stdout(output)

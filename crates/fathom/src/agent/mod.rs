@@ -22,7 +22,7 @@ use fathom_record::{Count, Schema};
 use crate::configuration::{self, Configured};
 use crate::memory;
 use crate::output::LineOptions;
-use crate::session::{Plan, Session, View};
+use crate::session::{Emptying, Plan, Session, View};
 use crate::signals::Signals;
 use crate::{Description, MEASUREMENTS};
 pub(crate) use arguments::AgentArguments;
@@ -48,9 +48,12 @@ pub(crate) struct Request<'a> {
 pub(crate) enum Part {
     /// It measures packets that pass, in programs that it shares.
     OfPackets(Box<dyn Shared>),
-    /// It runs already.
-    Running(Box<dyn Measurement>),
+    /// It has programs of its own.
+    Alone(Start),
 }
+
+/// Begins to measure.
+pub(crate) type Start = Box<dyn FnOnce() -> anyhow::Result<Box<dyn Measurement>>>;
 
 /// A measurement in programs that it shares with others.
 pub(crate) trait Shared {
@@ -80,7 +83,8 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     let signals = Signals::listen(arguments.output.target.output.is_some())?;
     signals.listen_to_reload()?;
     let mut service = Service::open(arguments, config, &signals)?;
-    let measurements = start(arguments, config)?;
+    let emptying = Emptying::start();
+    let measurements = start(arguments, config, &emptying)?;
     let is_measured = |one: &&Description| arguments.measure.iter().any(|name| name == one.name);
     privileges::drop_others(measured().filter(is_measured).any(|one| one.needs_admin))?;
     let plan = Plan {
@@ -91,6 +95,7 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     };
     let open_view = || open_view(arguments, &signals);
     let mut session = Session::start(measurements, &plan, open_view)?;
+    drop(emptying);
     // The kernel's types took much, while programs were loaded.
     memory::return_what_is_free();
     let measured = service.attend(&mut session);
@@ -115,20 +120,16 @@ fn measured() -> impl Iterator<Item = &'static Description> {
     MEASUREMENTS.iter().filter(|one| one.agent.is_some())
 }
 
-/// Begins those that were named.
+/// Begins those that were named. `emptying` has their rings from then on.
 fn start(
     arguments: &AgentArguments,
     config: Option<&Path>,
+    emptying: &Emptying,
 ) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
     let is_named = |one: &&Description| arguments.measure.iter().any(|name| name == one.name);
+    let wanted = measured().filter(is_named);
     let interval = Some(arguments.interval);
-    begin(
-        arguments,
-        config,
-        measured().filter(is_named),
-        interval,
-        None,
-    )
+    begin(arguments, config, wanted, (interval, None), emptying)
 }
 
 /// Begins to take single samples of these flows, for as long as what is returned lives.
@@ -136,21 +137,24 @@ fn start_samples(
     arguments: &AgentArguments,
     config: Option<&Path>,
     scope: &Scope,
+    emptying: &Emptying,
 ) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
     let sampled = measured().filter(|one| one.has_samples);
-    begin(arguments, config, sampled, None, Some(scope))
+    begin(arguments, config, sampled, (None, Some(scope)), emptying)
 }
 
+/// What takes long comes first, and to attach programs to interfaces last: at a reload, what runs
+/// already measures until then.
 fn begin<'a>(
     arguments: &AgentArguments,
     config: Option<&Path>,
     wanted: impl Iterator<Item = &'a Description>,
-    interval: Option<Duration>,
-    scope: Option<&Scope>,
+    (interval, scope): (Option<Duration>, Option<&Scope>),
+    emptying: &Emptying,
 ) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
     let interfaces = interfaces(arguments)?;
     let configured = Configured::read(config)?;
-    let (mut running, mut shared) = (Vec::new(), Vec::new());
+    let (mut shared, mut alone) = (Vec::new(), Vec::new());
     for one in wanted {
         let Some(part) = one.agent else { continue };
         let request = Request {
@@ -159,19 +163,30 @@ fn begin<'a>(
             interval,
             scope,
         };
-        match part(&request).with_context(|| format!("cannot begin to measure {}", one.name))? {
+        let failed = || format!("cannot begin to measure {}", one.name);
+        match part(&request).with_context(failed)? {
             Part::OfPackets(part) => shared.push(part),
-            Part::Running(measurement) => running.push(measurement),
+            Part::Alone(start) => alone.push((start, one.name)),
         }
     }
-    if !shared.is_empty() {
-        let settings: Vec<_> = shared.iter().map(|part| part.settings()).collect();
-        let hooks = Hooks::attach(&interfaces, false, &settings)?;
-        for part in shared {
-            running.push(part.start(&hooks)?);
-        }
+    let settings: Vec<_> = shared.iter().map(|part| part.settings()).collect();
+    let load = || Hooks::load(&interfaces, false, &settings);
+    let hooks = (!settings.is_empty()).then(load).transpose()?;
+    // Those of packets come first: they end at once, others take a moment.
+    let mut measurements = Vec::new();
+    let mut add = |measurement: Box<dyn Measurement>| {
+        emptying.add(measurement.rings());
+        measurements.push(measurement);
+    };
+    for (part, hooks) in shared.into_iter().zip(hooks.iter().cycle()) {
+        add(part.start(hooks)?);
     }
-    Ok(running)
+    for (start, name) in alone {
+        let failed = || format!("cannot begin to measure {name}");
+        add(start().with_context(failed)?);
+    }
+    hooks.as_ref().map_or(Ok(()), Hooks::attach_loaded)?;
+    Ok(measurements)
 }
 
 fn interfaces(arguments: &AgentArguments) -> anyhow::Result<Vec<String>> {

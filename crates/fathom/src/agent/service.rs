@@ -20,7 +20,7 @@ use crate::arguments::Command;
 use crate::configuration;
 use crate::control::{Asked, Control};
 use crate::failure::say;
-use crate::session::Session;
+use crate::session::{Emptying, Session};
 use crate::signals::Signals;
 use crate::{summary, zone};
 
@@ -132,7 +132,7 @@ impl<'a> Service<'a> {
                 ends,
                 duration,
                 format,
-            }) => self.capture(asked, ends, duration, format),
+            }) => self.capture(session, asked, ends, (duration, format)),
         }
         Ok(())
     }
@@ -144,38 +144,57 @@ impl<'a> Service<'a> {
     /// # Errors
     /// When what runs fails, or records cannot be written.
     fn reload(&mut self, session: &mut Session) -> anyhow::Result<anyhow::Result<()>> {
-        let captured = self.captures.iter().flat_map(Capture::rings);
-        let begun = session.meanwhile(captured, || match configuration::read()?.command {
+        let emptying = self.emptying(session);
+        let start_anew = || match configuration::read()?.command {
             Command::Agent(arguments) => {
                 let about = AgentRecord::of(&arguments)?;
-                let measurements = start(&arguments, self.config)?;
+                let measurements = start(&arguments, self.config, &emptying)?;
                 Ok((arguments, about, measurements))
             }
             _ => bail!("the command is another one"),
-        });
-        let (arguments, about, measurements) = match begun {
+        };
+        let (arguments, about, measurements) = match start_anew() {
             Ok(begun) => begun,
             Err(error) => return Ok(Err(error)),
         };
-        let now = self.arguments();
-        let is_same = arguments.output == now.output && arguments.export() == now.export();
         session.replace(measurements, Some(arguments.interval))?;
-        let mut outcome = Ok(());
-        if !is_same {
-            session.view.finish()?;
-            let opened = open_view(&arguments, self.signals);
-            session.view = match opened {
-                Ok(view) => view,
-                Err(error) => {
-                    outcome = Err(error.context("records go where they went before"));
-                    open_view(now, self.signals)?
-                }
-            };
-        }
+        let outcome = self.redirect(session, &arguments)?;
         self.reloaded = Some(arguments);
         self.about = about;
         self.tell(session);
         Ok(outcome)
+    }
+
+    /// Has records go where these options say. The inner result is why they do not.
+    ///
+    /// # Errors
+    /// When records cannot be written where they went before.
+    fn redirect(
+        &self,
+        session: &mut Session,
+        arguments: &AgentArguments,
+    ) -> anyhow::Result<anyhow::Result<()>> {
+        let now = self.arguments();
+        if arguments.output == now.output && arguments.export() == now.export() {
+            return Ok(Ok(()));
+        }
+        session.view.finish()?;
+        match open_view(arguments, self.signals) {
+            Ok(view) => session.view = view,
+            Err(error) => {
+                session.view = open_view(now, self.signals)?;
+                return Ok(Err(error.context("records go where they went before")));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// While this lives, nothing need be polled.
+    fn emptying(&self, session: &Session) -> Emptying {
+        let emptying = Emptying::start();
+        emptying.add(session.rings());
+        emptying.add(self.captures.iter().flat_map(Capture::rings));
+        emptying
     }
 
     fn status(&self, session: &Session, format: Format) -> anyhow::Result<Vec<u8>> {
@@ -220,12 +239,19 @@ impl<'a> Service<'a> {
         text
     }
 
-    fn capture(&mut self, asked: Asked, ends: Vec<End>, duration: Duration, format: Format) {
+    fn capture(
+        &mut self,
+        session: &Session,
+        asked: Asked,
+        ends: Vec<End>,
+        (duration, format): (Duration, Format),
+    ) {
         if self.captures.len() >= MOST_CAPTURES {
             return asked.answer(Err(format!("{MOST_CAPTURES} captures run already")));
         }
         let scope = scope_of(&ends);
-        let begun = start_samples(self.arguments(), self.config, &scope)
+        let emptying = self.emptying(session);
+        let begun = start_samples(self.arguments(), self.config, &scope, &emptying)
             .and_then(|measurements| Ok((measurements, self.arguments().output.target.host()?)));
         let (measurements, host) = match begun {
             Ok(begun) => begun,

@@ -33,9 +33,10 @@ impl Manager {
         }
     }
 
-    /// Runs `reload`, which the manager is told of.
+    /// Runs `reload`, which the manager is told of. It may take as long as the manager waits for a
+    /// sign of life.
     pub(super) fn reloading<T>(reload: impl FnOnce() -> T) -> T {
-        let mut states = vec![NotifyState::Reloading];
+        let mut states = vec![NotifyState::Reloading, NotifyState::Watchdog];
         states.extend(NotifyState::monotonic_usec_now());
         notify(&states);
         let reloaded = reload();

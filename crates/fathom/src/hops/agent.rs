@@ -11,7 +11,7 @@ pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
     if let Some(interval) = request.interval {
         arguments.output.interval = interval;
     }
-    Ok(Part::Running(Box::new(super::start(
-        &arguments, None, false,
-    )?)))
+    Ok(Part::Alone(Box::new(move || {
+        Ok(Box::new(super::start(&arguments, None, false)?))
+    })))
 }

@@ -10,5 +10,5 @@ pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
         dns: true,
         ..ProfileArguments::from_arg_matches(request.options)?
     };
-    Ok(Part::Running(super::start(&arguments)?))
+    Ok(Part::Alone(Box::new(move || super::start(&arguments))))
 }

@@ -1,12 +1,12 @@
 //! Measurements that run on this host until the user has seen enough. They are asked again and
 //! again for their records, which go to the view.
 
+mod emptying;
 mod intervals;
 mod paced;
 mod view;
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,13 @@ use fathom_record::Time;
 use crate::failure::say;
 use crate::signals::Signals;
 use crate::summary::say_summary;
+pub(crate) use emptying::Emptying;
 use intervals::Intervals;
 pub(crate) use view::View;
 
 /// From one look for records to the next, where nobody waits for them: each costs something,
 /// however few there are. Rings have room for far more than comes meanwhile.
 const PACE: Duration = Duration::from_millis(20);
-/// Rings are emptied so often while nothing is polled.
-const EMPTYING: Duration = Duration::from_millis(20);
 
 /// For how long, and how, a session is to run.
 #[derive(Debug, Default)]
@@ -129,31 +128,9 @@ impl Session {
         self.view.refresh(&self.measurements)
     }
 
-    /// Does what takes long. What is measured meanwhile is taken out of the rings by a thread of
-    /// its own, and handed on with the next turn. So is what comes into these other rings.
-    pub(crate) fn meanwhile<R>(
-        &self,
-        others: impl Iterator<Item = Arc<Ring>>,
-        work: impl FnOnce() -> R,
-    ) -> R {
-        let own = self.measurements.iter().flat_map(|one| one.rings());
-        let rings: Vec<_> = own.chain(others).collect();
-        let (stop, stopped) = channel::<()>();
-        thread::scope(|scope| {
-            let empty = move || {
-                while stopped.recv_timeout(EMPTYING) == Err(RecvTimeoutError::Timeout) {
-                    for ring in &rings {
-                        // Who polls next is told what fails.
-                        let _ = ring.collect();
-                    }
-                }
-            };
-            // Where there are no threads left, rings wait.
-            let _ = thread::Builder::new().spawn_scoped(scope, empty);
-            // Dropped at the end, whatever that is.
-            let _stop = stop;
-            work()
-        })
+    /// The rings of what is measured.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = Arc<Ring>> {
+        self.measurements.iter().flat_map(|one| one.rings())
     }
 
     /// Goes on with these measurements, which have just started, over intervals of this length. The

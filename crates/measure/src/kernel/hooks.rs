@@ -76,14 +76,27 @@ impl Hooks {
         has_xdp: bool,
         measurements: &[&dyn OfPackets],
     ) -> Result<Self, Error> {
-        let mut places = Places::find(interfaces, true, passing(has_xdp))?;
+        let hooks = Self::load(interfaces, has_xdp, measurements)?;
+        hooks.attach_loaded()?;
+        Ok(hooks)
+    }
+
+    /// Loads the programs, which takes long, and does not attach them yet.
+    ///
+    /// # Errors
+    /// As [`Hooks::attach`].
+    pub fn load(
+        interfaces: &[String],
+        has_xdp: bool,
+        measurements: &[&dyn OfPackets],
+    ) -> Result<Self, Error> {
+        let places = Places::find(interfaces, true, passing(has_xdp))?;
         let mut state_bits = Vec::new();
         let programs = Programs::load(&OBJECT, None, |object| {
             state_bits = prepare(object, measurements)?;
             choose_programs(object, |program| places.need(program));
             Ok(())
         })?;
-        places.attach(&programs)?;
         Ok(Self {
             shared: Rc::new(Shared {
                 places: RefCell::new(places),
@@ -92,6 +105,14 @@ impl Hooks {
             programs,
             state_bits,
         })
+    }
+
+    /// Attaches what was loaded. To be called once.
+    ///
+    /// # Errors
+    /// As [`Hooks::attach`].
+    pub fn attach_loaded(&self) -> Result<(), Error> {
+        self.shared.places.borrow_mut().attach(&self.programs)
     }
 
     /// What a measurement has of the programs, among it its ring, if there is one.

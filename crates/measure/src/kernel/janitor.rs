@@ -77,13 +77,14 @@ fn standard_input() -> File {
 /// The life of the second process.
 fn wait(mut lifeline: File) {
     #[expect(unsafe_code, reason = "std cannot leave a session nor ignore signals")]
-    // SAFETY: both only change this process. A Ctrl-C at the terminal must not end it before its
-    // time.
+    // SAFETY: both only change this process. Neither a Ctrl-C at the terminal must end it before
+    // its time, nor a service manager that signals to all processes of a service: SIGABRT is what
+    // systemd's watchdog sends.
     unsafe {
         libc::setsid();
-        libc::signal(libc::SIGHUP, libc::SIG_IGN);
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-        libc::signal(libc::SIGTERM, libc::SIG_IGN);
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGABRT] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
         libc::prctl(libc::PR_SET_NAME, c"fathom-janitor".as_ptr());
         // Whatever the parent has open must end with it: its output, its programs, its maps.
         libc::dup2(lifeline.as_raw_fd(), 0);
