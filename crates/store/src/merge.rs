@@ -18,7 +18,7 @@ const SMALL_BYTES: u64 = 16 << 20;
 /// So many small ones in a row are merged at any time.
 const MANY: usize = 64;
 /// So many rows are written at a time.
-const WRITTEN_ROWS: usize = 8192;
+const WRITTEN_ROWS: usize = 2048;
 
 /// Segments of one hour in a row, of which each goes with the next.
 pub(crate) fn runs(

@@ -7,7 +7,7 @@ use fathom_record::{Nanoseconds, Record, Time};
 
 use crate::failure::say;
 
-use super::paced::PacedRecords;
+use super::paced::{AT_ONCE, PacedRecords};
 use super::view::View;
 
 /// Between looks while records of an interval that is over leave, some at a time.
@@ -99,12 +99,14 @@ impl Intervals {
         view: &mut View,
     ) -> anyhow::Result<()> {
         let (now, time) = (Instant::now(), Time::now());
+        let mut records = 0;
         loop {
             self.paced.retain_mut(|ended| !ended.put_due(now, view));
-            if !self.paced.is_empty() || now < self.next_end() {
+            let is_over = now >= self.next_end();
+            if !is_over || !self.paced.is_empty() || records >= AT_ONCE {
                 return Ok(());
             }
-            self.end_portion(now, time, measurements, view)?;
+            records += self.end_portion(now, time, measurements, view)?;
             if self.next == 0 {
                 self.begin_turn(now);
             }
@@ -129,14 +131,16 @@ impl Intervals {
         Ok(())
     }
 
-    /// Has the records of the next portion leave, with the true length of its interval.
+    /// Has the records of the next portion leave, with the true length of its interval. Returns how
+    /// many there are.
     fn end_portion(
         &mut self,
         now: Instant,
         time: Time,
         measurements: &mut [Box<dyn Measurement>],
         view: &mut View,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<usize> {
+        let mut count = 0;
         let begin = std::mem::replace(&mut self.begins[self.next], now);
         let length = Nanoseconds::from(now.saturating_duration_since(begin));
         let portion = Portion::new(self.next as u32, self.begins.len() as u32);
@@ -146,7 +150,7 @@ impl Intervals {
             let records = measurement.end_interval(portion, time, length, &mut take)?;
             let records =
                 records.map(|records| PacedRecords::new(records, now, self.per_portion()));
-            self.records += records.as_ref().map_or(0, PacedRecords::count) as u64;
+            count += records.as_ref().map_or(0, PacedRecords::count);
             let is_last = portion.is_last();
             self.paced.push(Ended {
                 records,
@@ -159,7 +163,8 @@ impl Intervals {
             view.put_losses(time);
         }
         self.next = (self.next + 1) % self.begins.len();
-        Ok(())
+        self.records += count as u64;
+        Ok(count)
     }
 
     /// All portions have ended. How long the next intervals are is set by how many records came of

@@ -9,7 +9,7 @@ use fathom_measure::Interval;
 use super::view::View;
 
 /// So many leave at once: of most measurements, all.
-const AT_ONCE: usize = 1024;
+pub(super) const AT_ONCE: usize = 1024;
 /// So many leave at a time, at most: 10 ms.
 const AT_A_TIME: usize = 4096;
 
