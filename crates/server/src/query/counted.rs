@@ -66,9 +66,9 @@ fn counted(groups: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
             })
         };
         match files_apart(&input, row) {
-            Some((some, rest)) => {
-                rows.extend(some);
-                others.extend(rest);
+            Some(apart) => {
+                rows.extend(apart.told);
+                others.extend(apart.rest);
             }
             None => others.push(input),
         }

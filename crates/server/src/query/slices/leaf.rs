@@ -97,34 +97,42 @@ pub(super) fn in_one_part(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn Execu
     Some(with_files(files.clone(), all_of(files).cloned().collect()))
 }
 
-/// The files of a leaf, apart: what this makes of some of them by their columns and statistics, and
-/// a leaf of the others, if there are any. `None`: it does not read all rows of files.
+/// The files of a leaf, apart.
+pub(in super::super) struct Apart<T> {
+    /// What is told of some of them.
+    pub(in super::super) told: Vec<T>,
+    /// Reads the others, if there are any.
+    pub(in super::super) rest: Option<Arc<dyn ExecutionPlan>>,
+}
+
+/// Those of which this tells something, by their columns and statistics, and the others. `None`: the
+/// leaf does not read all rows of files.
 pub(in super::super) fn files_apart<T>(
     plan: &Arc<dyn ExecutionPlan>,
-    make: impl Fn(&Schema, &Statistics) -> Option<T>,
-) -> Option<(Vec<T>, Option<Arc<dyn ExecutionPlan>>)> {
+    tell: impl Fn(&Schema, &Statistics) -> Option<T>,
+) -> Option<Apart<T>> {
     let (files, source) = files(plan)?;
     if files.limit.is_some() || source.filter().is_some() {
         return None;
     }
-    let (mut made, mut others) = (Vec::new(), Vec::new());
+    let (mut told, mut others) = (Vec::new(), Vec::new());
     for file in all_of(files) {
         let whole = file.statistics.as_deref().filter(|_| file.range.is_none());
-        match whole.and_then(|statistics| make(files.file_schema(), statistics)) {
-            Some(some) => made.push(some),
+        match whole.and_then(|statistics| tell(files.file_schema(), statistics)) {
+            Some(some) => told.push(some),
             None => others.push(file.clone()),
         }
     }
     let parts = files.file_groups.len();
-    let told = others.iter().filter_map(|file| file.statistics.as_deref());
-    let told = Statistics::try_merge_iter(told, files.file_schema()).ok()?;
-    let others = (!others.is_empty()).then(|| {
+    let statistics = others.iter().filter_map(|file| file.statistics.as_deref());
+    let statistics = Statistics::try_merge_iter(statistics, files.file_schema()).ok()?;
+    let rest = (!others.is_empty()).then(|| {
         let files = FileScanConfigBuilder::from(files.clone())
             .with_file_groups(FileGroup::new(others).split_files(parts))
-            .with_statistics(told);
+            .with_statistics(statistics);
         DataSourceExec::from_data_source(files.build()) as _
     });
-    Some((made, others))
+    Some(Apart { told, rest })
 }
 
 fn with_files(files: FileScanConfig, some: Vec<PartitionedFile>) -> Arc<dyn ExecutionPlan> {
