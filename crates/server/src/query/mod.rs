@@ -1,11 +1,13 @@
 //! `fathom query`: SQL over the records of a store.
 
 mod addresses;
+mod counted;
 mod functions;
 mod held;
 mod merge;
 mod output;
 mod pool;
+mod segments;
 mod slices;
 mod tables;
 mod views;
@@ -30,6 +32,9 @@ use crate::StoreDirectory;
 /// While segments merge, they may be gone before they are read: a question is asked again of what
 /// is there then, so often.
 const ATTEMPTS: usize = 10;
+/// Each stream of rows of a plan has so much memory at least; there are as many as processors, or
+/// fewer.
+const STREAM_MIB: usize = 64;
 const MERGED: &str = "segments were merged or removed while they were read: ask again";
 
 /// Ask the records of a store, in SQL.
@@ -94,8 +99,7 @@ async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
     for _ in 0..ATTEMPTS {
         let snapshot = Snapshot::of(&arguments.store.path)?;
         match ask(arguments, &files, &snapshot, &mut output).await {
-            Ok(Asked::Answered) => return Ok(()),
-            Ok(Asked::Gone) => {}
+            Ok(()) => return Ok(()),
             // A file that is gone fails in one of many ways.
             Err(_) if !output.has_passed() && snapshot.has_gone() => {}
             Err(error) if snapshot.has_gone() => return Err(error.context(MERGED)),
@@ -106,27 +110,19 @@ async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
     anyhow::bail!("{MERGED}, {ATTEMPTS} times")
 }
 
-/// What became of a question.
-enum Asked {
-    Answered,
-    /// Segments went before it was planned.
-    Gone,
-}
-
 async fn ask(
     arguments: &QueryArguments,
     files: &Arc<AddressFiles>,
     snapshot: &Snapshot,
     output: &mut Held,
-) -> anyhow::Result<Asked> {
+) -> anyhow::Result<()> {
     let context = context(arguments.memory)?;
     functions::register(&context);
     addresses::register(&context, files);
     tables::register(&context, snapshot)?;
     views::register(&context).await?;
     let Some(statement) = &arguments.statement else {
-        views::list(&context, snapshot, &arguments.store.path).await?;
-        return Ok(Asked::Answered);
+        return views::list(&context, snapshot, &arguments.store.path).await;
     };
     // Nothing but questions.
     let questions = SQLOptions::new()
@@ -137,20 +133,21 @@ async fn ask(
     let answer = answer.context("`fathom query` alone lists tables, columns and examples")?;
     let task = Arc::new(answer.task_ctx());
     let plan = answer.create_physical_plan().await?;
-    // A file that is gone by now is left out without a word. One that goes later is not.
-    if snapshot.has_gone() {
-        return Ok(Asked::Gone);
-    }
-    output::write(execute_stream(plan, task)?, arguments.format, output).await?;
-    Ok(Asked::Answered)
+    output::write(execute_stream(plan, task)?, arguments.format, output).await
 }
 
 fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {
+    let mut config = SessionConfig::new().with_information_schema(true);
+    let streams = config
+        .target_partitions()
+        .min(memory_mib / STREAM_MIB)
+        .max(1);
+    config = config.with_target_partitions(streams);
+    let pool = Pool::new(memory_mib << 20, streams);
     let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(Pool::new(memory_mib << 20)))
+        .with_memory_pool(Arc::new(pool))
         .build_arc()
         .context("cannot set a limit of memory")?;
-    let mut config = SessionConfig::new().with_information_schema(true);
     let options = config.options_mut();
     // Filters are applied while rows are read.
     options.execution.parquet.pushdown_filters = true;

@@ -8,14 +8,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::datasource::listing::{
-    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
-};
 use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use datafusion::prelude::SessionContext;
 use fathom_store::{Kind, Snapshot, fitted};
 
+use super::segments::Segments;
 use super::views::wanted_columns;
 
 /// Makes a table of each kind. Those that views need are there also where a store has none of them,
@@ -41,16 +38,9 @@ fn register_kind(context: &SessionContext, kind: &Kind, wanted: Vec<Field>) -> a
     let columns = columns_of(kind, wanted)?;
     let mut parts = Vec::new();
     if !kind.segments.is_empty() {
-        let urls = kind.segments.iter().map(url);
-        let urls = urls.collect::<anyhow::Result<Vec<_>>>()?;
-        let options = ListingOptions::new(Arc::new(ParquetFormat::default()));
-        let options = options
-            .with_file_extension(".parquet")
-            .with_collect_stat(true);
-        let config = ListingTableConfig::new_with_multi_paths(urls)
-            .with_listing_options(options)
-            .with_schema(columns.clone());
-        parts.push(context.read_table(Arc::new(ListingTable::try_new(config)?))?);
+        let paths = kind.segments.iter().map(std::path::absolute);
+        let segments = Segments::new(columns.clone(), paths.collect::<Result<_, _>>()?);
+        parts.push(context.read_table(Arc::new(segments))?);
     }
     if !kind.open.is_empty() || parts.is_empty() {
         let open = kind.open.iter().map(|rows| fitted(rows, &columns));
@@ -65,12 +55,6 @@ fn register_kind(context: &SessionContext, kind: &Kind, wanted: Vec<Field>) -> a
     let table = table.context("there is no table")??;
     context.register_table(kind.name.as_str(), table.into_view())?;
     Ok(())
-}
-
-fn url(path: &PathBuf) -> anyhow::Result<ListingTableUrl> {
-    let path = std::path::absolute(path)?;
-    let path = path.to_str().context("the name of a segment is no text")?;
-    Ok(ListingTableUrl::parse(path)?)
 }
 
 /// All columns that any of its segments has: the newest first, as it was written by the newest

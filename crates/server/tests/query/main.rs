@@ -217,6 +217,11 @@ fn there_are_formats_for_people_and_for_programs() {
         (Some("10.0.1.1"), Some(1))
     );
     assert_eq!(json["rtt_histogram"].as_array().unwrap().len(), 2);
+    let csv = answer(directory.path(), statement);
+    let histogram = csv.trim().strip_prefix("10.0.1.1,1,\"").unwrap();
+    let histogram = histogram.strip_suffix('"').unwrap().replace("\"\"", "\"");
+    let histogram: serde_json::Value = serde_json::from_str(&histogram).unwrap();
+    assert_eq!(histogram, json["rtt_histogram"]);
     let text = query(directory.path(), &["SELECT 1 AS one"]).stdout;
     assert!(String::from_utf8(text).unwrap().contains("| one |"));
     let file = directory.path().join("answer.parquet");

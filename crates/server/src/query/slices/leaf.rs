@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::{filter_record_batch, max, min};
-use datafusion::arrow::datatypes::{DataType, SchemaRef, TimestampNanosecondType};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef, TimestampNanosecondType};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::datasource::listing::PartitionedFile;
@@ -22,7 +22,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use super::cut::{Piece, Slice};
 
 /// The column by which slices are.
-const TIME: &str = "time";
+pub(in super::super) const TIME: &str = "time";
 
 /// Which column of its rows is their time, if they come from files or memory that say so, and none
 /// is empty.
@@ -95,6 +95,44 @@ fn piece_of_rows(rows: &RecordBatch) -> Option<Piece> {
 pub(super) fn in_one_part(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     let (files, _) = files(plan)?;
     Some(with_files(files.clone(), all_of(files).cloned().collect()))
+}
+
+/// The files of a leaf, apart.
+pub(in super::super) struct Apart<T> {
+    /// What is told of some of them.
+    pub(in super::super) told: Vec<T>,
+    /// Reads the others, if there are any.
+    pub(in super::super) rest: Option<Arc<dyn ExecutionPlan>>,
+}
+
+/// Those of which this tells something, by their columns and statistics, and the others. `None`: the
+/// leaf does not read all rows of files.
+pub(in super::super) fn files_apart<T>(
+    plan: &Arc<dyn ExecutionPlan>,
+    tell: impl Fn(&Schema, &Statistics) -> Option<T>,
+) -> Option<Apart<T>> {
+    let (files, source) = files(plan)?;
+    if files.limit.is_some() || source.filter().is_some() {
+        return None;
+    }
+    let (mut told, mut others) = (Vec::new(), Vec::new());
+    for file in all_of(files) {
+        let whole = file.statistics.as_deref().filter(|_| file.range.is_none());
+        match whole.and_then(|statistics| tell(files.file_schema(), statistics)) {
+            Some(some) => told.push(some),
+            None => others.push(file.clone()),
+        }
+    }
+    let parts = files.file_groups.len();
+    let statistics = others.iter().filter_map(|file| file.statistics.as_deref());
+    let statistics = Statistics::try_merge_iter(statistics, files.file_schema()).ok()?;
+    let rest = (!others.is_empty()).then(|| {
+        let files = FileScanConfigBuilder::from(files.clone())
+            .with_file_groups(FileGroup::new(others).split_files(parts))
+            .with_statistics(statistics);
+        DataSourceExec::from_data_source(files.build()) as _
+    });
+    Some(Apart { told, rest })
 }
 
 fn with_files(files: FileScanConfig, some: Vec<PartitionedFile>) -> Arc<dyn ExecutionPlan> {

@@ -14,6 +14,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use super::counted::Counted;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -22,12 +23,13 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+pub(super) use leaf::{TIME, files_apart};
 use plan::SlicedExec;
 
-/// How plans are optimised: by slices first, then as usual.
+/// How plans are optimised: by slices first, then by what footers tell, then as usual.
 pub(super) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
-    rules.insert(0, Arc::new(BySlices));
+    rules.splice(0..0, [Arc::new(BySlices) as _, Arc::new(Counted) as _]);
     rules
 }
 
