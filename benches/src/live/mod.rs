@@ -67,8 +67,8 @@ impl Bench {
         Measured::start(&self.observer, fathom, &arguments, directory.join("agent"))
     }
 
-    /// Starts `fathom agent -i eth0` with a configuration file. Its socket and `records.json` are in
-    /// `directory`.
+    /// Starts `fathom agent -i eth0` with a configuration file. Its socket and `records.json` are
+    /// in `directory`.
     pub fn configured_agent(
         &self,
         fathom: &std::path::Path,

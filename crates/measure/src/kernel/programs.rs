@@ -121,9 +121,9 @@ impl Programs {
         Ok(counts.map(|count| u64::from_ne_bytes(*count)).sum())
     }
 
-    /// Calls `visit` for every flow in a portion of a table, and the bytes that are kept of it. What
-    /// comes into the ring meanwhile is taken out of it, to be handed on later: to look through
-    /// very many flows takes longer than the ring takes to fill.
+    /// Calls `visit` for every flow in a portion of a table, and the bytes that are kept of it.
+    /// What comes into the ring meanwhile is taken out of it, to be handed on later: to look
+    /// through very many flows takes longer than the ring takes to fill.
     ///
     /// # Errors
     /// [`Error::Kernel`] when it or the ring cannot be read.

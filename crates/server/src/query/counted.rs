@@ -1,8 +1,8 @@
 //! Groups that footers of segments count.
 //!
 //! Most segments of a host have one value in columns such as `host`. Where rows are grouped by such
-//! columns, all rows of the segment are one group. How many they are, and the least and the greatest
-//! value of a column, is in the footer: such a segment is not read.
+//! columns, all rows of the segment are one group. How many they are, and the least and the
+//! greatest value of a column, is in the footer: such a segment is not read.
 
 use std::sync::Arc;
 

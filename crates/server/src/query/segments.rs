@@ -133,7 +133,8 @@ impl TableProvider for Segments {
         TableType::Base
     }
 
-    /// All of them, which is found out when files are read. So columns that they need are read, too.
+    /// All of them, which is found out when files are read. So columns that they need are read,
+    /// too.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],

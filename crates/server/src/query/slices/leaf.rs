@@ -105,8 +105,8 @@ pub(in super::super) struct Apart<T> {
     pub(in super::super) rest: Option<Arc<dyn ExecutionPlan>>,
 }
 
-/// Those of which this tells something, by their columns and statistics, and the others. `None`: the
-/// leaf does not read all rows of files.
+/// Those of which this tells something, by their columns and statistics, and the others. `None`:
+/// the leaf does not read all rows of files.
 pub(in super::super) fn files_apart<T>(
     plan: &Arc<dyn ExecutionPlan>,
     tell: impl Fn(&Schema, &Statistics) -> Option<T>,
