@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Parser;
+use fathom_benches::lines;
 use fathom_benches::live::{Answers, Bench};
 use fathom_lab::summary::{Row, conclude};
 
@@ -65,16 +66,17 @@ impl Kept {
     }
 
     fn add(&mut self, line: &str) {
-        let number = |name: &str| value(line, name).parse().unwrap_or(0);
-        match value(line, "kind") {
+        let value = |name: &str| lines::value(line, name).unwrap_or_default();
+        let number = |name: &str| value(name).parse().unwrap_or(0);
+        match value("kind") {
             "rtt_aggregate" => {
-                let client = value(line, "source").to_owned();
+                let client = value("source").to_owned();
                 *self.samples.entry(client).or_default() += number("rtt_samples");
             }
             // The last that the measurements before had to say has been read.
             "agent" => self.lost_before += self.losses.drain().map(|(_, lost)| lost).sum::<u64>(),
-            "count" if value(line, "name").contains("lost") => {
-                let name = format!("{}: {}", value(line, "measurement"), value(line, "name"));
+            "count" if value("name").contains("lost") => {
+                let name = format!("{}: {}", value("measurement"), value("name"));
                 self.losses.insert(name, number("count"));
             }
             _ => {}
@@ -83,16 +85,6 @@ impl Kept {
 
     fn lost(&self) -> u64 {
         self.lost_before + self.losses.values().sum::<u64>()
-    }
-}
-
-/// A field of a line of JSON.
-fn value<'a>(line: &'a str, name: &str) -> &'a str {
-    let rest = line.split_once(&format!("\"{name}\":"));
-    let rest = rest.map_or("", |(_, rest)| rest);
-    match rest.strip_prefix('"') {
-        Some(text) => text.split('"').next().unwrap_or_default(),
-        None => rest.split([',', '}']).next().unwrap_or_default(),
     }
 }
 

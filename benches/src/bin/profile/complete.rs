@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fathom_benches::lines::value;
 use fathom_lab::{Namespace, Worker};
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -111,14 +112,6 @@ impl Closings {
         self.repeated += u64::from(!self.seen.insert(connection));
         self.without_beginning += u64::from(value(line, "start_state") != Some("ESTABLISHED"));
     }
-}
-
-/// The value of a name in a line of JSON whose values have no commas, without its quotes.
-fn value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    let start = line.find(&format!(r#""{name}":"#))? + name.len() + 3;
-    let rest = &line[start..];
-    let end = rest.find([',', '}'])?;
-    Some(rest[..end].trim_matches('"'))
 }
 
 /// As many short connections as this machine opens, all of them while fathom profiles.

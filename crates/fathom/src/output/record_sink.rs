@@ -130,7 +130,6 @@ impl Sinks {
     /// # Errors
     /// When not all has got there. All of them end, whatever becomes of one.
     pub(super) fn finish(&mut self) -> anyhow::Result<()> {
-        self.may_wait(true);
         self.hand_over();
         let finished = self.sinks.drain(..).map(|mut sink| sink.finish());
         finished.fold(Ok(()), Result::and)

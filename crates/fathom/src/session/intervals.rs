@@ -144,6 +144,7 @@ impl Intervals {
         let begin = std::mem::replace(&mut self.begins[self.next], now);
         let length = Nanoseconds::from(now.saturating_duration_since(begin));
         let portion = Portion::new(self.next as u32, self.begins.len() as u32);
+        let is_last = portion.is_last();
         // They have the same time: by it, and by the flow, join the records of an interval.
         for measurement in measurements {
             let mut take = |record: &dyn Record| view.take(record);
@@ -151,7 +152,6 @@ impl Intervals {
             let records =
                 records.map(|records| PacedRecords::new(records, now, self.per_portion()));
             count += records.as_ref().map_or(0, PacedRecords::count);
-            let is_last = portion.is_last();
             self.paced.push(Ended {
                 records,
                 time,
@@ -159,7 +159,7 @@ impl Intervals {
                 measurement: measurement.name(),
             });
         }
-        if portion.is_last() {
+        if is_last {
             view.put_losses(time);
         }
         self.next = (self.next + 1) % self.begins.len();

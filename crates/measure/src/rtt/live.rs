@@ -134,7 +134,10 @@ impl RttMonitor {
             }
         }
         drop(names);
-        self.object.learn_addresses()
+        if portion.is_last() {
+            self.object.learn_addresses()?;
+        }
+        Ok(())
     }
 }
 
