@@ -72,6 +72,11 @@ impl SegmentName {
         self.begin_s.div_euclid(HOUR_S)
     }
 
+    /// Is this second, since 1970, of its hour?
+    pub(crate) fn is_of_hour(&self, second: i64) -> bool {
+        self.hour() == second.div_euclid(HOUR_S)
+    }
+
     /// Has it all that the other has?
     pub(crate) fn covers(&self, other: &Self) -> bool {
         self.hour() == other.hour()
@@ -81,9 +86,15 @@ impl SegmentName {
     }
 
     /// Has it what was in this log?
-    pub(crate) fn has_log(&self, log: u64) -> bool {
+    fn has_log(&self, log: u64) -> bool {
         (self.first..=self.last).contains(&log)
     }
+}
+
+/// Has one of these segments what was in this log and is of the hour that has this second?
+pub(crate) fn have_log(segments: &[Found], second: i64, log: u64) -> bool {
+    let mut names = segments.iter().map(|found| &found.name);
+    names.any(|name| name.is_of_hour(second) && name.has_log(log))
 }
 
 impl Layout {

@@ -41,6 +41,7 @@ mod layout;
 mod log;
 mod merge;
 mod rollup;
+mod rows;
 mod schema;
 mod segment;
 mod senders;

@@ -4,21 +4,18 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use arrow_schema::SchemaRef;
-use arrow_select::concat::concat_batches;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::Error;
 use crate::layout::{Found, HOUR_S, Layout, SegmentName};
 use crate::schema::united;
 use crate::segment::SegmentWriter;
-use crate::source::Source;
+use crate::source::{Source, in_order_of_times};
 
 /// Larger ones stay as they are.
 const SMALL_BYTES: u64 = 16 << 20;
 /// So many small ones in a row are merged at any time.
 const MANY: usize = 64;
-/// So many rows are written at a time.
-const WRITTEN_ROWS: usize = 2048;
 
 /// Segments of one hour in a row, of which each goes with the next.
 pub(crate) fn runs(
@@ -56,7 +53,9 @@ pub(crate) fn merge(layout: &Layout, kind: &str, run: &[Found]) -> Result<bool, 
         return Ok(false);
     };
     let mut merged = SegmentWriter::create(layout, kind, &name, columns.clone())?;
-    if let Err(error) = copy(run, &columns, &mut merged) {
+    let sources = Source::segments(run, &columns);
+    let copied = in_order_of_times(sources, kind, &columns, |rows| merged.write(rows));
+    if let Err(error) = copied {
         merged.discard();
         return Err(error);
     }
@@ -93,29 +92,4 @@ pub(crate) fn columns_of(found: &Found) -> Result<SchemaRef, Error> {
     let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
     let metadata = metadata.map_err(Error::segment("read", &found.path))?;
     Ok(metadata.schema().clone())
-}
-
-/// Writes all rows in the order of their times. A segment may begin before the one before it ends:
-/// records came late, or the clock was set back.
-fn copy(run: &[Found], columns: &SchemaRef, to: &mut SegmentWriter) -> Result<(), Error> {
-    let mut sources = Source::all(run, columns);
-    let (mut waiting, mut waiting_rows) = (Vec::new(), 0);
-    loop {
-        let next = Source::next_of(&mut sources)?;
-        let is_over = next.is_none();
-        if let Some((source, _, until)) = next
-            && let Some(rows) = sources[source].next_until(until)?
-        {
-            waiting_rows += rows.num_rows();
-            waiting.push(rows);
-        }
-        if waiting_rows >= WRITTEN_ROWS || is_over {
-            let rows = concat_batches(columns, &waiting);
-            to.write(&rows.map_err(|error| Error::segment("read", &run[0].path)(error.into()))?)?;
-            (waiting, waiting_rows) = (Vec::new(), 0);
-        }
-        if is_over {
-            return Ok(());
-        }
-    }
 }

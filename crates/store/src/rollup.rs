@@ -89,7 +89,7 @@ impl Rollup<'_> {
                 break;
             };
             let mut folder = folder.of_part(part, parts);
-            let mut sources = Source::all(self.run, &self.columns);
+            let mut sources = Source::segments(self.run, &self.columns);
             while let Some((_, first_ns, _)) = Source::next_of(&mut sources)? {
                 let end_ns = interval_end(first_ns, self.interval_s);
                 for source in &mut sources {

@@ -4,19 +4,14 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{RecordBatch, UInt32Array};
-use arrow_schema::{ArrowError, SchemaRef};
-use arrow_select::concat::concat_batches;
-use arrow_select::take::take_record_batch;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
 use crate::Error;
-use crate::layout::{Found, HOUR_S, Layout, SegmentName, make_directory, sync_directory};
-use crate::schema::{fitted, united};
+use crate::layout::{Layout, SegmentName, make_directory, sync_directory};
 
 /// Few enough that a query for one flow reads little, and that they are in memory while they are
 /// written.
@@ -100,123 +95,6 @@ impl SegmentWriter {
         // What stays is removed when the store is opened again.
         let _ = fs::remove_file(&self.part);
     }
-}
-
-/// Rows of a kind and hour, in the order of their times.
-pub(crate) struct Hour {
-    name: SegmentName,
-    batches: Vec<RecordBatch>,
-}
-
-/// The rows of a log by their hours. A segment has those of one: so its rows can become rows of
-/// longer intervals without those of others.
-///
-/// # Errors
-/// [`Error::Records`] when they cannot be put in order.
-pub(crate) fn hours(kind: &str, log: u64, batches: &[RecordBatch]) -> Result<Vec<Hour>, Error> {
-    let columns: Vec<_> = batches.iter().map(RecordBatch::schema).collect();
-    let Some(columns) = united(&columns).or_else(|| columns.first().cloned()) else {
-        return Ok(Vec::new());
-    };
-    let batches = batches.iter().map(|rows| fitted(rows, &columns));
-    let batches = batches
-        .collect::<Result<Vec<_>, _>>()
-        .and_then(|batches| in_order(batches, &columns));
-    let batches = batches.map_err(Error::records("put in order", kind))?;
-    let mut hours: Vec<Hour> = Vec::new();
-    for rows in batches.into_iter().filter(|rows| rows.num_rows() > 0) {
-        let mut seconds: Vec<_> = times_of(&rows)
-            .iter()
-            .map(|ns| (ns - 1).div_euclid(1_000_000_000))
-            .collect();
-        // Of a kind without a time.
-        seconds.resize(rows.num_rows(), 0);
-        let mut begin = 0;
-        for seconds in
-            seconds.chunk_by(|one, next| one.div_euclid(HOUR_S) == next.div_euclid(HOUR_S))
-        {
-            let part = rows.slice(begin, seconds.len());
-            begin += seconds.len();
-            let new = Hour::new(seconds[0], log, part);
-            match hours.last_mut() {
-                Some(last) if last.name.hour() == new.name.hour() => {
-                    last.batches.extend(new.batches);
-                }
-                _ => hours.push(new),
-            }
-        }
-    }
-    Ok(hours)
-}
-
-impl Hour {
-    fn new(begin_s: i64, log: u64, rows: RecordBatch) -> Self {
-        let name = SegmentName {
-            begin_s,
-            first: log,
-            last: log,
-            interval_s: 0,
-        };
-        Self {
-            name,
-            batches: vec![rows],
-        }
-    }
-
-    /// Is it in one of these segments of its kind?
-    pub(crate) fn is_in(&self, segments: &[Found]) -> bool {
-        let Self { name, .. } = self;
-        segments
-            .iter()
-            .any(|found| found.name.hour() == name.hour() && found.name.has_log(name.first))
-    }
-
-    pub(crate) fn row_count(&self) -> u64 {
-        self.batches.iter().map(|rows| rows.num_rows() as u64).sum()
-    }
-
-    pub(crate) fn batches(&self) -> &[RecordBatch] {
-        &self.batches
-    }
-
-    /// Writes it as a segment.
-    ///
-    /// # Errors
-    /// As those of [`SegmentWriter`].
-    pub(crate) fn write(&self, layout: &Layout, kind: &str) -> Result<PathBuf, Error> {
-        let columns = self.batches[0].schema();
-        let mut segment = SegmentWriter::create(layout, kind, &self.name, columns)?;
-        let mut batches = self.batches.iter();
-        if let Err(error) = batches.try_for_each(|rows| segment.write(rows)) {
-            segment.discard();
-            return Err(error);
-        }
-        segment.finish()
-    }
-}
-
-/// The same rows in the order of their times, of which most are so already: then nothing is copied.
-/// Those of one time stay in their order.
-fn in_order(
-    batches: Vec<RecordBatch>,
-    columns: &SchemaRef,
-) -> Result<Vec<RecordBatch>, ArrowError> {
-    let times = || batches.iter().flat_map(times_of);
-    if times().is_sorted() {
-        return Ok(batches);
-    }
-    let rows = concat_batches(columns, &batches)?;
-    let times = times_of(&rows);
-    let mut order: Vec<u32> = (0..times.len() as u32).collect();
-    order.sort_by_key(|&row| times[row as usize]);
-    Ok(vec![take_record_batch(&rows, &UInt32Array::from(order))?])
-}
-
-/// Nanoseconds since 1970 of each row; of a kind without a time, none.
-fn times_of(rows: &RecordBatch) -> &[i64] {
-    let times = rows.column_by_name("time");
-    let times = times.and_then(|column| column.as_primitive_opt::<TimestampNanosecondType>());
-    times.map_or(&[], |times| &times.values()[..])
 }
 
 /// Does the file begin and end as a Parquet file does? One that was cut off does not.

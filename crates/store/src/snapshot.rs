@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 
-use crate::layout::{Found, Layout};
-use crate::{Error, log, segment};
+use crate::layout::{Found, Layout, have_log};
+use crate::rows::by_hour;
+use crate::{Error, log};
 
 /// The records of a store. Reading needs no lock, and waits for nobody.
 #[derive(Debug, Default)]
@@ -38,26 +39,16 @@ impl Snapshot {
         // Logs first: one that becomes a segment meanwhile is found twice, and told by its number.
         let mut logged = Vec::new();
         for number in layout.logs()? {
-            logged.push((number, log::replay(&layout.log(number))?.batches));
+            log::replay(&layout.log(number), |batch, _| logged.push((number, batch)))?;
         }
         let mut kinds: BTreeMap<String, (Vec<Found>, Vec<RecordBatch>)> = BTreeMap::new();
         for kind in layout.kinds()? {
             let segments = layout.segments(&kind)?;
             kinds.insert(kind, (segments, Vec::new()));
         }
-        for (number, batches) in logged {
-            for batch in batches {
-                let (segments, open) = kinds.entry(batch.kind.to_string()).or_default();
-                let rows = std::slice::from_ref(&batch.rows);
-                let mut hours = segment::hours(&batch.kind, number, rows)?;
-                let all = hours.len();
-                hours.retain(|hour| !hour.is_in(segments));
-                if hours.len() == all {
-                    open.push(batch.rows);
-                } else {
-                    open.extend(hours.iter().flat_map(|hour| hour.batches().to_vec()));
-                }
-            }
+        for (number, batch) in logged {
+            let (segments, open) = kinds.entry(batch.kind.to_string()).or_default();
+            open.extend(without(&batch.rows, number, segments));
         }
         let kinds = kinds.into_iter().map(|(name, (segments, open))| Kind {
             name,
@@ -86,4 +77,15 @@ impl Snapshot {
     pub fn kind(&self, name: &str) -> Option<&Kind> {
         self.kinds.iter().find(|kind| kind.name == name)
     }
+}
+
+/// The rows of a batch of a log that are in none of these segments.
+fn without(rows: &RecordBatch, log: u64, segments: &[Found]) -> Vec<RecordBatch> {
+    let mut hours = by_hour(rows);
+    let all = hours.len();
+    hours.retain(|(begin_s, _)| !have_log(segments, *begin_s, log));
+    if hours.len() == all {
+        return vec![rows.clone()];
+    }
+    hours.into_iter().map(|(_, rows)| rows).collect()
 }

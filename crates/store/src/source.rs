@@ -1,43 +1,56 @@
-//! Segments that are read to become one.
+//! Rows of several files that are read as one, in the order of their times.
 
 use std::fs::File;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{Array, PrimitiveArray, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use arrow_select::concat::concat_batches;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::Error;
 use crate::layout::Found;
+use crate::rows::times_of;
 use crate::schema::fitted;
 
-type Times = PrimitiveArray<TimestampNanosecondType>;
+/// So many rows are handed on at a time, and those that were read with them.
+const ROWS_AT_A_TIME: usize = 2048;
 
-/// A segment that is read. Its file is open from when its rows may be next until the last of them:
-/// dictionaries of all columns are in memory meanwhile.
+/// Rows in the order of their times.
+type Rows<'a> = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + 'a>;
+
+/// Something that has rows. It is open from when its rows may be next until the last of them: what
+/// a segment has open, such as dictionaries of all columns, is in memory meanwhile.
 pub(crate) struct Source<'a> {
-    found: &'a Found,
-    columns: &'a SchemaRef,
-    reading: Reading,
+    reading: Reading<'a>,
     /// Those that were read and not yet taken.
     rows: RecordBatch,
 }
 
-enum Reading {
-    NotYet,
-    Now(Box<ParquetRecordBatchReader>),
+enum Reading<'a> {
+    /// None of its rows is older.
+    NotYet(i64, Box<dyn FnOnce() -> Result<Rows<'a>, Error> + 'a>),
+    Now(Rows<'a>),
     Over,
 }
 
 impl<'a> Source<'a> {
-    /// All of these, whose rows get these columns.
-    pub(crate) fn all(run: &'a [Found], columns: &'a SchemaRef) -> Vec<Source<'a>> {
-        let source = |found| Source {
-            found,
-            columns,
-            reading: Reading::NotYet,
+    /// What has rows with these columns, none of which is older than `begin_ns`.
+    pub(crate) fn new(
+        columns: &SchemaRef,
+        begin_ns: i64,
+        open: impl FnOnce() -> Result<Rows<'a>, Error> + 'a,
+    ) -> Self {
+        Self {
+            reading: Reading::NotYet(begin_ns, Box::new(open)),
             rows: RecordBatch::new_empty(columns.clone()),
+        }
+    }
+
+    /// These segments, whose rows get these columns.
+    pub(crate) fn segments(run: &'a [Found], columns: &'a SchemaRef) -> Vec<Source<'a>> {
+        let source = |found: &'a Found| {
+            let begin_ns = found.name.begin_s * 1_000_000_000;
+            Source::new(columns, begin_ns, move || open(found, columns))
         };
         run.iter().map(source).collect()
     }
@@ -62,7 +75,7 @@ impl<'a> Source<'a> {
                 }
             }
             match next {
-                Some((index, _)) if matches!(sources[index].reading, Reading::NotYet) => {
+                Some((index, _)) if matches!(sources[index].reading, Reading::NotYet(..)) => {
                     sources[index].open()?;
                 }
                 next => return Ok(next.map(|(index, time)| (index, time, until))),
@@ -71,32 +84,29 @@ impl<'a> Source<'a> {
     }
 
     fn open(&mut self) -> Result<(), Error> {
-        let path = &self.found.path;
-        let file = File::open(path).map_err(Error::file("open", path))?;
-        let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-            .and_then(ParquetRecordBatchReaderBuilder::build);
-        self.reading = Reading::Now(Box::new(reader.map_err(Error::segment("read", path))?));
+        self.reading = match std::mem::replace(&mut self.reading, Reading::Over) {
+            Reading::NotYet(_, open) => Reading::Now(open()?),
+            opened => opened,
+        };
         Ok(())
     }
 
-    /// No row that is left is older. `None`: none is left. Of a segment that is read it is the time
-    /// of the next row.
+    /// No row that is left is older. `None`: none is left. Of what is open it is the time of the
+    /// next row.
     fn not_before(&mut self) -> Result<Option<i64>, Error> {
         while self.rows.num_rows() == 0 {
             let next = match &mut self.reading {
-                Reading::NotYet => return Ok(Some(self.found.name.begin_s * 1_000_000_000)),
-                Reading::Now(reader) => reader.next(),
+                Reading::NotYet(begin_ns, _) => return Ok(Some(*begin_ns)),
+                Reading::Now(rows) => rows.next(),
                 Reading::Over => None,
             };
             let Some(rows) = next else {
                 self.reading = Reading::Over;
                 return Ok(None);
             };
-            let rows = rows.and_then(|rows| fitted(&rows, self.columns));
-            let path = &self.found.path;
-            self.rows = rows.map_err(|error| Error::segment("read", path)(error.into()))?;
+            self.rows = rows?;
         }
-        Ok(Some(time_at(self.times(), 0)))
+        Ok(Some(time_at(&self.rows, 0)))
     }
 
     /// The next rows up to this time; `None`: the next is of a later one.
@@ -105,28 +115,74 @@ impl<'a> Source<'a> {
     /// As [`Source::next_of`].
     pub(crate) fn next_until(&mut self, until_ns: i64) -> Result<Option<RecordBatch>, Error> {
         let is_wanted = |time: Option<i64>| time.is_some_and(|time| time <= until_ns);
-        if matches!(self.reading, Reading::NotYet) && is_wanted(self.not_before()?) {
+        if matches!(self.reading, Reading::NotYet(..)) && is_wanted(self.not_before()?) {
             self.open()?;
         }
         if !is_wanted(self.not_before()?) {
             return Ok(None);
         }
-        let times = self.times();
-        let is_wanted = |row: &usize| time_at(times, *row) <= until_ns;
-        let count = (0..self.rows.num_rows()).take_while(is_wanted).count();
-        let rows = self.rows.slice(0, count);
-        self.rows = self.rows.slice(count, self.rows.num_rows() - count);
-        Ok(Some(rows))
-    }
-
-    fn times(&self) -> Option<&Times> {
-        let times = self.rows.column_by_name("time");
-        times.and_then(|it| it.as_primitive_opt())
+        let times = times_of(&self.rows);
+        // A kind without a time is of 1970.
+        let count = match times.is_empty() {
+            true => self.rows.num_rows(),
+            false => times.partition_point(|&time| time <= until_ns),
+        };
+        let rest = match self.rows.num_rows() - count {
+            // A part of no rows keeps the whole in memory.
+            0 => RecordBatch::new_empty(self.rows.schema()),
+            left => self.rows.slice(count, left),
+        };
+        let rows = std::mem::replace(&mut self.rows, rest);
+        Ok(Some(rows.slice(0, count)))
     }
 }
 
+/// Hands on all rows of these in the order of their times. One may begin before the one before it
+/// ends: records came late, or the clock was set back.
+///
+/// # Errors
+/// Those of what the rows are put into, [`Error::Records`], and as [`Source::next_of`].
+pub(crate) fn in_order_of_times(
+    mut sources: Vec<Source<'_>>,
+    kind: &str,
+    columns: &SchemaRef,
+    mut put: impl FnMut(&RecordBatch) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (mut waiting, mut waiting_rows) = (Vec::new(), 0);
+    loop {
+        let next = Source::next_of(&mut sources)?;
+        let is_over = next.is_none();
+        if let Some((source, _, until)) = next
+            && let Some(rows) = sources[source].next_until(until)?
+        {
+            waiting_rows += rows.num_rows();
+            waiting.push(rows);
+        }
+        if waiting_rows >= ROWS_AT_A_TIME || is_over {
+            let rows = concat_batches(columns, &waiting);
+            put(&rows.map_err(Error::records("put together", kind))?)?;
+            (waiting, waiting_rows) = (Vec::new(), 0);
+        }
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+fn open<'a>(found: &'a Found, columns: &'a SchemaRef) -> Result<Rows<'a>, Error> {
+    let path = &found.path;
+    let file = File::open(path).map_err(Error::file("open", path))?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(ParquetRecordBatchReaderBuilder::build);
+    let reader = reader.map_err(Error::segment("read", path))?;
+    let rows = reader.map(move |rows| {
+        let rows = rows.and_then(|rows| fitted(&rows, columns));
+        rows.map_err(|error| Error::segment("read", path)(error.into()))
+    });
+    Ok(Box::new(rows))
+}
+
 /// A row without a time is of 1970.
-fn time_at(times: Option<&Times>, row: usize) -> i64 {
-    let time = times.filter(|times| times.is_valid(row));
-    time.map_or(0, |times| times.value(row))
+fn time_at(rows: &RecordBatch, row: usize) -> i64 {
+    times_of(rows).get(row).copied().unwrap_or(0)
 }

@@ -1,26 +1,25 @@
 //! The one who writes.
 
 mod age_clock;
+mod closing;
 mod recovery;
 mod upkeep;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow_array::RecordBatch;
 use fathom_record::Time;
 use nix::fcntl::Flock;
 
 use crate::layout::{Layout, make_directory};
 use crate::log::Log;
-use crate::segment::Hour;
 use crate::senders::Senders;
 use crate::types::Types;
-use crate::{Batch, Error, Sent, segment};
+use crate::{Batch, Error, Sent};
 use age_clock::AgeClock;
+use closing::Closing;
 pub use recovery::Recovered;
 use recovery::{begin, clear, lock, recover, say_version};
 
@@ -41,8 +40,8 @@ pub enum Full {
 pub struct Settings {
     /// A log becomes segments when it is this old,
     pub log_age: Duration,
-    /// or when its records take so many bytes of memory. Twice as much is refused.
-    pub log_bytes: usize,
+    /// or when it takes so many bytes. Twice as much is refused.
+    pub log_bytes: u64,
     /// Segments that begin longer ago are removed.
     pub max_age: Option<Duration>,
     /// Records of intervals become one a minute when they are so old,
@@ -93,12 +92,8 @@ pub struct Writer {
     settings: Settings,
     _lock: Flock<File>,
     log: Log,
-    /// What the log has, by kind.
-    open: BTreeMap<Arc<str>, Vec<RecordBatch>>,
-    /// The one before, until its segments are there.
-    closed: Option<Closed>,
-    /// Of both.
-    open_bytes: usize,
+    /// The one before, until its segments are there: nothing is added to it.
+    closed: Option<Log>,
     senders: Senders,
     types: Types,
     opened: Instant,
@@ -107,13 +102,6 @@ pub struct Writer {
     /// Kinds and hours whose segments can neither merge nor be rolled up.
     stay: BTreeSet<(String, i64)>,
     status: Status,
-}
-
-/// A log to which nothing is added.
-struct Closed {
-    log: Log,
-    /// What no segment has yet.
-    kinds: BTreeMap<Arc<str>, Vec<RecordBatch>>,
 }
 
 impl Writer {
@@ -153,9 +141,7 @@ impl Writer {
             settings,
             _lock: lock,
             log,
-            open: BTreeMap::new(),
             closed: None,
-            open_bytes: 0,
             senders,
             types: Types::default(),
             opened: Instant::now(),
@@ -177,13 +163,9 @@ impl Writer {
         let rows = batch.rows.num_rows() as u64;
         self.make_way(&batch)
             .inspect_err(|_| self.status.lost_rows += rows)?;
-        let logged = self.log.append(&batch);
-        self.take(batch);
-        logged?;
-        if self.open_bytes >= self.settings.log_bytes {
-            self.close_log(Instant::now())?;
-        }
-        Ok(())
+        self.status.rows += rows;
+        self.log.append(batch)?;
+        self.close_if_full(Instant::now())
     }
 
     /// Takes records that were sent, unless they were taken before: `false`. Which were taken is as
@@ -198,9 +180,9 @@ impl Writer {
         }
         self.accepts(&sent.batch)?;
         self.make_way(&sent.batch)?;
-        self.log.append_frame(&sent.bytes)?;
+        self.log.append_frame(&sent.bytes, &sent.batch)?;
         self.senders.take(&sent.number);
-        self.take(sent.batch);
+        self.status.rows += sent.batch.rows.num_rows() as u64;
         Ok(true)
     }
 
@@ -214,17 +196,24 @@ impl Writer {
 
     /// Makes segments of what was taken, if with this batch there were too much.
     fn make_way(&mut self, batch: &Batch) -> Result<(), Error> {
-        let bytes = self.open_bytes + batch.memory_bytes();
-        if bytes > 2 * self.settings.log_bytes && self.open_bytes > 0 {
+        let bytes = self.open_bytes();
+        let with = bytes + batch.memory_bytes() as u64;
+        if bytes > 0 && with > 2 * self.settings.log_bytes {
             return self.close_log(Instant::now());
         }
         Ok(())
     }
 
-    fn take(&mut self, batch: Batch) {
-        self.open_bytes += batch.memory_bytes();
-        self.status.rows += batch.rows.num_rows() as u64;
-        self.open.entry(batch.kind).or_default().push(batch.rows);
+    /// What no segment has yet.
+    fn open_bytes(&self) -> u64 {
+        self.log.bytes() + self.closed.as_ref().map_or(0, Log::bytes)
+    }
+
+    fn close_if_full(&mut self, at: Instant) -> Result<(), Error> {
+        if self.open_bytes() >= self.settings.log_bytes {
+            return self.close_log(at);
+        }
+        Ok(())
     }
 
     /// All that was taken is on the disk.
@@ -250,11 +239,10 @@ impl Writer {
     /// # Errors
     /// As [`Writer::tick`].
     pub fn tick_at(&mut self, now: Time, at: Instant) -> Result<(), Error> {
-        let is_full = self.open_bytes >= self.settings.log_bytes;
-        let open = at.saturating_duration_since(self.opened);
-        if is_full || open >= self.settings.log_age {
+        if at.saturating_duration_since(self.opened) >= self.settings.log_age {
             self.close_log(at)?;
         }
+        self.close_if_full(at)?;
         if at.saturating_duration_since(self.upkept) >= UPKEEP {
             self.upkept = at;
             let now = self.clock.read(now, at);
@@ -284,7 +272,7 @@ impl Writer {
     fn close_log(&mut self, at: Instant) -> Result<(), Error> {
         self.opened = at;
         self.write_closed()?;
-        if self.open.is_empty() && self.log.is_empty() {
+        if self.log.is_empty() {
             return Ok(());
         }
         if self.senders.have_changed() {
@@ -294,45 +282,36 @@ impl Writer {
         }
         // Names of segments say which logs they have whole: nothing is added to this one any more.
         let next = Log::create(&self.layout, self.log.number + 1)?;
-        self.closed = Some(Closed {
-            log: std::mem::replace(&mut self.log, next),
-            kinds: std::mem::take(&mut self.open),
-        });
+        self.closed = Some(std::mem::replace(&mut self.log, next));
         self.write_closed()
     }
 
     fn write_closed(&mut self) -> Result<(), Error> {
-        let Some(mut closed) = self.closed.take() else {
+        let Some(mut log) = self.closed.take() else {
             return Ok(());
         };
-        while let Some((kind, batches)) = closed.kinds.first_key_value() {
-            if let Err(error) = self.write_kind(kind, closed.log.number, batches) {
-                self.closed = Some(closed);
+        for kind in log.kinds() {
+            if let Err(error) = self.write_kind(&kind, &log) {
+                self.closed = Some(log);
                 return Err(error);
             }
-            let (_, written) = closed.kinds.pop_first().unwrap_or_default();
-            let bytes = written.iter().map(RecordBatch::get_array_memory_size);
-            self.open_bytes -= bytes.sum::<usize>();
+            log.forget(&kind);
         }
-        closed.log.remove()
+        log.remove()
     }
 
-    fn write_kind(&mut self, kind: &str, log: u64, batches: &[RecordBatch]) -> Result<(), Error> {
-        let hours = segment::hours(kind, log, batches)?;
-        hours
-            .iter()
-            .try_for_each(|hour| self.write_hour(kind, hour))
-    }
-
-    fn write_hour(&mut self, kind: &str, hour: &Hour) -> Result<(), Error> {
+    fn write_kind(&mut self, kind: &str, log: &Log) -> Result<(), Error> {
         loop {
-            match hour.write(&self.layout, kind) {
-                Ok(_) => {
-                    self.status.segments += 1;
-                    return Ok(());
-                }
+            let mut closing = Closing::default();
+            let written = closing.write(&self.layout, kind, log);
+            self.status.segments += closing.segments;
+            match written {
                 Err(error) if error.is_full_disk() && self.make_room()? => {}
                 Err(error) => return Err(error),
+                Ok(()) => {
+                    self.status.lost_rows += closing.lost_rows;
+                    return Ok(());
+                }
             }
         }
     }

@@ -351,6 +351,27 @@ fn a_log_is_read_as_far_as_it_is_whole() {
     drop(writer);
 }
 
+#[test]
+fn what_the_disk_changed_in_the_log_is_lost_and_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let (mut writer, _) = Writer::open(path, Settings::default()).unwrap();
+    // Not in the order of their times, and of two hours.
+    for seconds in [[4_000, 3], [2, 4_001], [1, 0], [3_999, 5]] {
+        append(&mut writer, &seconds.map(at)).unwrap();
+    }
+    let mut files = fs::read_dir(path.join("log")).unwrap();
+    let log = files.next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&log).unwrap();
+    let last = bytes.len() - 9;
+    bytes[last] ^= 0x55;
+    // In place: the writer has the file open.
+    fs::write(&log, &bytes).unwrap();
+    let status = writer.finish().unwrap();
+    assert_eq!((status.rows, status.lost_rows, status.segments), (8, 2, 2));
+    assert_eq!(numbers(path), [0, 1, 2, 3, 4_000, 4_001]);
+}
+
 /// Where `make setup` puts the engines of others.
 fn python() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);

@@ -1,19 +1,18 @@
 //! What is done when a store is opened: it becomes one, others are kept out, and what a writer left
 //! that ended is put in order.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::layout::{Layout, VERSION, make_directory, sync_directory};
-use crate::log::replay;
+use crate::log::Log;
 use crate::senders::Senders;
 use crate::{Error, segment};
+
+use super::closing::Closing;
 
 /// What was found when a store was opened.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -148,29 +147,19 @@ pub(super) fn recover(
     recovered: &mut Recovered,
 ) -> Result<u64, Error> {
     let path = layout.log(number);
-    let replayed = replay(&path)?;
+    let (log, replayed) = Log::open(layout, number)?;
     senders.take_all(&replayed.numbers);
     recovered.cut_off_bytes += replayed.cut_off_bytes;
-    let mut kinds: BTreeMap<Arc<str>, Vec<RecordBatch>> = BTreeMap::new();
-    for batch in replayed.batches {
-        kinds.entry(batch.kind).or_default().push(batch.rows);
-    }
-    let mut segments = 0;
-    for (kind, batches) in kinds {
-        let there = layout.segments(&kind)?;
-        for hour in segment::hours(&kind, number, &batches)? {
-            if !hour.is_in(&there) {
-                hour.write(layout, &kind)?;
-                segments += 1;
-                recovered.rows += hour.row_count();
-            }
-        }
-    }
+    let mut closing = Closing::default();
+    let mut kinds = log.kinds().into_iter();
+    let written = kinds.try_for_each(|kind| closing.write(layout, &kind, &log));
+    recovered.rows += closing.rows;
+    written?;
     senders.write(layout)?;
     if replayed.damaged_bytes > 0 {
         put_aside(layout, &path, recovered)?;
     } else {
         fs::remove_file(&path).map_err(Error::file("remove", &path))?;
     }
-    Ok(segments)
+    Ok(closing.segments)
 }
