@@ -30,6 +30,8 @@ pub mod kernel;
 mod measurement;
 mod native;
 #[cfg(feature = "live")]
+mod pace;
+#[cfg(feature = "live")]
 pub mod profile;
 mod replay;
 pub mod response;

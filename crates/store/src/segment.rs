@@ -13,9 +13,10 @@ use parquet::file::properties::WriterProperties;
 use crate::Error;
 use crate::layout::{Layout, SegmentName, make_directory, sync_directory};
 
-/// Few enough that a query for one flow reads little, and that they are in memory while they are
-/// written.
+/// Few enough that a query for one flow reads little.
 const ROW_GROUP_ROWS: usize = 64 << 10;
+/// What the rows of a group take of memory while they are written.
+const ROW_GROUP_BYTES: usize = 6 << 20;
 /// Addresses and Community IDs of so many flows that their columns stay dictionaries.
 const DICTIONARY_BYTES: usize = 4 << 20;
 /// With what every Parquet file begins and ends.
@@ -60,7 +61,12 @@ impl SegmentWriter {
     /// # Errors
     /// [`Error::Segment`] when they cannot be written.
     pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let written = self.writer.write(rows);
+        let written = self.writer.write(rows).and_then(|()| {
+            match self.writer.memory_size() > ROW_GROUP_BYTES {
+                true => self.writer.flush(),
+                false => Ok(()),
+            }
+        });
         written.map_err(Error::segment("write", &self.part))
     }
 

@@ -47,7 +47,10 @@ impl Shared for Flows {
     }
 
     fn start(&self, hooks: &Hooks) -> Result<Box<dyn Measurement>, Error> {
-        let monitor = RttMonitor::of(hooks, &self.settings, self.aggregation)?;
+        let mut monitor = RttMonitor::of(hooks, &self.settings, self.aggregation)?;
+        if self.aggregation.is_some() && !self.settings.sample_interval.is_zero() {
+            monitor.pace_samples(&self.settings)?;
+        }
         Ok(Box::new(monitor))
     }
 }

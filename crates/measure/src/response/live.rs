@@ -9,7 +9,6 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle, OpenObject};
 
 use super::counts::ResponseCounts;
 use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
-use super::pace::EpochPace;
 use super::waits::Waits;
 use super::{Estimator, Grouping, ResponseAggregator, Settings};
 use crate::by_slot::PerSlot;
@@ -18,6 +17,7 @@ use crate::kernel::{
     Hooks, OfPackets, Options, Part, Ring, monotonic_ns, set_constants, wall_clock_offset,
 };
 use crate::measurement::{Interval, Measurement, Take, Ticker};
+use crate::pace::Pace;
 use crate::response::native::{
     self, Requests, response_batches, response_bins, response_config, response_epoch,
     response_flow, response_modes,
@@ -30,6 +30,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Between looks through the flows for silent ones, where epochs are put together: each interval
 /// ends with one, too.
 const SWEEP: Duration = Duration::from_secs(10);
+/// So many epochs a second are made an estimate each: 1 % of a processor. While there are more, they
+/// become longer.
+const MOST_EPOCHS: f64 = 10_000.0;
 /// The map of the variable that says how long an epoch is.
 const EPOCH_TICKS: &str = ".data.response_epoch_ticks";
 
@@ -65,7 +68,7 @@ struct Swept {
 
 /// How long epochs are, and where the kernel reads it.
 struct Paced {
-    pace: EpochPace,
+    pace: Pace,
     length: MapHandle,
 }
 
@@ -101,7 +104,7 @@ impl ResponseMonitor {
         let config = settings.to_native(secret(), HANDSHAKES)?;
         let paced = |_| -> Result<Paced, Error> {
             Ok(Paced {
-                pace: EpochPace::new(settings.epoch, Instant::now()),
+                pace: Pace::new(settings.epoch, MOST_EPOCHS, Instant::now()),
                 length: part.programs.map(EPOCH_TICKS)?,
             })
         };
@@ -137,7 +140,7 @@ impl ResponseMonitor {
             while let Some((epoch, behind)) = read_prefix::<response_epoch>(rest) {
                 rest = behind;
                 if let Some(paced) = pace {
-                    paced.pace.count();
+                    paced.pace.count(1);
                 }
                 let told = std::mem::take(swept.at(epoch.slot));
                 let told = Some(told).filter(|told| told.begin == epoch.begin);
@@ -169,7 +172,8 @@ impl ResponseMonitor {
         let Some(paced) = self.pace.as_mut() else {
             return Ok(());
         };
-        if let Some(ticks) = paced.pace.adapt(Instant::now()) {
+        if let Some(length) = paced.pace.adapt(Instant::now()) {
+            let ticks = (length.as_nanos() >> native::RESPONSE_TICK_SHIFT) as u32;
             paced
                 .length
                 .update(&0u32.to_ne_bytes(), &ticks.to_ne_bytes(), MapFlags::ANY)

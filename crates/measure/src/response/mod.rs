@@ -12,8 +12,6 @@ mod evidence;
 mod live;
 #[doc(hidden)]
 pub mod native;
-#[cfg(feature = "live")]
-mod pace;
 mod record;
 mod reverse;
 mod settings;

@@ -2,9 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fathom_record::{Nanoseconds, Time};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 
 use super::batches::Batches;
 use super::event::{Transition, decode};
@@ -13,6 +14,7 @@ use super::{Aggregation, Aggregator, Report, Samples, Settings};
 use crate::bytes::read_prefix;
 use crate::kernel::{Hooks, Options, Ring, monotonic_ns, wall_clock_offset};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
+use crate::pace::Pace;
 use crate::replay::Interfaces;
 use crate::rtt::native::{self, rtt_batch_event, rtt_event, rtt_flow, rtt_flow_event};
 use crate::{Counts, Error, Portion};
@@ -26,6 +28,13 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Between looks through the table of flows.
 const SWEEP: Duration = Duration::from_secs(5);
 
+/// So many samples a second cost less than half a percent of a processor.
+const MOST_SAMPLES: f64 = 25_000.0;
+/// How often they are counted.
+const COUNTED: Duration = Duration::from_secs(1);
+/// The map of the variable that says how long flows pause between samples at least.
+const SHORTEST_PAUSE: &str = ".data.rtt_shortest_pause";
+
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
 pub struct RttMonitor {
@@ -34,6 +43,16 @@ pub struct RttMonitor {
     aggregator: Option<Aggregator>,
     batches: Option<Batches>,
     sweep: Ticker,
+    pace: Option<Paced>,
+}
+
+/// How seldom flows are sampled, and where the kernel reads it.
+struct Paced {
+    pace: Pace,
+    pause: MapHandle,
+    /// By the kernel, when they were counted last.
+    samples: u64,
+    count: Ticker,
 }
 
 impl RttMonitor {
@@ -73,7 +92,43 @@ impl RttMonitor {
             batches: (settings.samples == Samples::InBatches)
                 .then(|| Batches::new(settings.pending_entries())),
             sweep: Ticker::new(SWEEP),
+            pace: None,
         })
+    }
+
+    /// Has each flow give fewer samples while all together give very many. For samples that come in
+    /// batches, with an interval between them.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] when the programs are not there.
+    pub fn pace_samples(&mut self, settings: &Settings) -> Result<(), Error> {
+        self.pace = Some(Paced {
+            pace: Pace::new(settings.sample_interval, MOST_SAMPLES, Instant::now()),
+            pause: self.object.part.programs.map(SHORTEST_PAUSE)?,
+            samples: 0,
+            count: Ticker::new(COUNTED),
+        });
+        Ok(())
+    }
+
+    fn adapt(&mut self) -> Result<(), Error> {
+        let Some(paced) = &mut self.pace else {
+            return Ok(());
+        };
+        if !paced.count.is_due() {
+            return Ok(());
+        }
+        let samples = self.object.samples()?;
+        paced.pace.count(samples.saturating_sub(paced.samples));
+        paced.samples = samples;
+        if let Some(length) = paced.pace.adapt(Instant::now()) {
+            let ns = Nanoseconds::from(length).0.to_ne_bytes();
+            paced
+                .pause
+                .update(&0u32.to_ne_bytes(), &ns, MapFlags::ANY)
+                .map_err(|error| Error::kernel("take fewer samples", error))?;
+        }
+        Ok(())
     }
 
     /// Hands on what is in the ring.
@@ -94,8 +149,8 @@ impl RttMonitor {
     }
 
     /// Looks through a portion of the flows: counts their traffic, where it is put together, and
-    /// ends those that are over.
-    fn sweep(&mut self, portion: Portion, take: &mut Take<'_>) -> Result<(), Error> {
+    /// ends those that are over. Samples wait in their batches until an interval ends.
+    fn sweep(&mut self, portion: Portion, is_end: bool, take: &mut Take<'_>) -> Result<(), Error> {
         if portion == Portion::ALL {
             self.sweep.restart();
         }
@@ -109,18 +164,20 @@ impl RttMonitor {
             let Some((flow, _)) = read_prefix::<rtt_flow>(value) else {
                 return;
             };
-            if let Some(aggregator) = &mut self.aggregator {
-                aggregator.on_flow(key, slot.index(), &flow, &*names);
-                if let Some(batches) = &mut self.batches {
-                    batches.read(&part.flows, slot, |direction, samples| {
-                        aggregator.on_samples(key, slot.index(), direction, samples, &*names);
-                    });
-                }
-            }
             let idle = Duration::from_nanos(now.saturating_sub(flow.last_seen));
             let is_closed = u32::from(flow.flags) & native::RTT_FLOW_IS_CLOSED != 0;
-            if idle > IDLE || (is_closed && idle > CLOSED) {
+            let is_over = idle > IDLE || (is_closed && idle > CLOSED);
+            if is_over {
                 over.push((*key, slot, flow, is_closed));
+            }
+            let Some(aggregator) = &mut self.aggregator else {
+                return;
+            };
+            aggregator.on_flow(key, slot.index(), &flow, &*names);
+            if let Some(batches) = self.batches.as_mut().filter(|_| is_end || is_over) {
+                batches.read(&part.flows, slot, |direction, samples| {
+                    aggregator.on_samples(key, slot.index(), direction, samples, &*names);
+                });
             }
         })?;
         for (key, slot, flow, is_closed) in over {
@@ -210,9 +267,9 @@ impl Measurement for RttMonitor {
     fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         self.drain(take)?;
         if self.sweep.is_due() {
-            self.sweep(Portion::ALL, take)?;
+            self.sweep(Portion::ALL, false, take)?;
         }
-        Ok(())
+        self.adapt()
     }
 
     fn end_interval(
@@ -222,7 +279,10 @@ impl Measurement for RttMonitor {
         length: Nanoseconds,
         take: &mut Take<'_>,
     ) -> Result<Option<Box<dyn Interval>>, Error> {
-        self.sweep(portion, take)?;
+        if let Some(paced) = &mut self.pace {
+            paced.pace.fit_into(Duration::from_nanos(length.0));
+        }
+        self.sweep(portion, true, take)?;
         let slots = self.object.part.flows.numbers(portion);
         let aggregator = self.aggregator.as_mut();
         let records = aggregator

@@ -7,6 +7,11 @@
 #include <bpf/bpf_helpers.h>
 
 #include "../../bpf/packet_pass.bpf.h"
+
+/* 0, until user space has samples come less often, ns: there are very many. */
+volatile __u64 rtt_shortest_pause SEC(".data.rtt_shortest_pause") = 0;
+#define RTT_SHORTEST_PAUSE rtt_shortest_pause
+
 #include "process.h"
 
 /* In sections of their own: user space finds them by name, without knowing the layout of the others. */

@@ -30,11 +30,22 @@ impl Object {
         })
     }
 
-    /// What the kernel and user space have counted.
-    pub(super) fn counts(&self) -> Result<RttCounts, Error> {
+    /// What the kernel has counted.
+    fn kernel_counts(&self) -> Result<RttCounts, Error> {
         let mut counts = RttCounts::default();
         let own = counts.verdicts.iter_mut().chain(&mut counts.counters);
         self.part.counters.add_to(own)?;
+        Ok(counts)
+    }
+
+    /// Samples that have come by now.
+    pub(super) fn samples(&self) -> Result<u64, Error> {
+        Ok(self.kernel_counts()?.counters[native::RTT_COUNT_SAMPLES as usize])
+    }
+
+    /// What the kernel and user space have counted.
+    pub(super) fn counts(&self) -> Result<RttCounts, Error> {
+        let mut counts = self.kernel_counts()?;
         counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize] += self.deleted;
         let opened = counts.counters[native::RTT_COUNT_FLOWS_OPENED as usize];
         let deleted = counts.counters[native::RTT_COUNT_FLOWS_DELETED as usize];

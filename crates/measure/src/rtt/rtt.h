@@ -333,12 +333,20 @@ static __always_inline int rtt_leave_out(struct rtt_output *output, enum rtt_cou
 	return 1;
 }
 
+/* No pause is shorter, ns. An includer that lets it change while packets pass says where it is. */
+#ifndef RTT_SHORTEST_PAUSE
+#define RTT_SHORTEST_PAUSE 0
+#endif
+
 /* ns from one measured packet of a direction to the next. */
 static __always_inline __u64 rtt_pause(const struct rtt_half *half, const struct rtt_config *config)
 {
-	if (config->per_rtt && half->smoothed / config->per_rtt > config->sample_interval)
-		return half->smoothed / config->per_rtt;
-	return config->sample_interval;
+	__u64 shortest = RTT_SHORTEST_PAUSE;
+	__u64 pause = config->sample_interval;
+
+	if (config->per_rtt && half->smoothed / config->per_rtt > pause)
+		pause = half->smoothed / config->per_rtt;
+	return pause > shortest ? pause : shortest;
 }
 
 /* Takes a round trip into the figures of the direction that was measured. */
