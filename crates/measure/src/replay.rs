@@ -28,6 +28,27 @@ pub trait Interfaces {
     fn name(&self, interface: u32) -> &'static str;
 }
 
+/// Names of interfaces, by numbers that take less room.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ShortNames(Vec<&'static str>);
+
+impl ShortNames {
+    /// The number of a name, to which it is added if it is new.
+    pub(crate) fn index_of(&mut self, name: &'static str) -> u16 {
+        let known = self.0.iter().position(|&known| known == name);
+        let index = known.unwrap_or_else(|| {
+            self.0.push(name);
+            self.0.len() - 1
+        });
+        index as u16
+    }
+
+    /// The name that has this number.
+    pub(crate) fn name(&self, index: u16) -> &'static str {
+        self.0.get(usize::from(index)).copied().unwrap_or_default()
+    }
+}
+
 impl<I: Interfaces> Interfaces for &I {
     fn name(&self, interface: u32) -> &'static str {
         (**self).name(interface)

@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
-use std::sync::LazyLock;
 
 use libbpf_rs::{OpenMap, OpenObject};
 
@@ -18,13 +17,13 @@ use crate::bytes::bytes_of;
 use crate::native::{FLOW_WORD_MEASUREMENTS, flow_key};
 use crate::{Error, Portion, Scope};
 
-/// The compiled programs.
-static OBJECT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+/// The compiled programs: 0.5 MB, of use while they are loaded.
+fn object() -> Vec<u8> {
     decompress(include_bytes!(concat!(
         env!("OUT_DIR"),
         "/dispatch.bpf.o.zst"
     )))
-});
+}
 
 /// The settings of a measurement of packets that pass. What it has in the programs begins with its
 /// name: its maps, among them the array `NAME_flows` of what it keeps of flows, the constant
@@ -92,7 +91,7 @@ impl Hooks {
     ) -> Result<Self, Error> {
         let places = Places::find(interfaces, true, passing(has_xdp))?;
         let mut state_bits = Vec::new();
-        let programs = Programs::load(&OBJECT, None, |object| {
+        let programs = Programs::load(&object(), None, |object| {
             state_bits = prepare(object, measurements)?;
             choose_programs(object, |program| places.need(program));
             Ok(())
@@ -126,7 +125,7 @@ impl Hooks {
             shared: Rc::clone(&self.shared),
             changes: self.shared.changes.get(),
             flows: self.programs.flows(&format!("{name}_flows"), state_bit)?,
-            counters: self.programs.own_counters(&OBJECT, name)?,
+            counters: self.programs.own_counters(&object(), name)?,
             programs: self.programs.with_ring(ring)?,
         })
     }
@@ -201,7 +200,7 @@ impl Part {
 /// # Errors
 /// As [`Hooks::attach`].
 pub fn try_load(measurements: &[&dyn OfPackets]) -> Result<(), Error> {
-    Programs::load(&OBJECT, None, |object| {
+    Programs::load(&object(), None, |object| {
         prepare(object, measurements)?;
         choose_programs(object, |_| true);
         Ok(())

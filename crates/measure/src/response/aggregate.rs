@@ -13,6 +13,7 @@ use crate::by_slot::{BySlot, Own};
 use crate::flow::flow_of;
 #[cfg(feature = "live")]
 use crate::native::flow_key;
+use crate::replay::ShortNames;
 
 /// What epochs are put together by. Each group is of one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,14 +123,15 @@ struct Known {
     waits: Waits,
     /// Of its requests.
     direction: u8,
-    interface: &'static str,
+    /// Among the names.
+    interface: u16,
 }
 
 impl Own<Known> {
-    fn key(&self) -> Key {
+    fn key(&self, interfaces: &ShortNames) -> Key {
         Key {
             ends: Ends::Flow(flow_of(&self.key, self.state.direction)),
-            interface: self.state.interface,
+            interface: interfaces.name(self.state.interface),
         }
     }
 }
@@ -141,6 +143,7 @@ pub struct ResponseAggregator {
     groups: HashMap<Key, Group>,
     /// By flow: those whose slot in the table of flows is known.
     slots: BySlot<Known>,
+    interfaces: ShortNames,
     hashing: RandomState,
 }
 
@@ -151,6 +154,7 @@ impl ResponseAggregator {
             grouping,
             groups: HashMap::new(),
             slots: BySlot::new(),
+            interfaces: ShortNames::default(),
             hashing: RandomState::new(),
         }
     }
@@ -189,11 +193,11 @@ impl ResponseAggregator {
         let (own, gone) = self.slots.claim(slot, flow, is_own, || Known {
             waits: Waits::default(),
             direction,
-            interface: epoch.interface,
+            interface: self.interfaces.index_of(epoch.interface),
         });
         own.waits.add(epoch);
         if let Some(gone) = gone {
-            let group = self.groups.entry(gone.key()).or_default();
+            let group = self.groups.entry(gone.key(&self.interfaces)).or_default();
             group.waits.merge(&gone.state.waits);
         }
     }
@@ -211,9 +215,9 @@ impl ResponseAggregator {
         time: Time,
         length: Nanoseconds,
     ) -> ResponseInterval {
-        let (kept, mut groups) = (&mut self.groups, Vec::new());
+        let (kept, interfaces, mut groups) = (&mut self.groups, &self.interfaces, Vec::new());
         self.slots.retain(slots, |own| {
-            let (key, waits) = (own.key(), std::mem::take(&mut own.state.waits));
+            let (key, waits) = (own.key(interfaces), std::mem::take(&mut own.state.waits));
             if waits.epochs == 0 {
                 // A flow that is over, or silent for long.
                 return false;

@@ -12,7 +12,7 @@ use super::{RttAggregate, RttSample};
 use crate::by_slot::{BySlot, Own};
 use crate::flow::{flow_of, tags};
 use crate::native::flow_key;
-use crate::replay::Interfaces;
+use crate::replay::{Interfaces, ShortNames};
 use crate::rtt::native::{rtt_flow, rtt_traffic};
 
 /// What samples are put together by. Each group is of one interface.
@@ -66,16 +66,6 @@ impl Aggregation {
     }
 }
 
-/// Of an interface in a list of names, to which it is added if it is new.
-fn index_of(interfaces: &mut Vec<&'static str>, interface: &'static str) -> u16 {
-    let known = interfaces.iter().position(|&known| known == interface);
-    let index = known.unwrap_or_else(|| {
-        interfaces.push(interface);
-        interfaces.len() - 1
-    });
-    index as u16
-}
-
 /// What is put together. Kept small: there may be two for each of very many flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
@@ -125,7 +115,7 @@ pub struct Aggregator {
     /// What is put together by other things than flows; and of flows, what came without the slot
     /// that they have now.
     groups: HashMap<Group, Figures>,
-    interfaces: Vec<&'static str>,
+    interfaces: ShortNames,
 }
 
 impl Aggregator {
@@ -135,13 +125,13 @@ impl Aggregator {
             aggregation,
             flows: BySlot::new(),
             groups: HashMap::new(),
-            interfaces: Vec::new(),
+            interfaces: ShortNames::default(),
         }
     }
 
     /// Takes a sample in.
     pub fn on_sample(&mut self, sample: &RttSample) {
-        let interface = index_of(&mut self.interfaces, sample.interface);
+        let interface = self.interfaces.index_of(sample.interface);
         let tags = (sample.vlan, sample.inner_vlan);
         let group = self.aggregation.group(sample.flow, tags, interface);
         let figures = self.groups.entry(group).or_default();
@@ -163,7 +153,7 @@ impl Aggregator {
         let figures = match own {
             Some(own) if is_by_flow => &mut own.state.figures[usize::from(direction)],
             _ => {
-                let interface = index_of(&mut self.interfaces, interfaces.name(key.interface));
+                let interface = self.interfaces.index_of(interfaces.name(key.interface));
                 self.figures_of(key, direction, interface)
             }
         };
@@ -191,7 +181,7 @@ impl Aggregator {
         let first = || Known {
             traffic: Default::default(),
             figures: Default::default(),
-            interface: index_of(&mut self.interfaces, interfaces.name(key.interface)),
+            interface: self.interfaces.index_of(interfaces.name(key.interface)),
             is_there: true,
         };
         let (own, gone) = self.flows.claim(slot, key, |_| true, first);
@@ -281,7 +271,7 @@ impl Aggregator {
 /// made when it is asked for.
 pub struct RttInterval {
     groups: std::vec::IntoIter<(Group, Figures)>,
-    interfaces: Vec<&'static str>,
+    interfaces: ShortNames,
     time: Time,
     length: Nanoseconds,
 }
@@ -291,7 +281,7 @@ impl Iterator for RttInterval {
 
     fn next(&mut self) -> Option<RttAggregate> {
         let (group, figures) = self.groups.next()?;
-        let interface = self.interfaces[usize::from(group.interface)];
+        let interface = self.interfaces.name(group.interface);
         Some(figures.into_record(group.key, interface, self.time, self.length))
     }
 

@@ -12,7 +12,7 @@ use etherparse::PacketBuilder;
 use libbpf_rs::{MapCore as _, MapHandle, Object, ObjectBuilder, ProgramInput, RingBufferBuilder};
 
 use super::exchanges::Exchanges;
-use super::wire::OBJECT;
+use super::wire::object;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::flow::flow_address_of;
 use crate::profile::names::Names;
@@ -224,7 +224,7 @@ struct Kernel {
 
 impl Kernel {
     fn load() -> Self {
-        let mut object = ObjectBuilder::default().open_memory(&OBJECT).unwrap();
+        let mut object = ObjectBuilder::default().open_memory(&object()).unwrap();
         let configuration = dns_config {
             has_names: 1,
             ..dns_config::default()

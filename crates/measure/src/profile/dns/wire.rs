@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use libbpf_rs::Link;
 
@@ -15,9 +15,10 @@ use crate::kernel::{Programs, Ring, decompress, monotonic_ns, set_constants, wal
 use crate::profile::connections::Report;
 use crate::profile::native::{self, dns_config};
 
-/// The compiled programs.
-pub(super) static OBJECT: LazyLock<Vec<u8>> =
-    LazyLock::new(|| decompress(include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o.zst"))));
+/// The compiled programs: 0.5 MB, of use while they are loaded.
+pub(super) fn object() -> Vec<u8> {
+    decompress(include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o.zst")))
+}
 
 /// DNS exchanges while they are measured.
 pub(super) struct Wire {
@@ -50,7 +51,7 @@ impl Wire {
         ];
         Ok(Self {
             links: Vec::new(),
-            programs: Programs::load(&OBJECT, "dns_events", |object| {
+            programs: Programs::load(&object(), "dns_events", |object| {
                 set_constants(object, &constants)
             })?,
             exchanges: Exchanges::new(scope.timeout, scope.names.clone()),
