@@ -1,12 +1,13 @@
 //! Samples that come in batches: the same as those that come one by one.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use fathom_measure::rtt::Samples::InBatches;
 use fathom_measure::rtt::Settings;
 use fathom_record::FlowKey;
 
-use crate::kernel::Kernels;
+use crate::kernel::{Kernel, Kernels};
 use crate::outcome::{Outcome, Run};
 use crate::scenario::{self, Scenario};
 use crate::{check_all, compile, native, programs};
@@ -105,4 +106,38 @@ fn full_batches_and_those_of_flows_that_end_are_sent() {
         full >= 8,
         "{full}: of two flows, two directions, 40 samples each"
     );
+}
+
+/// It is as if the settings had said so before.
+#[test]
+fn flows_pause_longer_when_they_are_told_to() {
+    if let Some(obstacle) = compile::obstacle() {
+        println!("skipped: {obstacle}");
+        return;
+    }
+    let text = format!("set per-rtt 0\n{}", connection(0, 40));
+    let scenario = scenario::read(&text).unwrap();
+    let settings = |pause| Settings {
+        samples: InBatches,
+        sample_interval: pause,
+        ..scenario.settings.clone()
+    };
+    let pause = Duration::from_millis(100);
+    let expected = |pause| {
+        samples_of(&native::run(
+            scenario.link,
+            &settings(pause),
+            &scenario.frames,
+        ))
+    };
+    for program in programs(&scenario) {
+        let mut kernel = Kernel::load(&[program], &settings(Duration::ZERO), &scenario.methods);
+        for told in [Duration::ZERO, pause, Duration::ZERO] {
+            kernel.pause_for(told);
+            let (mut samples, _) = kernel.run_in_batches(&scenario.frames);
+            samples.sort_unstable();
+            assert_eq!(samples, expected(told), "{program}, {told:?}");
+        }
+    }
+    assert!(expected(pause).len() * 2 < expected(Duration::ZERO).len());
 }

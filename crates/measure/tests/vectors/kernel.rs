@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use fathom_measure::Portion;
 use fathom_measure::bytes::{bytes_of, read_prefix};
@@ -67,6 +68,13 @@ impl Kernel {
             has_events: settings.has_events,
             pending_entries: settings.pending_entries(),
         }
+    }
+
+    /// From now on flows pause so long between samples, at least.
+    pub(crate) fn pause_for(&self, pause: Duration) {
+        let ns = (pause.as_nanos() as u64).to_ne_bytes();
+        let map = self.run.map(".data.rtt_shortest_pause");
+        map.update(&0u32.to_ne_bytes(), &ns, MapFlags::ANY).unwrap();
     }
 
     /// Would the kernel run the program over this frame? It refuses some that are cut off very
