@@ -1,28 +1,25 @@
 //! How a server is reached, as the kernel's own tables say: interface, addresses of the link layer,
 //! source address, length of packets.
 
-use std::io::{Error as IoError, ErrorKind};
+use std::io::Error as IoError;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
-};
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteType, RouteVia,
-};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr as KernelAddress};
+use fathom_measure::kernel::rtnetlink::{Questions, add_attribute, attributes, u16_at, u32_at};
 
 use super::obstacle::Obstacle;
 use crate::config::Mode;
 
-/// Room for a datagram of the kernel: it never sends longer ones.
-const LONGEST: usize = 64 << 10;
+/// Bytes of `struct rtmsg`, of `struct ifinfomsg` and of `struct ndmsg`.
+const ROUTE_HEADER: usize = 12;
+const LINK_HEADER: usize = 16;
+const NEIGHBOUR_HEADER: usize = 12;
+/// Attributes of `linux/if_link.h`.
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+/// One of those in `RTA_METRICS`, of `linux/rtnetlink.h`.
+const RTAX_MTU: u16 = 2;
 
 /// The route to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,9 +37,7 @@ pub(super) struct NextHop {
 }
 
 /// Asks the kernel.
-pub(super) struct Resolver {
-    socket: Socket,
-}
+pub(super) struct Resolver(Questions);
 
 impl Resolver {
     /// Opens what is needed to ask.
@@ -50,10 +45,7 @@ impl Resolver {
     /// # Errors
     /// When the system refuses a socket.
     pub(super) fn open() -> Result<Self, IoError> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&KernelAddress::new(0, 0))?;
-        Ok(Self { socket })
+        Questions::open().map(Self)
     }
 
     /// The route to this address, or why there is none.
@@ -108,22 +100,18 @@ impl Resolver {
     }
 
     fn route(&mut self, address: IpAddr, mark: u32) -> Result<Result<Route, Obstacle>, IoError> {
-        let mut message = RouteMessage::default();
-        message.header = RouteHeader {
-            address_family: family(address),
-            destination_prefix_length: if address.is_ipv4() { 32 } else { 128 },
-            ..RouteHeader::default()
-        };
-        message
-            .attributes
-            .push(RouteAttribute::Destination(address.into()));
+        let mut question = vec![0; ROUTE_HEADER];
+        let octets = octets(address);
+        question[0] = family(address);
+        question[1] = 8 * octets.len() as u8;
+        add_attribute(&mut question, libc::RTA_DST, &octets);
         if mark != 0 {
-            message.attributes.push(RouteAttribute::Mark(mark));
+            add_attribute(&mut question, libc::RTA_MARK, &mark.to_ne_bytes());
         }
         let mut route = Err(Obstacle::NoRoute);
-        let asked = self.ask(RouteNetlinkMessage::GetRoute(message), 0, |answer| {
-            if let RouteNetlinkMessage::NewRoute(answer) = answer {
-                route = Route::read(&answer, address);
+        let asked = self.0.ask(libc::RTM_GETROUTE, &question, |kind, answer| {
+            if kind == libc::RTM_NEWROUTE {
+                route = Route::read(answer, address);
             }
         });
         match asked {
@@ -147,73 +135,53 @@ impl Resolver {
     }
 
     fn is_veth(&mut self, interface: u32) -> Result<bool, IoError> {
-        let mut message = LinkMessage::default();
-        message.header.index = interface;
         let mut is_veth = false;
-        self.ask(RouteNetlinkMessage::GetLink(message), 0, |answer| {
-            let RouteNetlinkMessage::NewLink(answer) = answer else {
-                return;
-            };
-            let infos = answer
-                .attributes
-                .iter()
-                .filter_map(|attribute| match attribute {
-                    LinkAttribute::LinkInfo(infos) => Some(infos),
-                    _ => None,
-                });
-            is_veth = infos
-                .flatten()
-                .any(|info| *info == LinkInfo::Kind(InfoKind::Veth));
+        self.ask_for_link(interface, |answer| {
+            let (_, behind) = answer.split_at_checked(LINK_HEADER)?;
+            let (_, information) = attributes(behind).find(|(kind, _)| *kind == IFLA_LINKINFO)?;
+            is_veth = attributes(information)
+                .any(|(kind, name)| kind == IFLA_INFO_KIND && name.starts_with(b"veth\0"));
+            Some(())
         })?;
         Ok(is_veth)
     }
 
     /// An interface, if it has Ethernet.
     fn link(&mut self, interface: u32) -> Result<Option<Link>, IoError> {
-        let mut message = LinkMessage::default();
-        message.header.index = interface;
         let mut found = None;
-        self.ask(RouteNetlinkMessage::GetLink(message), 0, |answer| {
-            let RouteNetlinkMessage::NewLink(answer) = answer else {
-                return;
-            };
-            let (mut address, mut mtu) = (None, None);
-            for attribute in answer.attributes {
-                match attribute {
-                    LinkAttribute::Address(bytes) => address = <[u8; 6]>::try_from(bytes).ok(),
-                    LinkAttribute::Mtu(bytes) => {
-                        mtu = Some(u16::try_from(bytes).unwrap_or(u16::MAX));
-                    }
-                    _ => {}
-                }
-            }
-            let asks_for_neighbours =
-                !(answer.header.flags).intersects(LinkFlags::Noarp | LinkFlags::Loopback);
-            found = address.zip(mtu).map(|(address, mtu)| Link {
-                address,
-                mtu,
-                asks_for_neighbours,
-            });
+        self.ask_for_link(interface, |answer| {
+            found = Link::read(answer);
+            Some(())
         })?;
         Ok(found)
     }
 
+    /// Hands on what the kernel says of an interface; the closure ends early where that is cut off.
+    fn ask_for_link(
+        &mut self,
+        interface: u32,
+        mut take: impl FnMut(&[u8]) -> Option<()>,
+    ) -> Result<(), IoError> {
+        let mut question = [0; LINK_HEADER];
+        question[4..8].copy_from_slice(&interface.to_ne_bytes());
+        self.0.ask(libc::RTM_GETLINK, &question, |kind, answer| {
+            if kind == libc::RTM_NEWLINK {
+                take(answer);
+            }
+        })
+    }
+
     fn neighbour(&mut self, interface: u32, address: IpAddr) -> Result<Option<[u8; 6]>, IoError> {
-        let mut message = NeighbourMessage::default();
-        message.header.family = family(address);
+        let mut question = [0; NEIGHBOUR_HEADER];
+        question[0] = family(address);
         let mut found = None;
-        self.ask(
-            RouteNetlinkMessage::GetNeighbour(message),
-            NLM_F_DUMP,
-            |answer| {
-                if let RouteNetlinkMessage::NewNeighbour(answer) = answer
-                    && answer.header.ifindex == interface
-                    && let Some(own) = link_address(&answer, address)
-                {
-                    found = Some(own);
-                }
-            },
-        )?;
+        (self.0).ask_for_all(libc::RTM_GETNEIGH, &question, |kind, answer| {
+            if kind == libc::RTM_NEWNEIGH
+                && let Some(own) = link_address(answer, interface, address)
+            {
+                found = Some(own);
+            }
+        })?;
         Ok(found)
     }
 
@@ -230,44 +198,6 @@ impl Resolver {
             let _ = socket.send_to(&[], SocketAddr::new(address, DISCARD));
         }
     }
-
-    /// Sends a question and hands all of its answers on.
-    fn ask(
-        &mut self,
-        question: RouteNetlinkMessage,
-        flags: u16,
-        mut take: impl FnMut(RouteNetlinkMessage),
-    ) -> Result<(), IoError> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
-        loop {
-            let mut room = Vec::with_capacity(LONGEST);
-            self.socket.recv(&mut room, 0)?;
-            let mut rest = room.as_slice();
-            while !rest.is_empty() {
-                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(|error| IoError::new(ErrorKind::InvalidData, error.to_string()))?;
-                let length = (answer.header.length as usize).next_multiple_of(4);
-                rest = rest.get(length..).unwrap_or_default();
-                match answer.payload {
-                    NetlinkPayload::Done(_) => return Ok(()),
-                    NetlinkPayload::Error(error) => {
-                        return error.code.map_or(Ok(()), |_| Err(error.to_io()));
-                    }
-                    NetlinkPayload::InnerMessage(inner) => take(inner),
-                    _ => {}
-                }
-            }
-            if flags & NLM_F_DUMP == 0 {
-                return Ok(());
-            }
-        }
-    }
 }
 
 fn is_unreachable(error: &IoError) -> bool {
@@ -277,18 +207,56 @@ fn is_unreachable(error: &IoError) -> bool {
     )
 }
 
-fn family(address: IpAddr) -> AddressFamily {
-    if address.is_ipv4() {
-        AddressFamily::Inet
+fn family(address: IpAddr) -> u8 {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
     } else {
-        AddressFamily::Inet6
+        libc::AF_INET6
+    };
+    family as u8
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
     }
+}
+
+fn ip(octets: &[u8]) -> Option<IpAddr> {
+    let of_four = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    of_four
+        .or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from))
+        .ok()
 }
 
 struct Link {
     address: [u8; 6],
     mtu: u16,
     asks_for_neighbours: bool,
+}
+
+impl Link {
+    /// Reads `struct ifinfomsg` and its attributes.
+    fn read(message: &[u8]) -> Option<Self> {
+        let (header, behind) = message.split_at_checked(LINK_HEADER)?;
+        let flags = u32_at(header, 8)?.cast_signed();
+        let (mut address, mut mtu) = (None, None);
+        for (kind, value) in attributes(behind) {
+            match kind {
+                IFLA_ADDRESS => address = <[u8; 6]>::try_from(value).ok(),
+                IFLA_MTU => {
+                    mtu = u32_at(value, 0).map(|bytes| u16::try_from(bytes).unwrap_or(u16::MAX));
+                }
+                _ => {}
+            }
+        }
+        Some(Self {
+            address: address?,
+            mtu: mtu?,
+            asks_for_neighbours: flags & (libc::IFF_NOARP | libc::IFF_LOOPBACK) == 0,
+        })
+    }
 }
 
 struct Route {
@@ -299,27 +267,29 @@ struct Route {
 }
 
 impl Route {
-    fn read(message: &RouteMessage, address: IpAddr) -> Result<Self, Obstacle> {
-        match message.header.kind {
-            RouteType::Unicast => {}
-            RouteType::Local => return Err(Obstacle::Local),
+    /// Reads `struct rtmsg` and its attributes.
+    fn read(message: &[u8], address: IpAddr) -> Result<Self, Obstacle> {
+        let (header, behind) = message
+            .split_at_checked(ROUTE_HEADER)
+            .ok_or(Obstacle::NoRoute)?;
+        match header[7] {
+            libc::RTN_UNICAST => {}
+            libc::RTN_LOCAL => return Err(Obstacle::Local),
             _ => return Err(Obstacle::NoRoute),
         }
         let (mut interface, mut neighbour, mut source, mut mtu) = (None, address, None, None);
-        for attribute in &message.attributes {
-            match attribute {
-                RouteAttribute::Oif(index) => interface = Some(*index),
-                RouteAttribute::Gateway(gateway) => {
-                    neighbour = ip(gateway).unwrap_or(neighbour);
-                }
-                RouteAttribute::Via(RouteVia::Inet6(gateway)) => neighbour = (*gateway).into(),
-                RouteAttribute::Via(RouteVia::Inet(gateway)) => neighbour = (*gateway).into(),
-                RouteAttribute::PrefSource(address) => source = ip(address),
-                RouteAttribute::Metrics(metrics) => {
-                    mtu = metrics.iter().find_map(|metric| match metric {
-                        RouteMetric::Mtu(bytes) => u16::try_from(*bytes).ok(),
-                        _ => None,
-                    });
+        for (kind, value) in attributes(behind) {
+            match kind {
+                libc::RTA_OIF => interface = u32_at(value, 0),
+                libc::RTA_GATEWAY => neighbour = ip(value).unwrap_or(neighbour),
+                // `struct rtvia`: a family, which the length tells, too.
+                libc::RTA_VIA => neighbour = value.get(2..).and_then(ip).unwrap_or(neighbour),
+                libc::RTA_PREFSRC => source = ip(value),
+                libc::RTA_METRICS => {
+                    let limit = attributes(value).find(|(kind, _)| *kind == RTAX_MTU);
+                    mtu = limit
+                        .and_then(|(_, value)| u32_at(value, 0))
+                        .and_then(|bytes| u16::try_from(bytes).ok());
                 }
                 _ => {}
             }
@@ -333,35 +303,22 @@ impl Route {
     }
 }
 
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some((*address).into()),
-        RouteAddress::Inet6(address) => Some((*address).into()),
-        _ => None,
-    }
-}
-
-/// The link-layer address in an entry, if it is that of this neighbour and is of use.
-fn link_address(entry: &NeighbourMessage, address: IpAddr) -> Option<[u8; 6]> {
-    if matches!(
-        entry.header.state,
-        NeighbourState::Incomplete | NeighbourState::Failed | NeighbourState::Noarp
-    ) {
+/// The link-layer address in an entry (`struct ndmsg` and its attributes), if it is that of this
+/// neighbour and is of use.
+fn link_address(entry: &[u8], interface: u32, address: IpAddr) -> Option<[u8; 6]> {
+    let (header, behind) = entry.split_at_checked(NEIGHBOUR_HEADER)?;
+    let is_of_use = !matches!(
+        u16_at(header, 8)?,
+        libc::NUD_INCOMPLETE | libc::NUD_FAILED | libc::NUD_NOARP
+    );
+    if u32_at(header, 4)? != interface || !is_of_use {
         return None;
     }
-    let mut is_it = false;
-    let mut found = None;
-    for attribute in &entry.attributes {
-        match attribute {
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(own)) => {
-                is_it = address == IpAddr::from(*own);
-            }
-            NeighbourAttribute::Destination(NeighbourAddress::Inet6(own)) => {
-                is_it = address == IpAddr::from(*own);
-            }
-            NeighbourAttribute::LinkLayerAddress(bytes) => {
-                found = <[u8; 6]>::try_from(bytes.as_slice()).ok();
-            }
+    let (mut is_it, mut found) = (false, None);
+    for (kind, value) in attributes(behind) {
+        match kind {
+            libc::NDA_DST => is_it = ip(value) == Some(address),
+            libc::NDA_LLADDR => found = <[u8; 6]>::try_from(value).ok(),
             _ => {}
         }
     }
@@ -377,5 +334,60 @@ mod tests {
         let mut resolver = Resolver::open().unwrap();
         let hop = resolver.resolve(IpAddr::from([127, 0, 0, 1])).unwrap();
         assert_eq!(hop, Err(Obstacle::Local));
+    }
+
+    #[test]
+    fn a_link_is_what_the_system_says() {
+        let mut resolver = Resolver::open().unwrap();
+        let loopback = resolver.link(1).unwrap().unwrap();
+        let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        assert_eq!(loopback.address, [0; 6]);
+        assert_eq!(
+            usize::from(loopback.mtu),
+            mtu.trim().parse::<usize>().unwrap().min(u16::MAX.into())
+        );
+        assert!(!loopback.asks_for_neighbours && !resolver.is_veth(1).unwrap());
+        assert!(resolver.link(u32::MAX >> 1).is_err());
+    }
+
+    /// As Linux 6.18 answers `ip route get 192.0.2.7` with `via inet6 fe80::7 mtu 1400`.
+    #[test]
+    fn a_route_has_a_gateway_of_the_other_family_and_a_limit() {
+        let mut answer = vec![2, 32, 0, 0, 254, 0, 0, libc::RTN_UNICAST, 0, 0, 0, 0];
+        let gateway: std::net::Ipv6Addr = "fe80::7".parse().unwrap();
+        let via = [&libc::AF_INET6.to_ne_bytes()[..2], &gateway.octets()].concat();
+        let mut metrics = Vec::new();
+        add_attribute(&mut metrics, RTAX_MTU, &1400_u32.to_ne_bytes());
+        add_attribute(&mut answer, libc::RTA_OIF, &3_u32.to_ne_bytes());
+        add_attribute(&mut answer, libc::RTA_VIA, &via);
+        add_attribute(&mut answer, libc::RTA_PREFSRC, &[192, 0, 2, 1]);
+        add_attribute(&mut answer, libc::RTA_METRICS, &metrics);
+        let address = IpAddr::from([192, 0, 2, 7]);
+        let route = Route::read(&answer, address).unwrap();
+        assert_eq!((route.interface, route.mtu), (3, Some(1400)));
+        assert_eq!(route.neighbour, gateway);
+        assert_eq!(route.source, IpAddr::from([192, 0, 2, 1]));
+        for cut in 0..answer.len() {
+            let _ = Route::read(&answer[..cut], address);
+        }
+    }
+
+    #[test]
+    fn an_entry_is_of_its_neighbour_while_that_answers() {
+        let address = IpAddr::from([192, 0, 2, 7]);
+        let entry = |state: u16| {
+            let mut entry = vec![2, 0, 0, 0, 3, 0, 0, 0];
+            entry.extend(state.to_ne_bytes());
+            entry.extend([0, 0]);
+            add_attribute(&mut entry, libc::NDA_DST, &[192, 0, 2, 7]);
+            add_attribute(&mut entry, libc::NDA_LLADDR, &[2, 0, 0, 0, 0, 7]);
+            entry
+        };
+        let found = link_address(&entry(libc::NUD_STALE), 3, address);
+        assert_eq!(found, Some([2, 0, 0, 0, 0, 7]));
+        let other = IpAddr::from([192, 0, 2, 8]);
+        assert_eq!(link_address(&entry(libc::NUD_STALE), 3, other), None);
+        assert_eq!(link_address(&entry(libc::NUD_STALE), 4, address), None);
+        assert_eq!(link_address(&entry(libc::NUD_FAILED), 3, address), None);
     }
 }

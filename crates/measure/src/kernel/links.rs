@@ -3,17 +3,13 @@
 
 use std::io::{Error, ErrorKind};
 
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
+use super::rtnetlink::{Listener, Questions, add_attribute, attributes, messages, u16_at, u32_at};
 
-/// Room for a datagram of the kernel: it never sends longer ones.
-const LONGEST: usize = 64 << 10;
 /// Datagrams that are taken at a time, at most: a storm of changes must not keep its reader from
 /// the packets.
 const BURST: usize = 256;
-/// Bytes of `struct nlmsghdr`, and of it with `struct ifinfomsg`.
+/// Bytes of `struct ifinfomsg`.
 const HEADER: usize = 16;
-const LINK_HEADER: usize = HEADER + 16;
 
 /// Attributes of `linux/if_link.h`.
 const IFLA_INFO_KIND: u16 = 1;
@@ -24,9 +20,6 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_PROP_LIST: u16 = 52;
 const IFLA_ALT_IFNAME: u16 = 53;
-/// Kinds of messages of `linux/netlink.h`.
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
 
 /// A link, as far as it matters whether and how it is measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,14 +53,14 @@ impl Link {
 
     /// Reads `struct ifinfomsg` and its attributes.
     fn read(message: &[u8]) -> Option<Self> {
-        let header = message.first_chunk::<LINK_HEADER>()?;
+        let (header, behind) = message.split_at_checked(HEADER)?;
         let mut link = Self {
-            hardware: u16_at(header, HEADER + 2)?,
-            index: u32_at(header, HEADER + 4)?,
+            hardware: u16_at(header, 2)?,
+            index: u32_at(header, 4)?,
             ..Self::default()
         };
         let (mut below, mut is_elsewhere) = (0, false);
-        for (kind, value) in attributes(&message[LINK_HEADER..]) {
+        for (kind, value) in attributes(behind) {
             match kind {
                 IFLA_IFNAME => link.name = text(value),
                 IFLA_MASTER => link.controller = u32_at(value, 0)?,
@@ -97,8 +90,12 @@ impl Link {
 /// # Errors
 /// When the kernel does not tell.
 pub(super) fn links() -> Result<Vec<Link>, Error> {
+    const EXT_MASK: u16 = 29;
+    let mut question = vec![0; HEADER];
+    let without_statistics = libc::RTEXT_FILTER_SKIP_STATS.to_ne_bytes();
+    add_attribute(&mut question, EXT_MASK, &without_statistics);
     let mut links = Vec::new();
-    dump(&question(), |kind, message| {
+    Questions::open()?.ask_for_all(libc::RTM_GETLINK, &question, |kind, message| {
         if kind == libc::RTM_NEWLINK {
             links.extend(Link::read(message));
         }
@@ -114,64 +111,19 @@ pub(super) fn has_filters(link: u32) -> Result<bool, Error> {
     /// `TC_H_CLSACT` with `TC_H_MIN_INGRESS` and `TC_H_MIN_EGRESS`.
     const SIDES: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
     let mut found = false;
+    let mut questions = Questions::open()?;
     for side in SIDES {
         // `struct tcmsg`: family, link, handle, parent, and what is not asked for.
         let body = [0, link, 0, side, 0].map(u32::to_ne_bytes).concat();
-        dump(&request(libc::RTM_GETTFILTER, &body), |kind, _| {
+        questions.ask_for_all(libc::RTM_GETTFILTER, &body, |kind, _| {
             found |= kind == libc::RTM_NEWTFILTER;
         })?;
     }
     Ok(found)
 }
 
-/// Asks for all there is of a kind, and gives the kind of each message and its bytes.
-fn dump(question: &[u8], mut each: impl FnMut(u16, &[u8])) -> Result<(), Error> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(question, 0)?;
-    loop {
-        let mut room = Vec::with_capacity(LONGEST);
-        socket.recv(&mut room, 0)?;
-        for (kind, message) in messages(&room) {
-            match kind {
-                NLMSG_DONE => return Ok(()),
-                NLMSG_ERROR => {
-                    let code = u32_at(message, HEADER).unwrap_or_default().cast_signed();
-                    return Err(Error::from_raw_os_error(code.abs()));
-                }
-                _ => each(kind, message),
-            }
-        }
-    }
-}
-
-/// `RTM_GETLINK` of all, without their statistics.
-fn question() -> Vec<u8> {
-    const EXT_MASK: u16 = 29;
-    const SKIP_STATISTICS: u32 = 8;
-    let mut body = vec![0; LINK_HEADER - HEADER];
-    body.extend(8_u16.to_ne_bytes());
-    body.extend(EXT_MASK.to_ne_bytes());
-    body.extend(SKIP_STATISTICS.to_ne_bytes());
-    request(libc::RTM_GETLINK, &body)
-}
-
-/// A message that asks for all of a kind.
-fn request(kind: u16, body: &[u8]) -> Vec<u8> {
-    /// `NLM_F_REQUEST` and `NLM_F_DUMP`.
-    const FLAGS: u16 = 0x301;
-    let length = (HEADER + body.len()) as u32;
-    let mut bytes = length.to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(FLAGS.to_ne_bytes());
-    bytes.resize(HEADER, 0);
-    bytes.extend(body);
-    bytes
-}
-
 /// Tells that links or addresses have changed.
-pub(super) struct Watch(Socket);
+pub(super) struct Watch(Listener);
 
 /// What has changed since the last look.
 #[derive(Debug, Default)]
@@ -187,17 +139,12 @@ impl Watch {
     /// # Errors
     /// When the system refuses.
     pub(super) fn open() -> Result<Self, Error> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        for group in [
+        Listener::open(&[
             libc::RTNLGRP_LINK,
             libc::RTNLGRP_IPV4_IFADDR,
             libc::RTNLGRP_IPV6_IFADDR,
-        ] {
-            socket.add_membership(group)?;
-        }
-        socket.set_non_blocking(true)?;
-        Ok(Self(socket))
+        ])
+        .map(Self)
     }
 
     /// Does not wait.
@@ -207,9 +154,8 @@ impl Watch {
     pub(super) fn look(&self) -> Result<News, Error> {
         let mut news = News::default();
         for _ in 0..BURST {
-            let mut room = Vec::with_capacity(LONGEST);
-            match self.0.recv(&mut room, 0) {
-                Ok(_) => news.take(&room),
+            match self.0.next() {
+                Ok(datagram) => news.take(&datagram),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // Some were lost: what they told is seen in the list of all.
@@ -228,49 +174,12 @@ impl News {
         for (kind, message) in messages(datagram) {
             self.has_changes = true;
             // A bridge tells so, too, that a port has left it.
-            let is_link = message.get(HEADER) == Some(&(libc::AF_UNSPEC as u8));
+            let is_link = message.first() == Some(&(libc::AF_UNSPEC as u8));
             if kind == libc::RTM_DELLINK && is_link {
-                self.gone.extend(u32_at(message, HEADER + 4));
+                self.gone.extend(u32_at(message, 4));
             }
         }
     }
-}
-
-/// The messages of a datagram, with their headers, and what kind they are.
-fn messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let length = u32_at(rest, 0)? as usize;
-        let kind = u16_at(rest, 4)?;
-        let message = rest.get(..length).filter(|_| length >= HEADER)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, message))
-    })
-}
-
-fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    /// Above are flags.
-    const KIND: u16 = 0x3fff;
-    std::iter::from_fn(move || {
-        let length = usize::from(u16_at(rest, 0)?);
-        let kind = u16_at(rest, 2)? & KIND;
-        let value = rest.get(4..length)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
-fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
-    bytes
-        .get(offset..)?
-        .first_chunk()
-        .map(|bytes| u16::from_ne_bytes(*bytes))
-}
-
-fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
-    bytes
-        .get(offset..)?
-        .first_chunk()
-        .map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// Up to its zero.

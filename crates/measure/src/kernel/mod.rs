@@ -15,6 +15,7 @@ mod load;
 mod places;
 mod programs;
 mod ring;
+pub mod rtnetlink;
 mod table;
 mod wanted;
 
