@@ -62,10 +62,8 @@ impl SegmentWriter {
     /// [`Error::Segment`] when they cannot be written.
     pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let written = self.writer.write(rows).and_then(|()| {
-            match self.writer.memory_size() > ROW_GROUP_BYTES {
-                true => self.writer.flush(),
-                false => Ok(()),
-            }
+            let is_much = self.writer.memory_size() > ROW_GROUP_BYTES;
+            if is_much { self.writer.flush() } else { Ok(()) }
         });
         written.map_err(Error::segment("write", &self.part))
     }

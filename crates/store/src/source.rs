@@ -123,9 +123,10 @@ impl<'a> Source<'a> {
         }
         let times = times_of(&self.rows);
         // A kind without a time is of 1970.
-        let count = match times.is_empty() {
-            true => self.rows.num_rows(),
-            false => times.partition_point(|&time| time <= until_ns),
+        let count = if times.is_empty() {
+            self.rows.num_rows()
+        } else {
+            times.partition_point(|&time| time <= until_ns)
         };
         let rest = match self.rows.num_rows() - count {
             // A part of no rows keeps the whole in memory.

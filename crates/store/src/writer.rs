@@ -174,7 +174,7 @@ impl Writer {
     /// # Errors
     /// When they cannot be written to the log, there is no room for more, or the store has other
     /// values in a column of that name ([`Error::Column`]). They are not taken then.
-    pub fn append_sent(&mut self, sent: Sent) -> Result<bool, Error> {
+    pub fn append_sent(&mut self, sent: &Sent) -> Result<bool, Error> {
         if self.senders.has_taken(&sent.number) {
             return Ok(false);
         }

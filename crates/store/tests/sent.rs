@@ -24,7 +24,7 @@ fn what_was_sent_twice_is_kept_once() {
     let directory = tempfile::tempdir().unwrap();
     let send = |writer: &mut Writer, bytes: &[u8]| {
         let taken = received(bytes).unwrap().into_iter();
-        let taken = taken.map(|one| writer.append_sent(one).unwrap());
+        let taken = taken.map(|one| writer.append_sent(&one).unwrap());
         taken.collect::<Vec<_>>()
     };
     let first = [sent(7, 1, &[1]), sent(7, 2, &[2, 3]), sent(8, 1, &[4])].concat();
@@ -53,7 +53,7 @@ fn a_number_whose_records_are_cut_off_was_not_taken() {
     let bytes = sent(7, 1, &[1, 2]);
     let (mut writer, _) = Writer::open(directory.path(), Settings::default()).unwrap();
     let [one] = received(&bytes).unwrap().try_into().unwrap();
-    writer.append_sent(one).unwrap();
+    writer.append_sent(&one).unwrap();
     writer.sync().unwrap();
     drop(writer);
     let log = std::fs::read_dir(directory.path().join("log"));
@@ -66,7 +66,7 @@ fn a_number_whose_records_are_cut_off_was_not_taken() {
         (0, bytes.len() as u64 - 1)
     );
     let [one] = received(&bytes).unwrap().try_into().unwrap();
-    assert!(writer.append_sent(one).unwrap());
+    assert!(writer.append_sent(&one).unwrap());
 }
 
 #[test]

@@ -208,12 +208,9 @@ fn is_unreachable(error: &IoError) -> bool {
 }
 
 fn family(address: IpAddr) -> u8 {
-    let family = if address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
-    family as u8
+    const IPV4: u8 = libc::AF_INET as u8;
+    const IPV6: u8 = libc::AF_INET6 as u8;
+    if address.is_ipv4() { IPV4 } else { IPV6 }
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {

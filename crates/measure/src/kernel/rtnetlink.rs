@@ -13,6 +13,11 @@ const LONGEST: usize = 64 << 10;
 const HEADER: usize = 16;
 /// Bytes of `struct nlattr`.
 const ATTRIBUTE: usize = 4;
+/// Flags of questions: for one answer, and for all.
+const ONE: u16 = libc::NLM_F_REQUEST as u16;
+const ALL: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+/// The kind of an attribute without its flags (`NLA_TYPE_MASK`, which is negative in `libc`).
+const ATTRIBUTE_KIND: u16 = 0x3fff;
 
 /// Asks the kernel, in the network namespace in which it was opened.
 pub struct Questions(Socket);
@@ -40,7 +45,7 @@ impl Questions {
         body: &[u8],
         each: impl FnMut(u16, &[u8]),
     ) -> Result<(), Error> {
-        self.send(kind, 0, body)?;
+        self.send(kind, ONE, body)?;
         self.receive(each).map(|_| ())
     }
 
@@ -54,13 +59,12 @@ impl Questions {
         body: &[u8],
         mut each: impl FnMut(u16, &[u8]),
     ) -> Result<(), Error> {
-        self.send(kind, libc::NLM_F_DUMP, body)?;
+        self.send(kind, ALL, body)?;
         while !self.receive(&mut each)? {}
         Ok(())
     }
 
-    fn send(&mut self, kind: u16, flags: libc::c_int, body: &[u8]) -> Result<(), Error> {
-        let flags = (libc::NLM_F_REQUEST | flags) as u16;
+    fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> Result<(), Error> {
         let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(flags.to_ne_bytes());
@@ -136,7 +140,7 @@ pub(super) fn messages(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 pub fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
-        let kind = u16_at(rest, 2)? & libc::NLA_TYPE_MASK as u16;
+        let kind = u16_at(rest, 2)? & ATTRIBUTE_KIND;
         let value = rest.get(ATTRIBUTE..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some((kind, value))

@@ -201,7 +201,7 @@ impl Thread {
         let mut taken = Taken::default();
         for sent in batches {
             let rows = sent.batch.rows.num_rows() as u64;
-            match self.writer.append_sent(sent) {
+            match self.writer.append_sent(&sent) {
                 Ok(true) => taken.records += rows,
                 Ok(false) => taken.repeated += rows,
                 Err(error @ Error::Column { .. }) => {
