@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
+use parquet::basic::{Compression, Encoding, Type as PhysicalType, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use crate::Error;
@@ -46,12 +47,8 @@ impl SegmentWriter {
         make_directory(path.parent().unwrap_or(layout.root()))?;
         let part = path.with_extension(PART);
         let file = File::create(&part).map_err(Error::file("make", &part))?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
-            .build();
-        let writer = ArrowWriter::try_new(file, columns, Some(properties));
+        let writer = properties_of(&columns)
+            .and_then(|properties| ArrowWriter::try_new(file, columns, Some(properties)));
         let writer = writer.map_err(Error::segment("begin", &part))?;
         Ok(Self { writer, part, path })
     }
@@ -99,6 +96,25 @@ impl SegmentWriter {
         // What stays is removed when the store is opened again.
         let _ = fs::remove_file(&self.part);
     }
+}
+
+/// How columns are written. Of texts there are few and each often, so they have dictionaries.
+/// Numbers are told by how far each is from the one before: to look one up in a dictionary takes
+/// longer, and many a column is 0 everywhere.
+fn properties_of(columns: &SchemaRef) -> Result<WriterProperties, ParquetError> {
+    let mut builder = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES);
+    let columns = ArrowSchemaConverter::new().convert(columns)?;
+    for column in columns.columns() {
+        if let PhysicalType::INT32 | PhysicalType::INT64 = column.physical_type() {
+            builder = builder
+                .set_column_dictionary_enabled(column.path().clone(), false)
+                .set_column_encoding(column.path().clone(), Encoding::DELTA_BINARY_PACKED);
+        }
+    }
+    Ok(builder.build())
 }
 
 /// Does the file begin and end as a Parquet file does? One that was cut off does not.
