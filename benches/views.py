@@ -38,7 +38,7 @@ SELECT * FROM sums JOIN quantiles USING (time, host, interface, protocol, destin
 
 # Of IPv4, and a network of 256 addresses.
 PREFIX = "CREATE MACRO prefix(address, bits) AS regexp_replace(address, '[0-9]+$', '0/24')"
-VIEWS = ["flows", "hops", "connections", "dns", "hosts"]
+VIEWS = ["flows", "hops", "connections", "processes", "dns", "hosts"]
 KINDS = ["traffic", "rtt_aggregate", "response_aggregate", "profile", "profile_dns", "hop"]
 
 views, store, memory, question = sys.argv[1:]

@@ -55,7 +55,9 @@ record! {
         pub total_stalls: u64,
         /// Time until the recoveries from them.
         pub total_stalled_ns: Nanoseconds,
-        /// Whose.
+        /// Whose: its number,
+        pub pid: u32,
+        /// and its name.
         pub process: &'static str,
         /// Its control group.
         pub cgroup: &'static str,
@@ -153,6 +155,7 @@ fn ended(time: Time, flow: FlowKey, base_ns: u64, random: &mut Random) -> Ended 
         total_rtt_mean_ns: Nanoseconds(base_ns + random.below(1_000_000)),
         total_stalls: lost,
         total_stalled_ns: Nanoseconds(lost * SECOND / 5),
+        pid: 1_000 + random.below(50) as u32,
         process: PROCESSES[random.below(4) as usize],
         cgroup: "/system.slice/web.service",
         container: None,

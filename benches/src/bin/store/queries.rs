@@ -18,8 +18,9 @@ const LONG_S: f64 = 30.0;
 const DUCKDB_MIB: &str = "8192";
 
 /// A view, and questions whose answers need all of its rows, or those of an hour and a network.
-/// `HOUR` is a condition for the hour.
-const QUESTIONS: [(&str, &str); 11] = [
+/// `HOUR` is a condition for the hour. `agents` and `labels` have a row or two an hour: there is
+/// nothing to compare.
+const QUESTIONS: [(&str, &str); 12] = [
     (
         "flows",
         "SELECT destination, count(*), sum(bytes), max(rtt_p99_ns), max(client_rtt_p99_ns), max(latency_p99_ns) FROM flows GROUP BY destination ORDER BY 3 DESC, 1 LIMIT 10",
@@ -51,6 +52,10 @@ const QUESTIONS: [(&str, &str); 11] = [
     (
         "connections, an hour and a network",
         "SELECT process, count(*), sum(total_bytes_sent) FROM connections WHERE HOUR AND prefix(destination, 24) = '192.0.1.0/24' GROUP BY 1 ORDER BY 1",
+    ),
+    (
+        "processes",
+        "SELECT process, count(*), max(last_time) FROM processes GROUP BY 1 ORDER BY 1",
     ),
     (
         "dns",

@@ -1,6 +1,7 @@
 //! `fathom query`: SQL over the records of a store.
 
 mod addresses;
+mod by_fingerprint;
 mod counted;
 mod functions;
 mod held;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use addresses::AddressFiles;
 use anyhow::Context;
+use by_fingerprint::ByFingerprint;
 use clap::{Args, ValueEnum};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
@@ -61,7 +63,8 @@ pub(crate) struct QueryArguments {
     /// Write the answer to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The most memory that a query takes, in MiB; what it needs more goes to temporary files.
+    /// The memory for what a query sorts, groups and joins, in MiB; what it needs more goes to
+    /// temporary files.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     memory: usize,
 }
@@ -156,6 +159,7 @@ fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_optimizer_rule(Arc::new(ByFingerprint::new()))
         .with_physical_optimizer_rules(slices::rules());
     Ok(SessionContext::new_with_state(state.build()))
 }
