@@ -50,6 +50,7 @@ mod destination;
 mod element;
 mod error;
 mod export;
+mod exporting;
 mod iana;
 mod incoming;
 mod kind;
@@ -68,7 +69,8 @@ pub use export::{
     Exporter, ExporterCounts, ExporterSettings, Outgoing, TemplateSet, conflicting_elements,
     fields_without_element,
 };
+pub use exporting::Export;
 pub use incoming::{TlsAcceptor, TlsStream, server_config};
 pub use listen::{Hears, ListenAddress, Listeners, TlsFiles};
 pub use queue::{Counters, OutgoingQueue, Refresh};
-pub use sender::{Export, Sender, SenderSettings};
+pub use sender::{Sender, SenderSettings};

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use fathom_record::{FlowKey, Time};
 
 use super::State;
-use super::connections::{Capabilities, Report};
+use super::connections::Report;
 use super::ending::END_OF_MEASUREMENT;
+use super::indicator::Capabilities;
 use super::names::Names;
 use super::reorder::ProfileRecord;
 use crate::profile::native::profile_moment_of;

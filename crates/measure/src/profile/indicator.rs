@@ -86,3 +86,19 @@ impl Indicator {
         }
     }
 }
+
+/// What this kernel can tell, and how to read it.
+#[derive(Debug, Clone)]
+pub(crate) struct Capabilities {
+    /// What profiles come without.
+    pub(crate) missing: Vec<Indicator>,
+    /// Length of a jiffy.
+    pub(crate) jiffy_ns: u64,
+}
+
+impl Capabilities {
+    /// Whether profiles have this.
+    pub(super) fn can(&self, indicator: Indicator) -> bool {
+        !self.missing.contains(&indicator)
+    }
+}

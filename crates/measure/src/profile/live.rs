@@ -5,28 +5,29 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use libbpf_rs::{Iter, Link};
 
 use super::Indicator;
-use super::connections::{Capabilities, Connections};
+use super::connections::Connections;
 use super::dns::{Dns, Scope};
+use super::indicator::Capabilities;
 use super::names::Names;
 use super::namespaces::{other_namespaces, within};
+use super::options::Options;
 use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
 use super::reorder::ReorderBuffer;
 use super::slots::Slots;
 use crate::bytes::bytes_of;
 use crate::kernel::{
-    Group, Programs, Ring, decompress, group_root, monotonic_ns, set_constants, tick_ns,
-    wall_clock_offset,
+    Programs, Ring, decompress, group_root, monotonic_ns, set_constants, tick_ns, wall_clock_offset,
 };
 use crate::measurement::{Measurement, Take};
 use crate::profile::native::{self, profile_config};
-use crate::{Counts, Error, Selection};
+use crate::{Counts, Error};
 
 /// The compiled programs: 0.5 MB, of use while they are loaded.
 fn object() -> Vec<u8> {
@@ -49,45 +50,6 @@ const ARRIVED_NAMES_NS: u64 = 200_000_000;
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Between looks at what waits for more to come.
 const LOOK_BACK_NS: u64 = 500_000_000;
-
-/// What to profile.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The set of probes; `None`: the one that can do more on this kernel.
-    pub set: Option<ProbeSet>,
-    /// Which connections.
-    pub selection: Selection,
-    /// Only sockets in this control group or below, a folder of the version 2 hierarchy.
-    pub group: Option<PathBuf>,
-    /// After so long without a profile a connection gets one; zero: never.
-    pub active_timeout: Duration,
-    /// Look through the sockets of all network namespaces that some process is in, not only through
-    /// those of its own.
-    pub has_all_namespaces: bool,
-    /// DNS exchanges too, and how long applications wait for names; the latter have neither network
-    /// nor port, and a selection by these leaves them out.
-    pub has_dns: bool,
-    /// Tell which names applications wait for.
-    pub has_names: bool,
-    /// A DNS query that was not answered for so long since it was last sent will not be; resolver
-    /// libraries wait 5 s.
-    pub dns_timeout: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            set: None,
-            selection: Selection::default(),
-            group: None,
-            active_timeout: Duration::from_secs(300),
-            has_all_namespaces: false,
-            has_dns: false,
-            has_names: true,
-            dns_timeout: Duration::from_secs(10),
-        }
-    }
-}
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
 /// in whatever way.
@@ -144,28 +106,6 @@ pub fn available() -> Result<Vec<Probes>, Error> {
 
 fn is_permission(error: &Error) -> bool {
     matches!(error, Error::Unsupported { .. })
-}
-
-impl Options {
-    /// The whole host.
-    pub fn everything() -> Self {
-        Self {
-            set: None,
-            selection: Selection::default(),
-            group: None,
-            active_timeout: Duration::from_secs(300),
-            has_all_namespaces: false,
-            has_dns: true,
-            has_names: true,
-            dns_timeout: Duration::from_secs(10),
-        }
-    }
-
-    fn group(&self) -> Result<Group, Error> {
-        self.group
-            .as_deref()
-            .map_or(Ok(Group::default()), Group::of)
-    }
 }
 
 impl Profiler {

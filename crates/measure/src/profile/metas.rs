@@ -153,7 +153,7 @@ impl Metas {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connections::Capabilities;
+    use super::super::indicator::Capabilities;
     use super::super::names::Names;
     use super::super::reorder::ProfileRecord;
     use super::*;

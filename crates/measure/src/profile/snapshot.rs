@@ -6,9 +6,9 @@ use fathom_record::Nanoseconds;
 
 use super::carried::{SynPackets, carried};
 use super::connection::{Connection, End, ProfileBuilder, Snapshot};
-use super::connections::Capabilities;
 use super::ending::{flow_end_reason, is_last};
 use super::increase::{acknowledged, received, stalled_ns};
+use super::indicator::Capabilities;
 use super::reorder::ProfileRecord;
 use super::statistics::{Spread, spread};
 use super::totals::{AtEnd, TcpTotals};

@@ -160,3 +160,62 @@ impl ScalarUDFImpl for Fingerprint {
         Ok(ColumnarValue::Array(Arc::new(fingerprints) as ArrayRef))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::util::pretty::pretty_format_batches;
+    use datafusion::prelude::SessionContext;
+
+    use super::super::context;
+
+    /// Rows of which seven columns are texts, numbers and nothing, in 8,580 groups.
+    const ROWS: &str = "(SELECT value, value % 3 AS a, 'b' || (value % 5) AS b,
+        CASE WHEN value % 7 > 2 THEN 'same' END AS c, CASE WHEN value % 7 <= 2 THEN 'same' END AS d,
+        CAST(value % 11 AS SMALLINT) AS e, to_timestamp(value % 13) AS f, '' AS g, NULL AS h,
+        value % 2 = 0 AS i FROM generate_series(1, 90000))";
+
+    fn told(context: &SessionContext, question: &str) -> String {
+        let question = question.replace("ROWS", ROWS);
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        let rows = async { context.sql(&question).await?.collect().await };
+        let rows = runtime.block_on(rows).unwrap();
+        pretty_format_batches(&rows).unwrap().to_string()
+    }
+
+    #[test]
+    fn groups_are_the_same() {
+        const BY: &str = "a, b, c, d, e, f, g, h, i";
+        let question = format!(
+            "SELECT {BY}, count(*), min(value), max(value) FROM ROWS GROUP BY {BY} ORDER BY 11"
+        );
+        let own = told(&context(64).unwrap(), &question);
+        assert_eq!(own.lines().count(), 8_580 + 4);
+        assert_eq!(own, told(&SessionContext::new(), &question));
+    }
+
+    #[test]
+    fn a_group_keeps_what_is_asked_for() {
+        let context = context(64).unwrap();
+        let question = "EXPLAIN SELECT b, max(value) FROM ROWS GROUP BY a, b, c, d, e, f, g, h, i";
+        let plan = told(&context, question);
+        assert!(
+            plan.contains("fingerprint(") && plan.contains("first("),
+            "{plan}"
+        );
+        for other in ["a", "c", "i"] {
+            assert!(!plan.contains(&format!("first({other})")), "{plan}");
+        }
+    }
+
+    #[test]
+    fn groups_that_do_not_fit_are_the_same() {
+        let question = "SELECT count(*), sum(length(long)), sum(rows) FROM (
+            SELECT value, long, count(*) AS rows FROM (
+                SELECT value, repeat('x', value % 200) AS long,
+                    1 AS a, 2 AS b, 3 AS c, 4 AS d, 5 AS e, value AS f
+                FROM generate_series(1, 200000))
+            GROUP BY value, long, a, b, c, d, e, f)";
+        let rows = told(&context(16).unwrap(), question);
+        assert!(rows.contains("| 200000   | 19900000"), "{rows}");
+    }
+}
