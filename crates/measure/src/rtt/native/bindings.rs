@@ -9,6 +9,7 @@ pub const RTT_SAMPLES_MAX: u32 = 2;
 pub const RTT_BATCH_SAMPLES: u32 = 15;
 pub const RTT_BATCH_SHIFT: u32 = 4;
 pub const RTT_BATCH_MASK: u32 = 15;
+pub const RTT_SHORTEST_PAUSE: u32 = 0;
 pub const RTT_TIMESTAMP: rtt_method = 0;
 pub const RTT_SEQUENCE: rtt_method = 1;
 pub const RTT_HANDSHAKE: rtt_method = 2;

@@ -112,9 +112,9 @@ fn is_worth_it(groups: &Aggregate) -> bool {
         && RowConverter::supports_fields(&fields)
 }
 
-/// 128 bits of the values of a row: rows with the same values have the same, and others have others,
-/// but for chance: of a billion groups, one in 10^20 that any two do. Each process has keys of its
-/// own, so that nobody can choose values that have the same.
+/// 128 bits of the values of a row: rows with the same values have the same, and others have
+/// others, but for chance: of a billion groups, one in 10^20 that any two do. Each process has keys
+/// of its own, so that nobody can choose values that have the same.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Fingerprint {
     signature: Signature,
