@@ -176,11 +176,12 @@ fn each_sample_of_chosen_flows_is_captured_for_a_time() {
     let mut running = 0;
     let asked = ends.map(|end| {
         running += 1;
-        capture(&end, "12s", running)
+        // Programs load for each, and all must be under way while requests pass.
+        capture(&end, "30s", running)
     });
     let port = exchange(&lab);
     let [of_server, of_network, of_others] = asked.map(|asked| {
-        let printed = text(&asked.output(PATIENCE).unwrap().stdout);
+        let printed = text(&asked.output(2 * PATIENCE).unwrap().stdout);
         let lines = printed.lines().map(|it| serde_json::from_str(it).unwrap());
         lines.collect::<Vec<Value>>()
     });
