@@ -96,7 +96,10 @@ fn records_are_asked_for_while_they_come_and_survive_a_kill() {
 
     agent.signal(Signal::SIGKILL).unwrap();
     drop(agent);
-    assert_eq!(&query(store, OF_THE_FLOW)[0], flow);
+    // What came of the flow in a second interval may be there only now.
+    let before = flow["bytes"].as_u64();
+    let flow = &query(store, OF_THE_FLOW)[0];
+    assert!(flow["bytes"].as_u64() >= before, "{flow}");
     // The next agent finds what the killed one had in its log, and adds to it.
     let mut agent = start(&lab, store);
     wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
