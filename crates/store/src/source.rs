@@ -106,7 +106,8 @@ impl<'a> Source<'a> {
             };
             self.rows = rows?;
         }
-        Ok(Some(time_at(&self.rows, 0)))
+        // A row without a time is of 1970.
+        Ok(Some(times_of(&self.rows).first().copied().unwrap_or(0)))
     }
 
     /// The next rows up to this time; `None`: the next is of a later one.
@@ -122,7 +123,6 @@ impl<'a> Source<'a> {
             return Ok(None);
         }
         let times = times_of(&self.rows);
-        // A kind without a time is of 1970.
         let count = if times.is_empty() {
             self.rows.num_rows()
         } else {
@@ -181,9 +181,4 @@ fn open<'a>(found: &'a Found, columns: &'a SchemaRef) -> Result<Rows<'a>, Error>
         rows.map_err(|error| Error::segment("read", path)(error.into()))
     });
     Ok(Box::new(rows))
-}
-
-/// A row without a time is of 1970.
-fn time_at(rows: &RecordBatch, row: usize) -> i64 {
-    times_of(rows).get(row).copied().unwrap_or(0)
 }

@@ -52,6 +52,8 @@ pub struct Hooks {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     shared: Rc<Shared>,
     programs: Programs,
+    /// Of which they are: it says where the counters of each are.
+    object: Vec<u8>,
     /// Names, and bits in the table of flows.
     state_bits: Vec<(&'static str, u64)>,
 }
@@ -90,8 +92,9 @@ impl Hooks {
         measurements: &[&dyn OfPackets],
     ) -> Result<Self, Error> {
         let places = Places::find(interfaces, true, passing(has_xdp))?;
+        let object = object();
         let mut state_bits = Vec::new();
-        let programs = Programs::load(&object(), None, |object| {
+        let programs = Programs::load(&object, None, |object| {
             state_bits = prepare(object, measurements)?;
             choose_programs(object, |program| places.need(program));
             Ok(())
@@ -102,6 +105,7 @@ impl Hooks {
                 changes: Cell::new(0),
             }),
             programs,
+            object,
             state_bits,
         })
     }
@@ -125,7 +129,7 @@ impl Hooks {
             shared: Rc::clone(&self.shared),
             changes: self.shared.changes.get(),
             flows: self.programs.flows(&format!("{name}_flows"), state_bit)?,
-            counters: self.programs.own_counters(&object(), name)?,
+            counters: self.programs.own_counters(&self.object, name)?,
             programs: self.programs.with_ring(ring)?,
         })
     }

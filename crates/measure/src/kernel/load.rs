@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 
 use libbpf_rs::{
-    Map, MapCore, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel, ProgramMut,
+    Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel,
+    ProgramMut,
 };
 
 use crate::Error;
@@ -41,6 +42,20 @@ pub fn load<E: From<Error>>(
         })?;
     prepare(&mut object)?;
     Ok(object.load().map_err(|error| refused(&error))?)
+}
+
+/// Sets a variable while programs run: the map is its section, which has it alone. `step` is what
+/// that is for.
+///
+/// # Errors
+/// [`Error::Kernel`] when the kernel refuses it.
+pub(crate) fn set_variable(
+    section: &MapHandle,
+    value: &[u8],
+    step: &'static str,
+) -> Result<(), Error> {
+    let set = section.update(&0_u32.to_ne_bytes(), value, MapFlags::ANY);
+    set.map_err(|error| Error::kernel(step, error))
 }
 
 /// Sets constants before the load, each a section of its own; a section that the object lacks is

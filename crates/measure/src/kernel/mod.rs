@@ -32,6 +32,7 @@ pub use hooks::{Hooks, OfPackets, prepare, try_load};
 pub(crate) use interfaces::{Framing, Interface, InterfaceNames, local_addresses};
 pub use interfaces::{examine, interface_names};
 pub(crate) use link::{check_function, link};
+pub(crate) use load::set_variable;
 pub use load::{decompress, load, map, program, set_constants};
 pub use places::Options;
 pub(crate) use places::Places;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fathom_record::{Nanoseconds, Time};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, OpenObject};
+use libbpf_rs::{MapHandle, OpenObject};
 
 use super::counts::ResponseCounts;
 use super::engine::{HANDSHAKES, IDLE_NS, record, waiting};
@@ -14,7 +14,8 @@ use super::{Estimator, Grouping, ResponseAggregator, Settings};
 use crate::by_slot::PerSlot;
 use crate::bytes::{bytes_of, read_prefix};
 use crate::kernel::{
-    Hooks, OfPackets, Options, Part, Ring, monotonic_ns, set_constants, wall_clock_offset,
+    Hooks, OfPackets, Options, Part, Ring, monotonic_ns, set_constants, set_variable,
+    wall_clock_offset,
 };
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::pace::Pace;
@@ -174,10 +175,7 @@ impl ResponseMonitor {
         };
         if let Some(length) = paced.pace.adapt(Instant::now()) {
             let ticks = (length.as_nanos() >> native::RESPONSE_TICK_SHIFT) as u32;
-            paced
-                .length
-                .update(&0u32.to_ne_bytes(), &ticks.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| Error::kernel("make epochs longer", error))?;
+            set_variable(&paced.length, &ticks.to_ne_bytes(), "make epochs longer")?;
             self.config.epoch = ticks;
         }
         Ok(())

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fathom_record::{Nanoseconds, Time};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::MapHandle;
 
 use super::batches::Batches;
 use super::event::{Transition, decode};
 use super::object::Object;
 use super::{Aggregation, Aggregator, Report, Samples, Settings};
 use crate::bytes::read_prefix;
-use crate::kernel::{Hooks, Options, Ring, monotonic_ns, wall_clock_offset};
+use crate::kernel::{Hooks, Options, Ring, monotonic_ns, set_variable, wall_clock_offset};
 use crate::measurement::{Interval, Measurement, Take, Ticker};
 use crate::pace::Pace;
 use crate::replay::Interfaces;
@@ -123,10 +123,7 @@ impl RttMonitor {
         paced.samples = samples;
         if let Some(length) = paced.pace.adapt(Instant::now()) {
             let ns = Nanoseconds::from(length).0.to_ne_bytes();
-            paced
-                .pause
-                .update(&0u32.to_ne_bytes(), &ns, MapFlags::ANY)
-                .map_err(|error| Error::kernel("take fewer samples", error))?;
+            set_variable(&paced.pause, &ns, "take fewer samples")?;
         }
         Ok(())
     }

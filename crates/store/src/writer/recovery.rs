@@ -146,7 +146,6 @@ pub(super) fn recover(
     senders: &mut Senders,
     recovered: &mut Recovered,
 ) -> Result<u64, Error> {
-    let path = layout.log(number);
     let (log, replayed) = Log::open(layout, number)?;
     senders.take_all(&replayed.numbers);
     recovered.cut_off_bytes += replayed.cut_off_bytes;
@@ -157,9 +156,9 @@ pub(super) fn recover(
     written?;
     senders.write(layout)?;
     if replayed.damaged_bytes > 0 {
-        put_aside(layout, &path, recovered)?;
+        put_aside(layout, &layout.log(number), recovered)?;
     } else {
-        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+        log.remove()?;
     }
     Ok(closing.segments)
 }
