@@ -3,6 +3,7 @@
 mod addresses;
 mod by_fingerprint;
 mod counted;
+mod engine;
 mod functions;
 mod held;
 mod merge;
@@ -16,28 +17,13 @@ mod views;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use addresses::AddressFiles;
 use anyhow::Context;
-use by_fingerprint::ByFingerprint;
 use clap::{Args, ValueEnum};
-use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::context::SQLOptions;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::execute_stream;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use engine::{ATTEMPTS, MERGED};
+pub(crate) use engine::{Engine, EngineArguments};
 use fathom_store::Snapshot;
 use held::Held;
-use pool::Pool;
-
-use crate::StoreDirectory;
-
-/// While segments merge, they may be gone before they are read: a question is asked again of what
-/// is there then, so often.
-const ATTEMPTS: usize = 10;
-/// Each stream of rows of a plan has so much memory at least; there are as many as processors, or
-/// fewer.
-const STREAM_MIB: usize = 64;
-const MERGED: &str = "segments were merged or removed while they were read: ask again";
 
 /// Ask the records of a store, in SQL.
 ///
@@ -48,25 +34,13 @@ pub(crate) struct QueryArguments {
     #[arg(value_name = "SQL")]
     statement: Option<String>,
     #[command(flatten)]
-    store: StoreDirectory,
-    /// What networks are called, for `network_name(address)`: a CSV file with a prefix and a name a
-    /// line.
-    #[arg(long, value_name = "FILE", env = "FATHOM_NETWORKS")]
-    networks: Option<PathBuf>,
-    /// Numbers and names of autonomous systems, for `asn(address)` and `as_name(address)`: an MMDB
-    /// file such as `GeoLite2-ASN.mmdb`.
-    #[arg(long, value_name = "FILE", env = "FATHOM_ASN")]
-    asn: Option<PathBuf>,
+    engine: EngineArguments,
     /// How the answer is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Write the answer to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The memory for what a query sorts, groups and joins, in MiB; what it needs more goes to
-    /// temporary files.
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    memory: usize,
 }
 
 /// How an answer is printed.
@@ -97,11 +71,10 @@ pub(crate) fn run(arguments: &QueryArguments) -> anyhow::Result<()> {
 
 async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
     let mut output = Held::new(arguments.output.clone());
-    let files = AddressFiles::open(arguments.networks.as_deref(), arguments.asn.as_deref())?;
-    let files = Arc::new(files);
+    let engine = Engine::open(&arguments.engine)?;
     for _ in 0..ATTEMPTS {
-        let snapshot = Snapshot::of(&arguments.store.path)?;
-        match ask(arguments, &files, &snapshot, &mut output).await {
+        let snapshot = engine.snapshot()?;
+        match print(arguments, &engine, &snapshot, &mut output).await {
             Ok(()) => return Ok(()),
             // A file that is gone fails in one of many ways.
             Err(_) if !output.has_passed() && snapshot.has_gone() => {}
@@ -113,53 +86,18 @@ async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {
     anyhow::bail!("{MERGED}, {ATTEMPTS} times")
 }
 
-async fn ask(
+async fn print(
     arguments: &QueryArguments,
-    files: &Arc<AddressFiles>,
+    engine: &Engine,
     snapshot: &Snapshot,
     output: &mut Held,
 ) -> anyhow::Result<()> {
-    let context = context(arguments.memory)?;
-    functions::register(&context);
-    addresses::register(&context, files);
-    tables::register(&context, snapshot)?;
-    views::register(&context).await?;
+    let context = engine.context(snapshot).await?;
     let Some(statement) = &arguments.statement else {
-        return views::list(&context, snapshot, &arguments.store.path).await;
+        return views::list(&context, snapshot, &engine.directory).await;
     };
-    // Nothing but questions.
-    let questions = SQLOptions::new()
-        .with_allow_ddl(false)
-        .with_allow_dml(false)
-        .with_allow_statements(false);
-    let answer = context.sql_with_options(statement, questions).await;
-    let answer = answer.context("`fathom query` alone lists tables, columns and examples")?;
+    let answer = engine::plan(&context, statement).await?;
     let task = Arc::new(answer.task_ctx());
     let plan = answer.create_physical_plan().await?;
     output::write(execute_stream(plan, task)?, arguments.format, output).await
-}
-
-fn context(memory_mib: usize) -> anyhow::Result<SessionContext> {
-    let mut config = SessionConfig::new().with_information_schema(true);
-    let streams = config
-        .target_partitions()
-        .min(memory_mib / STREAM_MIB)
-        .max(1);
-    config = config.with_target_partitions(streams);
-    let pool = Pool::new(memory_mib << 20, streams);
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(pool))
-        .build_arc()
-        .context("cannot set a limit of memory")?;
-    let options = config.options_mut();
-    // Filters are applied while rows are read.
-    options.execution.parquet.pushdown_filters = true;
-    options.execution.parquet.schema_force_view_types = false;
-    let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_default_features()
-        .with_optimizer_rule(Arc::new(ByFingerprint::new()))
-        .with_physical_optimizer_rules(slices::rules());
-    Ok(SessionContext::new_with_state(state.build()))
 }
