@@ -36,13 +36,14 @@ impl Rows for PathRows {
         Column::number("hop", 3, 1),
         Column::wide("responder", 16, 0),
         Column::number("sent", 7, 7),
-        Column::text("lost", 19, 3),
+        Column::text("loss", 19, 3),
         Column::number("last", 8, 5),
         Column::number("min", 8, 8),
         Column::number("p50", 8, 2),
         Column::number("p99", 8, 4),
+        Column::number("stdev", 8, 9),
         Column::number("queue", 8, 6),
-        Column::text("marks", 12, 9),
+        Column::text("marks", 12, 10),
     ];
     const SORT_KEYS: &'static [SortKey<Path>] = &[
         SortKey {
@@ -87,28 +88,36 @@ impl Rows for PathRows {
     }
 
     fn height(path: &Path) -> usize {
-        path.hops().count()
+        path.rows().count()
     }
 
     fn lines(&self, path: &Path) -> Vec<Vec<String>> {
-        path.hops().map(|(ttl, hop)| texts(ttl, hop)).collect()
+        let rows = path.rows();
+        rows.map(|(ttl, hop)| texts(path, ttl, hop)).collect()
     }
 }
 
-fn texts(ttl: usize, hop: &Hop) -> Vec<String> {
+fn texts(path: &Path, ttl: usize, hop: &Hop) -> Vec<String> {
+    let mut title = hop.title();
+    if path.is_destination(hop) {
+        title.push_str(" destination");
+    }
+    let why = hop.silence.filter(|_| hop.lost > 0);
+    let mut loss = format!("{:.1}%", hop.loss_percent());
+    if let Some(word) = why {
+        loss.push(' ');
+        loss.push_str(word);
+    }
     vec![
         ttl.to_string(),
-        hop.title(),
+        title,
         hop.sent.to_string(),
-        match (hop.lost, hop.silence) {
-            (0, _) => "0".to_owned(),
-            (lost, Some(why)) => format!("{lost} {why}"),
-            (lost, None) => lost.to_string(),
-        },
+        loss,
         duration(hop.last_ns),
         duration(hop.rtts.min()),
         duration(hop.rtts.quantile(0.5)),
         duration(hop.rtts.quantile(0.99)),
+        duration(hop.deviation_ns()),
         duration(hop.queue_ns),
         hop.marks.as_deref().unwrap_or_default().to_owned(),
     ]
