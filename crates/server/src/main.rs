@@ -1,17 +1,17 @@
-//! `fathom-server` collects records of many hosts, and answers questions about the records that
-//! fathom keeps. `fathom collect` and `fathom query` call it.
+//! `fathom-server` collects records of many hosts, answers questions about the records that fathom
+//! keeps, and shows them in a browser. `fathom collect`, `fathom query` and `fathom serve` call it.
 
 mod collect;
-#[cfg_attr(not(test), expect(dead_code, reason = "`serve` asks them"))]
 mod lists;
 mod query;
+mod serve;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Collects records of many hosts, and answers questions about them.
+/// Collects records of many hosts, answers questions about them, and shows them in a browser.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -23,6 +23,7 @@ struct Arguments {
 enum Command {
     Collect(collect::CollectArguments),
     Query(query::QueryArguments),
+    Serve(serve::ServeArguments),
 }
 
 /// Which store.
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
         Command::Query(options) => query::run(options),
+        Command::Serve(options) => serve::run(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
