@@ -2,6 +2,8 @@
 //! fathom keeps. `fathom collect` and `fathom query` call it.
 
 mod collect;
+#[cfg_attr(not(test), expect(dead_code, reason = "`serve` asks them"))]
+mod lists;
 mod query;
 
 use std::path::PathBuf;
