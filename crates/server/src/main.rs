@@ -1,10 +1,11 @@
 //! `fathom-server` collects records of many hosts, and answers questions about the records that
-//! fathom keeps. `fathom collect` and `fathom query` call it.
+//! fathom keeps. `fathom collect`, `fathom query` and `fathom top` call it.
 
 mod collect;
-#[cfg_attr(not(test), expect(dead_code, reason = "`serve` asks them"))]
+
 mod lists;
 mod query;
+mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ struct Arguments {
 enum Command {
     Collect(collect::CollectArguments),
     Query(query::QueryArguments),
+    Top(top::TopArguments),
 }
 
 /// Which store.
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
         Command::Query(options) => query::run(options),
+        Command::Top(options) => top::run(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

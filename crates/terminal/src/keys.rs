@@ -30,12 +30,9 @@ impl Table {
     /// What these keys do, for the help.
     pub const KEYS: &'static [Key] = &[
         ("q", "quit"),
-        (
-            "arrows, page up and down, home, end",
-            "move; the wheel does, too",
-        ),
-        ("s  r", "next order of rows, reversed; or click on a title"),
-        ("/", "show rows that contain a text; Esc shows all"),
+        ("arrows, page keys, home, end", "move; the wheel does, too"),
+        ("s  r", "another order, reversed; or click on a title"),
+        ("/", "only rows with a text; Esc shows all"),
         ("p, space", "pause, and go on"),
         ("?", "this help; any key closes it"),
     ];
