@@ -163,6 +163,17 @@ pub(crate) enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Show the records of a store in a browser; by `fathom-server`, a program of its own.
+    #[command(disable_help_flag = true)]
+    Serve {
+        /// What `fathom-server serve` takes: `fathom serve --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Work with stores beyond this machine.
     #[cfg(feature = "live")]
     #[command(subcommand)]

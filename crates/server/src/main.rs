@@ -1,10 +1,11 @@
-//! `fathom-server` collects records of many hosts, and answers questions about the records that
-//! fathom keeps. `fathom collect`, `fathom query` and `fathom top` call it.
+//! `fathom-server` collects records of many hosts, answers questions about the records that fathom
+//! keeps, and shows them on a terminal and in a browser. `fathom collect`, `fathom query`,
+//! `fathom top` and `fathom serve` call it.
 
 mod collect;
-
 mod lists;
 mod query;
+mod serve;
 mod top;
 
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Collects records of many hosts, and answers questions about them.
+/// Collects records of many hosts, answers questions about them, and shows them in a browser.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -24,6 +25,7 @@ struct Arguments {
 enum Command {
     Collect(collect::CollectArguments),
     Query(query::QueryArguments),
+    Serve(serve::ServeArguments),
     Top(top::TopArguments),
 }
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
         Command::Query(options) => query::run(options),
+        Command::Serve(options) => serve::run(options),
         Command::Top(options) => top::run(options),
     };
     match done {

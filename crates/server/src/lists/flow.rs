@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::Range;
 use crate::query::Engine;
 
-/// So many points have series at most, about: those of longer ranges are put together.
+/// So many points have series at most: those of longer ranges are put together.
 const MOST_POINTS: i64 = 360;
 /// No interval of an agent is shorter.
 const LEAST_STEP_NS: i64 = 1_000_000_000;
@@ -156,7 +156,7 @@ pub(crate) async fn answer(
     let events = engine
         .ask(include_str!("flow_events.sql"), &parameters)
         .await?;
-    let step_ns = step_ns(question.range);
+    let step_ns = step_ns(question.range, MOST_POINTS);
     let statement = include_str!("flow_series.sql").replace("{step}", &step_end(step_ns));
     parameters.push(flow.interface.clone().into());
     parameters.push(flow.destination.clone().into());
@@ -186,12 +186,13 @@ async fn found(engine: &Engine, question: &FlowQuestion) -> anyhow::Result<Optio
     Ok(None)
 }
 
-/// How long steps of this range are: whole seconds, minutes or hours, as people count them.
-pub(crate) fn step_ns(range: Range) -> i64 {
+/// How long steps are of which a range has so many at most: whole seconds, minutes or hours, as
+/// people count them.
+pub(crate) fn step_ns(range: Range, most_points: i64) -> i64 {
     const STEPS_S: [i64; 14] = [
         1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400,
     ];
-    let least = (range.to_ns.saturating_sub(range.from_ns) / MOST_POINTS).max(LEAST_STEP_NS);
+    let least = (range.to_ns.saturating_sub(range.from_ns) / most_points).max(LEAST_STEP_NS);
     let steps = STEPS_S.iter().map(|seconds| seconds * 1_000_000_000);
     let step = steps.into_iter().find(|step| *step >= least);
     step.unwrap_or(86_400_000_000_000)

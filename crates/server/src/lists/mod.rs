@@ -105,13 +105,6 @@ pub(crate) struct Answer {
     pub(crate) sort: &'static str,
 }
 
-impl Answer {
-    /// The number of the column with this name.
-    pub(crate) fn column(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|column| column.name == name)
-    }
-}
-
 /// Answers.
 ///
 /// # Errors

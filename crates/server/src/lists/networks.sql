@@ -9,4 +9,4 @@ SELECT
   max(time) AS last_time
 FROM rtt_aggregate
 WHERE time > $1 AND time <= $2 AND destination IS NOT NULL
-GROUP BY host, network
+GROUP BY 1, 2

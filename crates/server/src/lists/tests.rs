@@ -168,7 +168,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn values<'a>(answer: &'a Answer, name: &str) -> Vec<&'a Value> {
-    let column = answer.column(name).unwrap();
+    let column = answer.columns.iter().position(|it| it.name == name);
+    let column = column.unwrap();
     answer.rows.iter().map(|row| &row[column]).collect()
 }
 

@@ -72,9 +72,9 @@ const EXAMPLES: [&str; 5] = [
     "SELECT source, destination, sum(bytes + reverse_bytes) AS bytes FROM flows WHERE time > now() - INTERVAL '10 minutes' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10",
 ];
 
-/// The columns that views and lists read, by kind of record: `u` unsigned, `t` time, `f` float, `p` port, `h`
-/// histogram, text without.
-const WANTED: [(&str, &str); 10] = [
+/// The columns that views and lists read, by kind of record: `u` unsigned, `t` time, `f` float, `p`
+/// port, `h` histogram, text without.
+const WANTED: [(&str, &str); 12] = [
     (
         "traffic",
         "time:t duration_ns:u protocol source source_port:p destination destination_port:p community_id packets:u bytes:u packets_retransmitted:u reverse_packets:u reverse_bytes:u reverse_packets_retransmitted:u loss_ratio:f reverse_loss_ratio:f interface",
@@ -111,6 +111,11 @@ const WANTED: [(&str, &str); 10] = [
         "response_wait",
         "time:t community_id waiting_ns:u interface",
     ),
+    (
+        "balance",
+        "time:t service server address share:f latency_ns:u state why",
+    ),
+    ("balance_service", "time:t service network port:p"),
     (
         "agent",
         "time:t version measurements interfaces interval_ns:u labels",
