@@ -134,7 +134,8 @@ impl Rows for Listed {
 
     fn sort(&self, rows: &mut [&Vec<Value>], order: usize) {
         let of = Self::sort_column(self.tab, order);
-        let Some(column) = of.and_then(|of| self.answer.column(of)) else {
+        let mut columns = self.answer.columns.iter();
+        let Some(column) = columns.position(|column| Some(column.name) == of) else {
             return;
         };
         rows.sort_by(|one, other| compared(&other[column], &one[column]));
