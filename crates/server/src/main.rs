@@ -1,7 +1,9 @@
 //! `fathom-server` collects records of many hosts, and answers questions about the records that
-//! fathom keeps. `fathom collect` and `fathom query` call it.
+//! fathom keeps. `fathom collect`, `fathom query` and `fathom compare`
+//! call it.
 
 mod collect;
+mod compare;
 mod query;
 
 use std::path::PathBuf;
@@ -20,6 +22,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Collect(collect::CollectArguments),
+    Compare(compare::CompareArguments),
     Query(query::QueryArguments),
 }
 
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
+        Command::Compare(options) => compare::run(options),
         Command::Query(options) => query::run(options),
     };
     match done {

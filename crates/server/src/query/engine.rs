@@ -48,6 +48,18 @@ pub(crate) struct EngineArguments {
     memory: usize,
 }
 
+impl EngineArguments {
+    /// Have networks names?
+    pub(crate) fn has_network_names(&self) -> bool {
+        self.networks.is_some()
+    }
+
+    /// Is it known in which system an address is?
+    pub(crate) fn has_systems(&self) -> bool {
+        self.asn.is_some()
+    }
+}
+
 /// Answers questions about the records of a store.
 pub(crate) struct Engine {
     pub(super) directory: PathBuf,
@@ -147,7 +159,7 @@ pub(super) async fn plan(context: &SessionContext, statement: &str) -> anyhow::R
     plan.context("`fathom query` alone lists tables, columns and examples")
 }
 
-fn empty_context(memory_mib: usize) -> anyhow::Result<SessionContext> {
+pub(super) fn empty_context(memory_mib: usize) -> anyhow::Result<SessionContext> {
     let mut config = SessionConfig::new().with_information_schema(true);
     let streams = config
         .target_partitions()
