@@ -134,6 +134,18 @@ pub(crate) enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Compare groups of sessions: providers, versions of IP, networks, hosts; by `fathom-server`, a
+    /// program of its own.
+    #[command(disable_help_flag = true)]
+    Compare {
+        /// What `fathom-server compare` takes: `fathom compare --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Fill a store from capture files, with round trips, responses and traffic.
     ///
     /// Each flow has one record of each measurement and interval. Intervals end at multiples of

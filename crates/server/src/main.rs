@@ -1,8 +1,9 @@
 //! `fathom-server` collects records of many hosts, answers questions about the records that fathom
-//! keeps, and shows them on a terminal and in a browser. `fathom collect`, `fathom query`,
-//! `fathom top` and `fathom serve` call it.
+//! keeps, compares groups of them, and shows them on a terminal and in a browser. `fathom collect`,
+//! `query`, `compare`, `top` and `serve` call it.
 
 mod collect;
+mod compare;
 mod lists;
 mod query;
 mod serve;
@@ -24,6 +25,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Collect(collect::CollectArguments),
+    Compare(compare::CompareArguments),
     Query(query::QueryArguments),
     Serve(serve::ServeArguments),
     Top(top::TopArguments),
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
+        Command::Compare(options) => compare::run(options),
         Command::Query(options) => query::run(options),
         Command::Serve(options) => serve::run(options),
         Command::Top(options) => top::run(options),
