@@ -1,10 +1,13 @@
 //! `fathom-server` collects records of many hosts, answers questions about the records that fathom
-//! keeps, and shows them in a browser. `fathom collect`, `fathom query` and `fathom serve` call it.
+//! keeps, compares groups of them, and shows them on a terminal and in a browser. `fathom collect`,
+//! `query`, `compare`, `top` and `serve` call it.
 
 mod collect;
+mod compare;
 mod lists;
 mod query;
 mod serve;
+mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,8 +25,10 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Collect(collect::CollectArguments),
+    Compare(compare::CompareArguments),
     Query(query::QueryArguments),
     Serve(serve::ServeArguments),
+    Top(top::TopArguments),
 }
 
 /// Which store.
@@ -44,8 +49,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
+        Command::Compare(options) => compare::run(options),
         Command::Query(options) => query::run(options),
         Command::Serve(options) => serve::run(options),
+        Command::Top(options) => top::run(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-pub(crate) use columns::Column;
+pub(crate) use columns::{Column, Unit};
 
 use crate::query::Engine;
 

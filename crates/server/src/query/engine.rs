@@ -66,6 +66,16 @@ impl EngineArguments {
             .flat_map(|(name, value)| [name.into(), value])
             .collect()
     }
+
+    /// Have networks names?
+    pub(crate) fn has_network_names(&self) -> bool {
+        self.networks.is_some()
+    }
+
+    /// Is it known in which system an address is?
+    pub(crate) fn has_systems(&self) -> bool {
+        self.asn.is_some()
+    }
 }
 
 /// Answers questions about the records of a store.

@@ -72,8 +72,8 @@ const EXAMPLES: [&str; 5] = [
     "SELECT source, destination, sum(bytes + reverse_bytes) AS bytes FROM flows WHERE time > now() - INTERVAL '10 minutes' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10",
 ];
 
-/// The columns that views and lists read, by kind of record: `u` unsigned, `t` time, `f` float, `p`
-/// port, `h` histogram, text without.
+/// The columns that views, lists and `fathom compare` read, by kind of record: `u` unsigned, `t`
+/// time, `f` float, `p` port, `h` histogram, text without.
 const WANTED: [(&str, &str); 12] = [
     (
         "traffic",
@@ -81,7 +81,7 @@ const WANTED: [(&str, &str); 12] = [
     ),
     (
         "rtt_aggregate",
-        "time:t protocol source source_port:p destination destination_port:p community_id rtt_samples:u rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u interface rtt_histogram:h",
+        "time:t protocol source source_port:p destination destination_port:p community_id rtt_samples:u rtt_min_ns:u rtt_mean_ns:u rtt_p50_ns:u rtt_p99_ns:u interface rtt_histogram:h",
     ),
     (
         "response_aggregate",
@@ -89,11 +89,11 @@ const WANTED: [(&str, &str); 12] = [
     ),
     (
         "profile",
-        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u stalls:u stalled_ns:u packets_lost:u interface",
+        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u stalls:u stalled_ns:u packets_lost:u interface start_state end_state total_rtt_samples:u packets_retransmitted:u srtt_ns:u jitter_ns:u",
     ),
     (
         "profile_dns",
-        "time:t source destination query_name query_type response_code reason latency_ns:u retries:u process container pod systemd_unit",
+        "time:t protocol source destination destination_port:p query_name query_type response_code reason latency_ns:u retries:u process container pod systemd_unit",
     ),
     (
         "hop",
