@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man recordings reference page bindings clean
+.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man pictures recordings reference page bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -73,6 +73,10 @@ man: build ## man pages and shell completions into docs/
 	$(TARGET)/release/fathom man docs/man
 	@mkdir -p docs/completions
 	@for shell in bash zsh fish; do $(TARGET)/release/fathom completions $$shell > docs/completions/fathom.$$shell; done
+
+pictures: ## take the pictures of `fathom top` in docs/pictures, in the lab (needs root; a minute)
+	cargo build -q --workspace --bin fathom --bin fathom-server --bin pictures
+	$(TARGET)/debug/pictures docs/pictures
 
 recordings: ## record the loops of requests that tests replay, in the lab (needs root; 5 minutes)
 	cargo run -q -p fathom -- --version
