@@ -102,8 +102,8 @@ impl Engine {
         Ok(context)
     }
 
-    /// The rows of an answer, each as a value whose fields are named like the columns. Where `$1` is
-    /// in the statement, the first parameter is meant.
+    /// The rows of an answer, each as a value whose fields are named like the columns. Where `$1`
+    /// is in the statement, the first parameter is meant.
     ///
     /// # Errors
     /// When there is no store, the statement fails, or a row does not fit.
