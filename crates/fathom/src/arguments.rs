@@ -163,6 +163,29 @@ pub(crate) enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Show flows, hops, servers and connections of a store on the terminal, as they change; by
+    /// `fathom-server`, a program of its own.
+    #[command(disable_help_flag = true)]
+    Top {
+        /// What `fathom-server top` takes: `fathom top --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
+    /// Show the records of a store in a browser; by `fathom-server`, a program of its own.
+    #[command(disable_help_flag = true)]
+    Serve {
+        /// What `fathom-server serve` takes: `fathom serve --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Work with stores beyond this machine.
     #[cfg(feature = "live")]
     #[command(subcommand)]

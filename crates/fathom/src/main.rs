@@ -122,6 +122,8 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Compare { arguments } => return server::run("compare", arguments),
         Command::Import(options) => import::run(options, arguments.config.as_deref())?,
         Command::Query { arguments } => return server::run("query", arguments),
+        Command::Top { arguments } => return server::run("top", arguments),
+        Command::Serve { arguments } => return server::run("serve", arguments),
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
             configuration::print("ipfix.dump")?;
         }
