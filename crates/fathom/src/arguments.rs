@@ -134,8 +134,8 @@ pub(crate) enum Command {
         )]
         arguments: Vec<OsString>,
     },
-    /// Compare groups of sessions: providers, versions of IP, networks, hosts; by `fathom-server`, a
-    /// program of its own.
+    /// Compare groups of sessions: providers, versions of IP, networks, hosts; by `fathom-server`,
+    /// a program of its own.
     #[command(disable_help_flag = true)]
     Compare {
         /// What `fathom-server compare` takes: `fathom compare --help` says it.
