@@ -1,15 +1,20 @@
-//! `fathom-server` collects records of many hosts, and answers questions about the records that
-//! fathom keeps. `fathom collect` and `fathom query` call it.
+//! `fathom-server` collects records of many hosts, answers questions about the records that fathom
+//! keeps, compares groups of them, and shows them on a terminal and in a browser. `fathom collect`,
+//! `query`, `compare`, `top` and `serve` call it.
 
 mod collect;
+mod compare;
+mod lists;
 mod query;
+mod serve;
+mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Collects records of many hosts, and answers questions about them.
+/// Collects records of many hosts, answers questions about them, and shows them in a browser.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -20,7 +25,10 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Collect(collect::CollectArguments),
+    Compare(compare::CompareArguments),
     Query(query::QueryArguments),
+    Serve(serve::ServeArguments),
+    Top(top::TopArguments),
 }
 
 /// Which store.
@@ -41,7 +49,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
+        Command::Compare(options) => compare::run(options),
         Command::Query(options) => query::run(options),
+        Command::Serve(options) => serve::run(options),
+        Command::Top(options) => top::run(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

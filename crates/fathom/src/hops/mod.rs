@@ -25,12 +25,13 @@ use fathom_measure::hops::{
 };
 use fathom_measure::kernel::Ring;
 use fathom_measure::{Counts, Error, Measurement, Selection, Take};
+use fathom_terminal::is_looked_at;
 
 use crate::Description;
 use crate::output::{Formatter, LineOptions};
 use crate::session::{self, Plan, View};
 use crate::signals::Signals;
-use crate::table::{Ranked, is_looked_at};
+use crate::table::Ranked;
 use crate::zone;
 pub(crate) use arguments::HopsArguments;
 use arguments::{HopsFormat, RateMode};

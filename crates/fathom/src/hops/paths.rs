@@ -9,6 +9,7 @@ use fathom_record::{FlowKey, Histogram, Record, Squares};
 use crate::table::Recent;
 
 /// The paths of flows.
+#[derive(Clone)]
 pub(super) struct Paths {
     pub(super) flows: Recent<FlowKey, Path>,
     /// Probes whose fate is known, since the start.
@@ -16,7 +17,7 @@ pub(super) struct Paths {
 }
 
 /// The path of a flow.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Path {
     pub(super) flow: FlowKey,
     /// By TTL, from 1.
@@ -28,7 +29,7 @@ pub(super) struct Path {
 }
 
 /// A router on a path, or where one may be; or the destination.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Hop {
     /// Who answered last.
     pub(super) responder: Option<IpAddr>,

@@ -72,16 +72,16 @@ const EXAMPLES: [&str; 5] = [
     "SELECT source, destination, sum(bytes + reverse_bytes) AS bytes FROM flows WHERE time > now() - INTERVAL '10 minutes' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10",
 ];
 
-/// The columns that views read, by kind of record: `u` unsigned, `t` time, `f` float, `p` port, `b`
-/// boolean, `h` histogram, text without.
-const WANTED: [(&str, &str); 7] = [
+/// The columns that views, lists and `fathom compare` read, by kind of record: `u` unsigned, `t`
+/// time, `f` float, `p` port, `b` boolean, `h` histogram, text without.
+const WANTED: [(&str, &str); 12] = [
     (
         "traffic",
         "time:t duration_ns:u protocol source source_port:p destination destination_port:p community_id packets:u bytes:u packets_retransmitted:u reverse_packets:u reverse_bytes:u reverse_packets_retransmitted:u loss_ratio:f reverse_loss_ratio:f interface",
     ),
     (
         "rtt_aggregate",
-        "time:t protocol source source_port:p destination destination_port:p community_id rtt_samples:u rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u interface rtt_histogram:h",
+        "time:t protocol source source_port:p destination destination_port:p community_id rtt_samples:u rtt_min_ns:u rtt_mean_ns:u rtt_p50_ns:u rtt_p99_ns:u interface rtt_histogram:h",
     ),
     (
         "response_aggregate",
@@ -89,16 +89,33 @@ const WANTED: [(&str, &str); 7] = [
     ),
     (
         "profile",
-        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u interface",
+        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u stalls:u stalled_ns:u packets_lost:u interface start_state end_state total_rtt_samples:u packets_retransmitted:u srtt_ns:u jitter_ns:u",
     ),
     (
         "profile_dns",
-        "time:t source destination query_name query_type response_code reason latency_ns:u retries:u process container pod systemd_unit",
+        "time:t protocol source destination destination_port:p query_name query_type response_code reason latency_ns:u retries:u process container pod systemd_unit",
     ),
     (
         "hop",
-        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u ttl:u responder is_destination:b responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_stdev_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface",
+        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u ttl:u responder responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface rtt_histogram:h is_destination:b rtt_stdev_ns:u",
     ),
+    (
+        "congestion",
+        "time:t community_id ttl:u near far direction queue_ns:u interface",
+    ),
+    (
+        "route_change",
+        "time:t community_id change ttl:u old new interface",
+    ),
+    (
+        "response_wait",
+        "time:t community_id waiting_ns:u interface",
+    ),
+    (
+        "balance",
+        "time:t service server address share:f latency_ns:u state why",
+    ),
+    ("balance_service", "time:t service network port:p"),
     (
         "agent",
         "time:t version measurements interfaces interval_ns:u labels",
