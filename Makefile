@@ -86,7 +86,7 @@ reference: ## generate docs/records.md, and the table of docs/metrics.md, from t
 page: ## build the page of `fathom serve` into web/dist, from the sources in web/ (needs npm)
 	@scripts/page
 
-pictures: ## take the pictures of the page that documents have (needs chromium)
+pictures: ## take the pictures that documents have: of `fathom top` in the lab, and of the page (needs root)
 	@scripts/pictures
 
 bindings: ## generate Rust's view of the shared C structs

@@ -12,7 +12,7 @@ use fathom_tests::{attached_programs, binary};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// One way on the two links.
 const NEAR: Duration = Duration::from_millis(5);
 const FAR: Duration = Duration::from_millis(15);
@@ -43,7 +43,7 @@ fn compare(store: &Path, arguments: &[&str]) -> Vec<Value> {
         .args(["compare", "--format", "json", "--since", "10m", "--store"])
         .arg(store)
         .args(arguments)
-        .stderr(Stdio::piped())
+        .stderr(Stdio::null())
         .output()
         .unwrap();
     let text = String::from_utf8(answer.stdout).unwrap();
@@ -120,9 +120,8 @@ fn networks_differ_by_what_the_links_do() {
         };
         let comparison = rows.iter().find(is_own).unwrap();
         // Every connection to one server took longer than any to the other.
-        assert_eq!(
-            comparison["effect"].as_f64().unwrap().abs(),
-            1.0,
+        assert!(
+            comparison["effect"].as_f64().unwrap().abs() > 0.999,
             "{comparison}"
         );
         assert!(
@@ -131,12 +130,10 @@ fn networks_differ_by_what_the_links_do() {
         );
     }
     let rows = asked("syn-loss");
-    let shares = SERVERS.map(|server| {
-        of_server(&rows, &server).unwrap()["share"]
-            .as_f64()
-            .unwrap()
-    });
-    assert_eq!(shares, [0.0, 1.0 / CONNECTIONS as f64], "{rows:#?}");
+    for (server, expected) in SERVERS.iter().zip([0.0, 1.0 / CONNECTIONS as f64]) {
+        let share = of_server(&rows, server).unwrap()["share"].as_f64().unwrap();
+        assert!((share - expected).abs() < 1e-9, "{rows:#?}");
+    }
     agent.signal(Signal::SIGTERM).unwrap();
     assert!(agent.wait_with_deadline(PATIENCE).unwrap().success());
 }

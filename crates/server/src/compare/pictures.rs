@@ -6,8 +6,8 @@ use clap::ValueEnum;
 
 use super::metric::Metric;
 
-/// O. Tilmans and O. Bonaventure, "COP²: Continuously Observing Protocol Performance" (2019), figure
-/// 7: what is shown, and what shows it.
+/// O. Tilmans and O. Bonaventure, "COP²: Continuously Observing Protocol Performance" (2019),
+/// figure 7: what is shown, and what shows it.
 pub(super) const PICTURES: [(&str, &str); 6] = [
     (
         "a  How many connections are over which version of IP",

@@ -1,4 +1,8 @@
 //! The answer for programs: a row for each group, then one for each comparison.
+#![expect(
+    clippy::cast_sign_loss,
+    reason = "counts and durations are not negative"
+)]
 
 use std::io::Write;
 

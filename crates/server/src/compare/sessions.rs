@@ -1,4 +1,8 @@
 //! Sessions of a store, by group.
+#![expect(
+    clippy::cast_sign_loss,
+    reason = "counts and durations are not negative"
+)]
 
 use std::collections::HashMap;
 

@@ -1,4 +1,8 @@
 //! The answer for people: a row for each group with its distribution, and a row for each pair.
+#![expect(
+    clippy::cast_sign_loss,
+    reason = "counts and durations are not negative"
+)]
 
 use std::io::{self, Write};
 
@@ -6,6 +10,7 @@ use fathom_record::format::display_duration;
 
 use super::Answer;
 use super::comparison::{Comparison, Tested};
+use super::grouping::Grouping;
 use super::metric::Kind;
 use super::plot::Axis;
 use super::sessions::Group;
@@ -37,7 +42,7 @@ pub(super) fn write(answer: &Answer<'_>, output: &mut dyn Write) -> io::Result<(
 fn head(answer: &Answer<'_>, output: &mut dyn Write) -> io::Result<()> {
     let question = answer.question;
     let titles: Vec<_> = question.metrics.iter().map(|it| it.title().0).collect();
-    let by: Vec<_> = question.groupings.iter().map(|it| it.title()).collect();
+    let by: Vec<_> = question.groupings.iter().map(Grouping::title).collect();
     let (since, until) = (question.since, question.until);
     writeln!(
         output,
@@ -206,14 +211,15 @@ fn verdict(comparison: &Comparison<'_>, tested: Tested, kind: Kind) -> String {
         p => format!("p = {p:.4}"),
     };
     let found = tested.difference;
-    let magnitude = match tested.is_believed() {
-        true => format!("a {} difference", found.magnitude.name()),
-        false => "no difference shown".to_owned(),
+    let magnitude = if tested.is_believed() {
+        format!("a {} difference", found.magnitude.name())
+    } else {
+        "no difference shown".to_owned()
     };
     let (low, high) = found.interval;
     if kind == Kind::Share {
         return format!(
-            "{:>+7.2} % ({:+.2} to {:+.2} %)  {magnitude}, {p}",
+            "{:>+7.2} points ({:+.2} to {:+.2})  {magnitude}, {p}",
             100.0 * found.effect,
             100.0 * low,
             100.0 * high,

@@ -297,7 +297,7 @@ fn every_grouping_tells_sessions_apart() {
     );
 }
 
-/// The figures of SciPy: `mannwhitneyu(range(20, 40), range(10, 30), method="asymptotic")`, and
+/// The figures of `SciPy`: `mannwhitneyu(range(20, 40), range(10, 30), method="asymptotic")`, and
 /// `fisher_exact([[5, 15], [0, 20]])`.
 #[test]
 fn groups_are_tested_against_each_other() {
