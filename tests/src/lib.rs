@@ -45,6 +45,7 @@ mod requests;
 pub mod responses;
 mod settle;
 mod stolen;
+mod terminal;
 
 pub use agreement::Agreement;
 pub use attached::{attached_programs, has_tcx};
@@ -61,3 +62,4 @@ pub use record::{Count, Flow, FlowEvent, Method, Record, Sample};
 pub use requests::capture_of_requests;
 pub use settle::settle;
 pub use stolen::{check_close, was_away};
+pub use terminal::Terminal;

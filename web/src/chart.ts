@@ -88,6 +88,22 @@ function options(range: Range, unit: Unit, height: number): Omit<uPlot.Options, 
 	};
 }
 
+/** Where nothing was measured for longer than a step, lines have a gap. */
+function withGaps(times: number[], stepSeconds: number, values: (number | null)[][]): uPlot.AlignedData {
+	const all: number[] = [];
+	const columns: (number | null)[][] = values.map(() => []);
+	times.forEach((time, index) => {
+		const before = times[index - 1];
+		if (before !== undefined && time - before > 1.5 * stepSeconds) {
+			all.push(before + stepSeconds / 2);
+			for (const column of columns) column.push(null);
+		}
+		all.push(time);
+		columns.forEach((column, line) => column.push(values[line]?.[index] ?? null));
+	});
+	return [all, ...columns];
+}
+
 function place(options: uPlot.Options, data: uPlot.AlignedData, label: string): HTMLElement {
 	const holder = element("div", { class: "chart", role: "img", "aria-label": label });
 	const chart = new uPlot(options, data, holder);
@@ -97,7 +113,7 @@ function place(options: uPlot.Options, data: uPlot.AlignedData, label: string): 
 }
 
 /** Lines over time, with their numbers. */
-export function lines(name: string, label: string, range: Range, times: string[], unit: Unit, all: Line[], marks: Mark[] = [], height = 170): HTMLElement {
+export function lines(name: string, label: string, range: Range, times: string[], stepSeconds: number, unit: Unit, all: Line[], marks: Mark[] = [], height = 170): HTMLElement {
 	const there = all.filter((line) => line.values.some((value) => value !== null));
 	if (there.length === 0) return nothing(`${label}: nothing was measured in this range.`);
 	const seconds = times.map((text) => Date.parse(text) / 1000);
@@ -115,7 +131,7 @@ export function lines(name: string, label: string, range: Range, times: string[]
 	made.hooks = { ...made.hooks, draw: [(chart) => drawMarks(chart, marks)] };
 	const picture = place(
 		{ ...made, series: [{ label: "Time", value: (_: uPlot, value: number | null) => (value === null ? "–" : new Date(value * 1000).toLocaleTimeString()) }, ...series] },
-		[seconds, ...there.map((line) => line.values)],
+		withGaps(seconds, stepSeconds, there.map((line) => line.values)),
 		label,
 	);
 	const columns: Column[] = [{ name: "time", title: "Time", unit: "time" }, ...there.map((line) => ({ name: line.name, title: line.title, unit }))];
@@ -156,7 +172,7 @@ export function heatMap(name: string, label: string, range: Range, heat: Heat, h
 	made.hooks = { ...made.hooks, drawAxes: [(chart) => drawHeat(chart, heat, times)] };
 	const picture = place(
 		{ ...made, series: [{ label: "Time", value: (_: uPlot, value: number | null) => (value === null ? "–" : new Date(value * 1000).toLocaleTimeString()) }, line("Median"), line("99th percentile", [4, 3])] },
-		[times, heat.steps.map((step) => step.p50_ns), heat.steps.map((step) => step.p99_ns)],
+		withGaps(times, heat.step_ns / 1e9, [heat.steps.map((step) => step.p50_ns), heat.steps.map((step) => step.p99_ns)]),
 		label,
 	);
 	const columns: Column[] = [

@@ -7,7 +7,7 @@ import { type List, ask } from "./ask";
 import { forgetCharts } from "./chart";
 import { element } from "./element";
 import { isSchemeChosen, switchScheme } from "./scheme";
-import { ago, duration, time } from "./units";
+import { ago, duration, span } from "./units";
 import { flow } from "./views/flow";
 import { hosts } from "./views/hosts";
 import { list, titles } from "./views/lists";
@@ -86,7 +86,7 @@ function drawFrame(): void {
 	const here = under[view] ?? view;
 	navigation.replaceChildren(...tabs.map(([name, title]) => element("a", { href: link(name), "aria-current": name === here ? "page" : undefined }, title)));
 	const { from, to, isLive } = range();
-	when.textContent = isLive ? "" : `${time(from.toISOString())} – ${time(to.toISOString())}`;
+	when.textContent = isLive ? "" : span(from, to);
 	live.setAttribute("aria-pressed", String(isLive));
 	const now = seconds();
 	const known = lengths.some(([, length]) => length === now) ? lengths : [...lengths, [duration(now * 1e9), now] as [string, number]];

@@ -13,11 +13,13 @@ function scaled(value: number, steps: [number, string][]): string {
 }
 
 export function duration(ns: number): string {
+	if (ns === 0) return "0";
 	if (ns >= 60e9) return scaled(ns, [[86400e9, "d"], [3600e9, "h"], [60e9, "min"]]);
 	return scaled(ns, [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
 }
 
 export function bytes(number: number): string {
+	if (number === 0) return "0";
 	return scaled(number, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
 }
 
@@ -31,13 +33,22 @@ export function percent(ratio: number): string {
 	return ratio < 0.0001 ? "< 0.01 %" : `${(ratio * 100).toFixed(ratio < 0.01 ? 2 : 1)} %`;
 }
 
+const two = (number: number) => String(number).padStart(2, "0");
+const clock = (when: Date) => `${two(when.getHours())}:${two(when.getMinutes())}:${two(when.getSeconds())}`;
+const day = (when: Date) => `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())}`;
+
 /** A time of day, with the date where that is another. */
 export function time(text: string): string {
 	const when = new Date(text);
-	const pad = (number: number) => String(number).padStart(2, "0");
-	const clock = `${pad(when.getHours())}:${pad(when.getMinutes())}:${pad(when.getSeconds())}`;
-	const day = `${when.getFullYear()}-${pad(when.getMonth() + 1)}-${pad(when.getDate())}`;
-	return when.toDateString() === new Date().toDateString() ? clock : `${day} ${clock}`;
+	return day(when) === day(new Date()) ? clock(when) : `${day(when)} ${clock(when)}`;
+}
+
+/** From when until when, without seconds where they are whole minutes. */
+export function span(from: Date, to: Date): string {
+	const isWhole = from.getSeconds() === 0 && to.getSeconds() === 0;
+	const short = (when: Date) => clock(when).slice(0, isWhole ? 5 : 8);
+	const end = day(from) === day(to) ? short(to) : `${day(to)} ${short(to)}`;
+	return `${day(from)} ${short(from)} – ${end}`;
 }
 
 /** How long ago that was. */

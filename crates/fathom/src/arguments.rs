@@ -93,9 +93,11 @@ pub(crate) enum Command {
     ///
     /// While an application sends, headers of its packets are sent again with a low TTL. The
     /// routers on the path of that flow answer them. The application's own packets are not changed,
-    /// and no probe can reach an application.
+    /// and no probe can reach an application. With a HOST, fathom opens a connection of its own.
     #[cfg(feature = "live")]
-    #[command(override_usage = "fathom hops [OPTIONS] -i INTERFACE... [-- COMMAND...]")]
+    #[command(
+        override_usage = "fathom hops [OPTIONS] HOST[:PORT]\n       fathom hops [OPTIONS] -i INTERFACE... [-- COMMAND...]"
+    )]
     Hops(Box<HopsArguments>),
     /// Profile the TCP and MPTCP connections of this host, from its own stack.
     ///

@@ -19,8 +19,8 @@ export const flow: View = async ({ range, parameters, signal }) => {
 	const values = (name: string) => answer.series.map((point) => (typeof point[name] === "number" ? (point[name] as number) : null));
 	const line = (name: string, title: string, colour: number, isDashed = false): Line => ({ name, title, colour, isDashed, values: values(name) });
 	const marks = answer.events.map((event): Mark => ({ time: Date.parse(event.time) / 1000, colour: colours[event.kind] ?? 5 }));
-	const picture = (title: string, name: string, unit: Parameters<typeof lines>[4], all: Line[], height: number) =>
-		card(title, lines(name, title, range, times, unit, all, marks, height));
+	const picture = (title: string, name: string, unit: Parameters<typeof lines>[5], all: Line[], height: number) =>
+		card(title, lines(name, title, range, times, answer.step_ns / 1e9, unit, all, marks, height));
 	return [
 		heading(answer),
 		picture("Round trips", "round-trips", "nanoseconds", [

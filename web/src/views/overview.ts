@@ -41,9 +41,9 @@ export const overview: View = async ({ range, signal }) => {
 		element(
 			"div",
 			{ class: "triple" },
-			card("Traffic per second", lines("traffic", "Traffic over time", range, times, "bytes", [{ name: "bytes_per_second", title: "Bytes a second", colour: 1, values: rate }], [], 120)),
-			card("Loss", lines("loss", "Loss over time", range, times, "ratio", [{ name: "loss_ratio", title: "Loss", colour: 4, values: values("loss_ratio") }], [], 120)),
-			card("Stalls", lines("stalls", "Stalls over time", range, times, "count", [{ name: "stalls", title: "Stalls", colour: 2, values: values("stalls") }], [], 120)),
+			card("Traffic per second", lines("traffic", "Traffic over time", range, times, activity.step_ns / 1e9, "bytes", [{ name: "bytes_per_second", title: "Bytes a second", colour: 1, values: rate }], [], 120)),
+			card("Loss", lines("loss", "Loss over time", range, times, activity.step_ns / 1e9, "ratio", [{ name: "loss_ratio", title: "Loss", colour: 4, values: values("loss_ratio") }], [], 120)),
+			card("Stalls", lines("stalls", "Stalls over time", range, times, activity.step_ns / 1e9, "count", [{ name: "stalls", title: "Stalls", colour: 2, values: values("stalls") }], [], 120)),
 		),
 		element("div", { class: "cards" }, ...cards),
 	];

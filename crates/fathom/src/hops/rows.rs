@@ -38,13 +38,14 @@ impl Rows for PathRows {
         Column::number("hop", 3, 1),
         Column::wide("responder", 16, 0),
         Column::number("sent", 7, 7),
-        Column::text("lost", 19, 3),
+        Column::text("loss", 19, 3),
         Column::number("last", 8, 5),
         Column::number("min", 8, 8),
         Column::number("p50", 8, 2),
         Column::number("p99", 8, 4),
+        Column::number("stdev", 8, 9),
         Column::number("queue", 8, 6),
-        Column::text("marks", 12, 9),
+        Column::text("marks", 12, 10),
     ];
     const SORT_KEYS: &'static [SortKey<Path>] = &[
         SortKey {
@@ -92,29 +93,36 @@ impl Rows for PathRows {
     }
 
     fn height(path: &Path) -> usize {
-        path.hops().count()
+        path.rows().count()
     }
 
     fn lines(&self, path: &Path) -> Vec<Vec<Cell>> {
-        path.hops().map(|(ttl, hop)| cells(ttl, hop)).collect()
+        let rows = path.rows();
+        rows.map(|(ttl, hop)| cells(path, ttl, hop)).collect()
     }
 }
 
-fn cells(ttl: usize, hop: &Hop) -> Vec<Cell> {
-    let lost = match (hop.lost, hop.silence) {
-        (0, _) => "0".to_owned(),
-        (lost, Some(why)) => format!("{lost} {why}"),
-        (lost, None) => lost.to_string(),
-    };
+fn cells(path: &Path, ttl: usize, hop: &Hop) -> Vec<Cell> {
+    let mut title = hop.title();
+    if path.is_destination(hop) {
+        title.push_str(" destination");
+    }
+    let why = hop.silence.filter(|_| hop.lost > 0);
+    let mut loss = format!("{:.1}%", hop.loss_percent());
+    if let Some(word) = why {
+        loss.push(' ');
+        loss.push_str(word);
+    }
     vec![
         ttl.to_string().into(),
-        hop.title().into(),
+        title.into(),
         hop.sent.to_string().into(),
-        lost.into(),
+        loss.into(),
         duration(hop.last_ns).into(),
         duration(hop.rtts.min()).into(),
         duration(hop.rtts.quantile(0.5)).into(),
         duration(hop.rtts.quantile(0.99)).into(),
+        duration(hop.deviation_ns()).into(),
         Cell::rated(duration(hop.queue_ns), Severity::of_queue(hop.queue_ns)),
         hop.marks.as_deref().unwrap_or_default().to_owned().into(),
     ]

@@ -201,6 +201,22 @@ const NETWORKS: [Column; 8] = [
     LAST,
 ];
 
+/// Of groups of flows.
+pub(crate) const GROUPS: [Column; 12] = [
+    column("name", "Group", Unit::Text),
+    FLOWS_OF,
+    column("bytes", "Sent", Unit::Bytes),
+    column("reverse_bytes", "Received", Unit::Bytes),
+    RTT_P50,
+    RTT_P99,
+    column("client_rtt_p50_ns", "Client RTT median", Unit::Nanoseconds),
+    LATENCY_P50,
+    LATENCY_P99,
+    LOSS,
+    column("reverse_loss_ratio", "Loss back", Unit::Ratio),
+    LAST,
+];
+
 impl List {
     /// Its columns, the most telling first.
     pub(crate) fn columns(self) -> &'static [Column] {

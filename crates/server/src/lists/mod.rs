@@ -3,6 +3,7 @@
 
 mod columns;
 pub(crate) mod flow;
+pub(crate) mod groups;
 #[cfg(test)]
 mod tests;
 
@@ -114,18 +115,23 @@ pub(crate) async fn answer(engine: &Engine, question: &Question) -> anyhow::Resu
     let sort = question.list.sort_column(question.sort.as_deref())?;
     let (rows, total) = match question.list {
         List::Flows => flows(engine, question, sort).await?,
-        list => listed(engine, question, list.sql(), sort).await?,
+        list => listed(engine, question, columns, list.sql(), sort).await?,
     };
+    Ok(Answer {
+        columns: columns.to_vec(),
+        rows: values_of(columns, rows),
+        total,
+        sort,
+    })
+}
+
+/// The values of these columns.
+fn values_of(columns: &[Column], rows: Rows) -> Vec<Vec<Value>> {
     let values = |mut row: Map<String, Value>| {
         let values = columns.iter().map(|column| row.remove(column.name));
         values.map(Option::unwrap_or_default).collect()
     };
-    Ok(Answer {
-        columns: columns.to_vec(),
-        rows: rows.into_iter().map(values).collect(),
-        total,
-        sort,
-    })
+    rows.into_iter().map(values).collect()
 }
 
 type Rows = Vec<Map<String, Value>>;
@@ -134,14 +140,14 @@ type Rows = Vec<Map<String, Value>>;
 async fn listed(
     engine: &Engine,
     question: &Question,
+    columns: &[Column],
     statement: &str,
     sort: &str,
 ) -> anyhow::Result<(Rows, u64)> {
     let filter = if question.filter.is_empty() {
         "TRUE".to_owned()
     } else {
-        let texts = question.list.columns().iter();
-        let texts = texts.filter(|column| column.unit.is_text());
+        let texts = columns.iter().filter(|column| column.unit.is_text());
         let texts: Vec<_> = texts
             .map(|column| format!("CAST({} AS VARCHAR)", column.name))
             .collect();
@@ -169,12 +175,13 @@ async fn flows(engine: &Engine, question: &Question, sort: &str) -> anyhow::Resu
         let all = include_str!("flows.sql").replace("{carried}", carried);
         all.replace("{chosen}", chosen)
     };
+    let columns = List::Flows.columns();
     let is_of_traffic = columns::OF_TRAFFIC.contains(&sort);
     if !is_of_traffic {
-        return listed(engine, question, &statement("TRUE"), sort).await;
+        return listed(engine, question, columns, &statement("TRUE"), sort).await;
     }
     let first = include_str!("flows_by_traffic.sql").replace("{chosen}", "TRUE");
-    let (first, total) = listed(engine, question, &first, sort).await?;
+    let (first, total) = listed(engine, question, columns, &first, sort).await?;
     if first.is_empty() {
         return Ok((first, total));
     }

@@ -10,6 +10,7 @@ use fathom_store::{Batches, Settings, Writer};
 use serde_json::{Value, json};
 
 use super::flow::{self, FlowQuestion};
+use super::groups::{self, Group};
 use super::{Answer, List, Question, Range, answer};
 use crate::query::{Engine, EngineArguments};
 
@@ -300,4 +301,36 @@ fn a_flow_is_told_over_time() {
             .unwrap()
             .is_none()
     );
+}
+
+#[test]
+fn flows_are_put_together() {
+    let directory = tempfile::tempdir().unwrap();
+    two_flows(directory.path());
+    let engine = engine(directory.path());
+    let question = |filter: &str| Question {
+        list: List::Flows,
+        range: range(0, 60),
+        filter: filter.to_owned(),
+        sort: None,
+        limit: 10,
+    };
+    let of = |group, filter| block_on(groups::answer(&engine, &question(filter), group)).unwrap();
+    let servers = of(Group::Server, "");
+    assert_eq!(values(&servers, "name"), ["tcp 192.0.2.1:443"]);
+    assert_eq!(values(&servers, "flows"), [2]);
+    assert_eq!(values(&servers, "bytes"), [950_000]);
+    // The six round trips of both flows: 20, 20, 40, 40, 40 and 90 ms.
+    let p50 = values(&servers, "rtt_p50_ns")[0].as_f64().unwrap();
+    assert!((p50 / 40e6 - 1.0).abs() < 0.02, "{p50}");
+    assert_eq!(values(&servers, "loss_ratio"), [0.05]);
+    let networks = of(Group::Network, "");
+    assert_eq!(values(&networks, "name"), ["10.0.1.0/24", "10.0.2.0/24"]);
+    assert_eq!(
+        values(&of(Group::Network, "0.2.0"), "name"),
+        ["10.0.2.0/24"]
+    );
+    assert_eq!(values(&of(Group::Host, ""), "name"), ["gateway"]);
+    // Nobody told whose they are.
+    assert_eq!(values(&of(Group::Process, ""), "name"), [&Value::Null]);
 }

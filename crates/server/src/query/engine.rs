@@ -99,6 +99,11 @@ impl Engine {
         })
     }
 
+    /// Do networks have names?
+    pub(crate) fn names_networks(&self) -> bool {
+        self.files.has_networks()
+    }
+
     /// What the store has now.
     ///
     /// # Errors

@@ -71,6 +71,8 @@ pub(crate) fn run(arguments: &QueryArguments) -> anyhow::Result<()> {
     if let Some(mib) = arguments.most_memory {
         let bytes = mib << 20;
         setrlimit(Resource::RLIMIT_AS, bytes, bytes).context("cannot set a limit of memory")?;
+        // A process that needs more dies of it, and nobody looks at what it had.
+        setrlimit(Resource::RLIMIT_CORE, 0, 0).context("cannot forbid dumps of memory")?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().build();
     let runtime = runtime.context("cannot start threads")?;

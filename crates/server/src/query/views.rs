@@ -44,7 +44,7 @@ const VIEWS: [View; 9] = [
     },
     View {
         name: "hops",
-        about: "Routers on the path of flows, by interval.",
+        about: "Routers on the path of flows, and their destinations, by interval.",
         sql: include_str!("views/hops.sql"),
     },
     View {
@@ -73,7 +73,7 @@ const EXAMPLES: [&str; 5] = [
 ];
 
 /// The columns that views, lists and `fathom compare` read, by kind of record: `u` unsigned, `t`
-/// time, `f` float, `p` port, `h` histogram, text without.
+/// time, `f` float, `p` port, `b` boolean, `h` histogram, text without.
 const WANTED: [(&str, &str); 12] = [
     (
         "traffic",
@@ -97,7 +97,7 @@ const WANTED: [(&str, &str); 12] = [
     ),
     (
         "hop",
-        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u ttl:u responder responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface rtt_histogram:h",
+        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u ttl:u responder responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface rtt_histogram:h is_destination:b rtt_stdev_ns:u",
     ),
     (
         "congestion",
@@ -131,6 +131,7 @@ pub(super) fn wanted_columns() -> BTreeMap<&'static str, Vec<Field>> {
             "f" => DataType::Float64,
             "p" => DataType::UInt16,
             "t" => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+            "b" => DataType::Boolean,
             "h" => histogram_type(),
             _ => DataType::Utf8,
         };

@@ -54,6 +54,7 @@ pub(super) struct ServiceAsked {
     /// Its address.
     pub(super) destination: String,
     /// Its port.
+    #[param(maximum = 65535)]
     pub(super) destination_port: u16,
 }
 

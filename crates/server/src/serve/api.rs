@@ -90,7 +90,7 @@ enum Format {
 /// The rows of a list: flows, hops, servers, connections, dns, hosts, networks.
 #[utoipa::path(
     get, path = "/lists/{list}",
-    params(("list" = List, Path, description = "What a row stands for."), When, ListAsked),
+    params(("list" = inline(List), Path, description = "What a row stands for."), When, ListAsked),
     responses(
         (status = 200, description = "The rows.", content((Answer = "application/json"), (String = "text/csv"))),
         (status = "default", description = "Why not.", body = Problem),

@@ -27,10 +27,12 @@ pub(super) enum Measure {
 #[into_params(parameter_in = Query)]
 pub(super) struct HeatAsked {
     /// What is measured.
+    #[param(inline)]
     pub(super) measure: Measure,
     /// Only of flows towards this address.
     pub(super) destination: Option<String>,
     /// Only of flows towards this port.
+    #[param(maximum = 65535)]
     pub(super) destination_port: Option<u16>,
 }
 

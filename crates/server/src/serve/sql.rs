@@ -3,13 +3,14 @@
 //! Such a process changes nothing, has little memory, and ends when it takes too long, says too
 //! much, or nobody waits for it any more. Whatever a statement does to it, the page goes on.
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 
 use anyhow::Context;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
@@ -30,6 +31,7 @@ const MOST_MEMORY_MIB: &str = "4096";
 #[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct StatementAsked {
     /// SQL, as `fathom query` takes it.
+    #[schema(min_length = 1, max_length = 65536)]
     pub(super) statement: String,
 }
 
@@ -68,13 +70,13 @@ pub(super) async fn answer(
 }
 
 async fn ask(shared: &Shared, statement: &str) -> Result<StatementAnswer, Problem> {
-    let mut process = start(shared, statement)?;
-    let output = read(process.stdout.take(), MOST_BYTES);
-    let errors = read(process.stderr.take(), 64 << 10);
+    let mut process = Answering::start(shared, statement)?;
+    let output = read(process.stdout(), MOST_BYTES);
+    let errors = read(process.stderr(), 64 << 10);
     let (output, errors) = tokio::try_join!(output, errors)?;
     let is_whole = (output.len() as u64) < MOST_BYTES;
     if is_whole {
-        let status = process.wait().await.context("the process is gone")?;
+        let status = process.wait().await?;
         if !status.success() {
             return Err(failed(&errors));
         }
@@ -84,19 +86,50 @@ async fn ask(shared: &Shared, statement: &str) -> Result<StatementAnswer, Proble
     table(&output, is_whole)
 }
 
-fn start(shared: &Shared, statement: &str) -> anyhow::Result<Child> {
-    let program = std::env::current_exe().context("this program is gone")?;
-    Command::new(program)
-        .arg("query")
-        .args(&shared.asking)
-        .args(["--format", "csv", "--most-memory", MOST_MEMORY_MIB, "--"])
-        .arg(statement)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot start a process")
+/// A process that answers. It is ended with this value.
+struct Answering(Option<Child>);
+
+impl Answering {
+    fn start(shared: &Shared, statement: &str) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("this program is gone")?;
+        let process = Command::new(program)
+            .arg("query")
+            .args(&shared.asking)
+            .args(["--format", "csv", "--most-memory", MOST_MEMORY_MIB, "--"])
+            .arg(statement)
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a process")?;
+        Ok(Self(Some(process)))
+    }
+
+    fn stdout(&mut self) -> Option<ChildStdout> {
+        self.0.as_mut()?.stdout.take()
+    }
+
+    fn stderr(&mut self) -> Option<ChildStderr> {
+        self.0.as_mut()?.stderr.take()
+    }
+
+    async fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        let process = self.0.as_mut().context("the process is gone")?;
+        Ok(process.wait().await?)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let (Some(mut process), Ok(runtime)) = (self.0.take(), Handle::try_current()) else {
+            return;
+        };
+        let _ = process.start_kill();
+        // So that the system forgets it, too.
+        runtime.spawn(async move { process.wait().await });
+    }
 }
 
 async fn read(stream: Option<impl AsyncRead + Unpin>, most: u64) -> anyhow::Result<Vec<u8>> {

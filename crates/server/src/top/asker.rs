@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use super::now_ns;
 use super::span::Span;
 use crate::lists::flow::{self, FlowAnswer, FlowQuestion};
+use crate::lists::groups::{self, Group};
 use crate::lists::{self, Answer, List, Question, Range};
 use crate::query::Engine;
 
@@ -34,6 +35,8 @@ pub(super) struct Ask {
 pub(super) enum What {
     List {
         list: List,
+        /// What flows are put together by, if they are.
+        group: Option<Group>,
         filter: String,
         /// The column of the list that rows go by.
         sort: Option<&'static str>,
@@ -180,7 +183,12 @@ async fn answer(engine: &Engine, ask: &Ask) -> anyhow::Result<Told> {
     let newest = newest(engine).await?;
     let range = ask.span.range(newest.time_ns.unwrap_or_else(now_ns));
     let content = match &ask.what {
-        What::List { list, filter, sort } => {
+        What::List {
+            list,
+            group,
+            filter,
+            sort,
+        } => {
             let question = Question {
                 list: *list,
                 range,
@@ -188,7 +196,10 @@ async fn answer(engine: &Engine, ask: &Ask) -> anyhow::Result<Told> {
                 sort: sort.map(str::to_owned),
                 limit: lists::MOST_ROWS,
             };
-            Content::Rows(lists::answer(engine, &question).await?)
+            Content::Rows(match group {
+                Some(group) => groups::answer(engine, &question, *group).await?,
+                None => lists::answer(engine, &question).await?,
+            })
         }
         What::Flow { community_id, host } => {
             let question = FlowQuestion {

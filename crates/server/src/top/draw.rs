@@ -6,17 +6,22 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::columns::{TABS, severity_of_age};
+use super::columns::severity_of_age;
 use super::state::State;
+use super::tabs::TABS;
 use super::{clock, page};
 
 const KEYS: &[Key] = &[
     ("1 to 7, Tab", "another tab; or click on its name"),
     (
         "Enter",
-        "the page of a flow; of a server, network or host its flows",
+        "the page of a flow; the flows of a server, network, host",
     ),
     ("Esc", "back"),
+    (
+        "g",
+        "flows by server, network, host, process, and each again",
+    ),
     ("[  ], left, right", "back in time, and forward"),
     ("0", "the newest records again"),
     ("-  +", "a shorter range, a longer one"),
@@ -108,11 +113,10 @@ fn status(state: &State, palette: Palette) -> Line<'static> {
             (total, listed) if total > listed as u64 => format!("{listed} of {total}"),
             (total, _) => total.to_string(),
         };
-        spans.push(Span::raw(format!(
-            "  {counts} {}  {}",
-            list.tab.name,
-            table.chosen(list)
-        )));
+        let (name, chosen) = (list.tab.name, table.chosen(list));
+        let group = state.group_of(state.tab);
+        let group = group.map_or_else(String::new, |group| format!(" by {}", group.name()));
+        spans.push(Span::raw(format!("  {counts} {name}{group}  {chosen}")));
     }
     Line::from(spans)
 }
@@ -124,11 +128,11 @@ fn draw_nothing(frame: &mut Frame<'_>, body: Rect, state: &State) {
         height: body.height.saturating_sub(1).min(1),
         ..body
     };
-    let text = match (state.range, state.newest.time_ns) {
-        (None, _) => "asking",
-        (Some(_), None) => {
-            "the store has no records yet: `fathom agent` and `fathom import` fill it"
-        }
+    let is_told = state.lists[state.tab].is_told;
+    let text = match (is_told, state.newest.time_ns) {
+        _ if state.error.is_some() => "",
+        (false, _) => "asking",
+        (true, None) => "the store has no records yet: `fathom agent` and `fathom import` fill it",
         _ if !state.tables[state.tab].filter().is_empty() => {
             "nothing contains this text: Esc shows all"
         }

@@ -10,6 +10,7 @@ mod page;
 mod rows;
 mod span;
 mod state;
+mod tabs;
 #[cfg(test)]
 mod tests;
 
@@ -43,7 +44,7 @@ const PAGE: (u16, u16) = (160, 50);
 
 /// Show flows, hops, servers and connections of a store on the terminal, as they change.
 ///
-/// It follows the newest records, such as those of the agent of this machine, and goes back in time.
+/// It follows the newest records, such as those of this machine's agent, and goes back in time.
 /// `?` lists the keys.
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {

@@ -7,9 +7,9 @@ use fathom_terminal::{Cell, Column, Order, Rows};
 use serde_json::Value;
 
 use super::asker::Newest;
-use super::columns::{Shown, Tab};
 use super::fields::Fields;
 use super::span::Width;
+use super::tabs::Tab;
 use crate::lists::{Answer, List, Unit};
 
 /// Intervals without a record after which a flow is over.
@@ -24,6 +24,8 @@ pub(super) struct Listed {
     answer: Answer,
     width: Width,
     pub(super) now_ns: i64,
+    /// Has the store told anything yet?
+    pub(super) is_told: bool,
 }
 
 impl Listed {
@@ -36,7 +38,10 @@ impl Listed {
             total: 0,
             sort: "",
         };
-        Self::new(tab, answer, Width::Minute)
+        Self {
+            is_told: false,
+            ..Self::new(tab, answer, Width::Minute)
+        }
     }
 
     /// What the store told of a range of this width.
@@ -47,12 +52,13 @@ impl Listed {
             answer,
             width,
             now_ns: 0,
+            is_told: true,
         }
     }
 
     /// Flows leave that had no packets in the newest intervals of their host.
     pub(super) fn without_ended(mut self, newest: Newest) -> Self {
-        if self.tab.list != List::Flows {
+        if self.tab.list != List::Flows || self.answer.rows.is_empty() {
             return self;
         }
         let length = newest.interval_ns.unwrap_or(USUAL_INTERVAL_NS);
@@ -101,10 +107,9 @@ impl Listed {
 
     /// Columns that have an order, and that order.
     fn ordered(tab: &Tab) -> impl Iterator<Item = (usize, &'static str, &'static str)> {
-        let ordered = tab.columns.iter().enumerate();
-        ordered.filter_map(|(place, shown): (usize, &Shown)| {
-            shown.order.map(|(name, of)| (place, name, of))
-        })
+        let columns = tab.columns.iter().enumerate();
+        let ordered = columns.filter(|(_, shown)| !shown.order.is_empty());
+        ordered.map(|(place, shown)| (place, shown.order, shown.of))
     }
 
     /// The column of the list that an order goes by.
@@ -165,7 +170,7 @@ impl Rows for Listed {
 
     fn lines(&self, row: &Vec<Value>) -> Vec<Vec<Cell>> {
         let fields = self.fields(row);
-        let cells = self.tab.columns.iter().map(|shown| (shown.cell)(&fields));
+        let cells = self.tab.columns.iter().map(|shown| shown.cell(&fields));
         vec![cells.collect()]
     }
 }

@@ -8,10 +8,11 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, MouseButton, Mouse
 use ratatui::layout::{Position, Rect};
 
 use super::asker::{Ask, Content, Newest, Reply, What};
-use super::columns::{TABS, place_of};
 use super::page::Page;
 use super::rows::Listed;
 use super::span::{Span, Width};
+use super::tabs::{GROUPED, TABS, Tab, place_of};
+use crate::lists::groups::Group;
 use crate::lists::{List, Range};
 
 /// All that is shown.
@@ -21,6 +22,8 @@ pub(crate) struct State {
     /// Of each tab, what the user chose of it and what is known.
     pub(super) tables: Vec<Table>,
     pub(super) lists: Vec<Listed>,
+    /// What flows are put together by.
+    group: Option<Group>,
     /// The flow that is looked at.
     pub(super) page: Option<Page>,
     pub(super) span: Span,
@@ -42,6 +45,7 @@ impl State {
             tab: place_of(list),
             tables: TABS.iter().map(|_| Table::selecting()).collect(),
             lists: TABS.iter().map(Listed::none).collect(),
+            group: None,
             page: None,
             span: Span {
                 end_ns: None,
@@ -86,9 +90,31 @@ impl State {
         let table = &self.tables[tab];
         What::List {
             list: TABS[tab].list,
+            group: self.group_of(tab),
             filter: table.filter().to_owned(),
-            sort: Listed::sort_column(&TABS[tab], table.order().0),
+            sort: Listed::sort_column(self.definition(tab), table.order().0),
         }
+    }
+
+    /// What the rows of a tab are put together by.
+    pub(super) fn group_of(&self, tab: usize) -> Option<Group> {
+        self.group.filter(|_| TABS[tab].list == List::Flows)
+    }
+
+    fn definition(&self, tab: usize) -> &'static Tab {
+        match self.group_of(tab) {
+            Some(_) => &GROUPED,
+            None => &TABS[tab],
+        }
+    }
+
+    /// Puts the flows of this tab together. Its orders are others then.
+    fn regroup(&mut self, group: Option<Group>) {
+        let filter = self.tables[self.tab].filter().to_owned();
+        self.group = group;
+        self.tables[self.tab] = Table::selecting();
+        self.filter(&filter);
+        self.lists[self.tab] = Listed::none(self.definition(self.tab));
     }
 
     /// Takes what the store told, if it is still wanted.
@@ -108,8 +134,9 @@ impl State {
         self.range = Some(told.range);
         match told.content {
             Content::Rows(answer) => {
-                let mut listed = Listed::new(&TABS[self.tab], answer, self.span.width);
-                if self.span.end_ns.is_none() {
+                let tab = self.definition(self.tab);
+                let mut listed = Listed::new(tab, answer, self.span.width);
+                if self.span.end_ns.is_none() && self.group.is_none() {
                     listed = listed.without_ended(told.newest);
                 }
                 listed.now_ns = self.now_ns;
@@ -173,6 +200,7 @@ impl State {
             KeyCode::Char(digit @ '1'..='9') => {
                 return self.go_to(digit as usize - '1' as usize);
             }
+            KeyCode::Char('g') if self.is_of_flows() => self.regroup(Group::after(self.group)),
             KeyCode::Char('[') | KeyCode::Left => self.span = self.span.moved(-1, newest_ns),
             KeyCode::Char(']') | KeyCode::Right => self.span = self.span.moved(1, newest_ns),
             KeyCode::Char('0') => self.span.end_ns = None,
@@ -187,6 +215,11 @@ impl State {
             _ => return false,
         }
         true
+    }
+
+    /// Is it the list of flows that is shown?
+    fn is_of_flows(&self) -> bool {
+        self.page.is_none() && TABS[self.tab].list == List::Flows
     }
 
     fn go_to(&mut self, tab: usize) -> bool {
@@ -205,25 +238,48 @@ impl State {
         let Some(row) = selected.and_then(|key| list.row(key)) else {
             return;
         };
-        let filter = match list.tab.list {
-            List::Flows | List::Connections => {
+        let filter = match (list.tab.list, self.group_of(self.tab)) {
+            (List::Flows, None) | (List::Connections, _) => {
                 let community_id = row.text("community_id");
                 self.page = Some(Page::new(community_id, row.text("host"), row.flow()));
                 return;
             }
-            List::Servers => row.endpoint("destination", "destination_port"),
-            List::Hosts => row.text("host").to_owned(),
-            List::Networks => {
-                // Its addresses begin so: networks end between two parts of an address.
-                let network = row.text("network").split('/').next().unwrap_or_default();
-                network
-                    .trim_end_matches('0')
-                    .trim_end_matches(':')
-                    .to_owned()
+            (List::Flows, Some(group)) => of_group(group, row.text("name")),
+            (List::Servers, _) => {
+                let endpoint = row.endpoint("destination", "destination_port");
+                Some(without_brackets(&endpoint))
             }
-            List::Hops | List::Dns => return,
+            (List::Hosts, _) => Some(row.text("host").to_owned()),
+            (List::Networks, _) => beginning(row.text("network")),
+            (List::Hops | List::Dns, _) => None,
         };
-        self.go_to(place_of(List::Flows));
-        self.filter(&filter);
+        if let Some(filter) = filter {
+            self.go_to(place_of(List::Flows));
+            self.regroup(None);
+            self.filter(&filter);
+        }
     }
+}
+
+/// What flows of a group contain; of what is measured of packets, none has the name of a process.
+fn of_group(group: Group, name: &str) -> Option<String> {
+    match group {
+        Group::Server => name.split(' ').nth(1).map(without_brackets),
+        Group::Network => beginning(name),
+        Group::Host => Some(name.to_owned()),
+        Group::Process => None,
+    }
+}
+
+/// As lists filter: an address and its port are two columns.
+fn without_brackets(endpoint: &str) -> String {
+    endpoint.replace(['[', ']'], "")
+}
+
+/// What addresses of a network begin with: networks end between two parts of an address. A name of
+/// a network is no part of one.
+fn beginning(network: &str) -> Option<String> {
+    let (address, _) = network.split_once('/')?;
+    let address = address.trim_end_matches('0').trim_end_matches(':');
+    Some(address.to_owned())
 }

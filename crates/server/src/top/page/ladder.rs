@@ -3,7 +3,7 @@
 use fathom_terminal::{Cell, Column, Rows, Severity, duration, percent};
 
 use crate::lists::flow::Hop;
-use crate::top::columns::router;
+use crate::top::columns::router_name;
 
 /// Cells of the longest bar.
 const BAR: usize = 20;
@@ -64,7 +64,7 @@ impl Rows for Ladder {
         let lost = [percent(share), text(&hop.silence)];
         vec![vec![
             hop.ttl.to_string().into(),
-            router(&text(&hop.responder), &text(&hop.responder_name)).into(),
+            router_name(&text(&hop.responder), &text(&hop.responder_name)).into(),
             duration(hop.rtt_p50_ns).into(),
             duration(hop.rtt_p99_ns).into(),
             Cell::rated(duration(hop.queue_ns), severity),
