@@ -120,6 +120,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Store(StoreCommand::Init(options)) => clickhouse::init(options)?,
         Command::Collect { arguments } => return server::run("collect", arguments),
         Command::Import(options) => import::run(options, arguments.config.as_deref())?,
+        Command::Explain { arguments } => return server::run("explain", arguments),
         Command::Query { arguments } => return server::run("query", arguments),
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
             configuration::print("ipfix.dump")?;

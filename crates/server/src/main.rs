@@ -1,7 +1,8 @@
 //! `fathom-server` collects records of many hosts, and answers questions about the records that
-//! fathom keeps. `fathom collect` and `fathom query` call it.
+//! fathom keeps. `fathom collect`, `fathom explain` and `fathom query` call it.
 
 mod collect;
+mod explain;
 mod query;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Collect(collect::CollectArguments),
+    Explain(explain::ExplainArguments),
     Query(query::QueryArguments),
 }
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
+        Command::Explain(options) => explain::run(options),
         Command::Query(options) => query::run(options),
     };
     match done {

@@ -147,7 +147,11 @@ pub(super) async fn plan(context: &SessionContext, statement: &str) -> anyhow::R
     plan.context("`fathom query` alone lists tables, columns and examples")
 }
 
-fn empty_context(memory_mib: usize) -> anyhow::Result<SessionContext> {
+/// An engine without tables.
+///
+/// # Errors
+/// When memory cannot be limited.
+pub(super) fn empty_context(memory_mib: usize) -> anyhow::Result<SessionContext> {
     let mut config = SessionConfig::new().with_information_schema(true);
     let streams = config
         .target_partitions()

@@ -130,7 +130,7 @@ mod tests {
     use datafusion::arrow::array::AsArray;
     use datafusion::arrow::datatypes::Int64Type;
 
-    use super::super::context;
+    use super::super::engine::empty_context as context;
     use super::*;
 
     #[test]

@@ -72,12 +72,12 @@ const EXAMPLES: [&str; 5] = [
     "SELECT source, destination, sum(bytes + reverse_bytes) AS bytes FROM flows WHERE time > now() - INTERVAL '10 minutes' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10",
 ];
 
-/// The columns that views read, by kind of record: `u` unsigned, `t` time, `f` float, `p` port, `h`
-/// histogram, text without.
-const WANTED: [(&str, &str); 7] = [
+/// The columns that views and `fathom explain` read, by kind of record: `u` unsigned, `t` time, `f` float, `p` port, `h`
+/// histogram, `b` boolean, text without.
+const WANTED: [(&str, &str); 9] = [
     (
         "traffic",
-        "time:t duration_ns:u protocol source source_port:p destination destination_port:p community_id packets:u bytes:u packets_retransmitted:u reverse_packets:u reverse_bytes:u reverse_packets_retransmitted:u loss_ratio:f reverse_loss_ratio:f interface",
+        "time:t duration_ns:u protocol source source_port:p destination destination_port:p community_id packets:u bytes:u packets_retransmitted:u packets_lost_before:u packets_lost_after:u reverse_packets:u reverse_bytes:u reverse_packets_retransmitted:u reverse_packets_lost_before:u reverse_packets_lost_after:u loss_ratio:f reverse_loss_ratio:f interface",
     ),
     (
         "rtt_aggregate",
@@ -85,19 +85,27 @@ const WANTED: [(&str, &str); 7] = [
     ),
     (
         "response_aggregate",
-        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u flows:u responses_per_second:f latency_p50_ns:u latency_p99_ns:u sure:f epochs_without:u waiting_ns:u interface latency_histogram:h",
+        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u flows:u responses_per_second:f latency_p50_ns:u latency_p90_ns:u latency_p99_ns:u sure:f epochs_without:u waiting_ns:u interface latency_histogram:h",
     ),
     (
         "profile",
-        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u interface",
+        "time:t protocol source source_port:p destination destination_port:p community_id start_state reason start_time:t duration_ns:u role is_existing:b pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u packets_lost:u packets_retransmitted:u syn_acks_retransmitted:u stalls:u stalled_ns:u window_limited_ns:u busy_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u interface",
     ),
     (
         "profile_dns",
-        "time:t source destination query_name query_type response_code reason latency_ns:u retries:u process container pod systemd_unit",
+        "time:t source destination end_state start_time:t query_name query_type response_code reason latency_ns:u retries:u pid:u process container pod systemd_unit",
     ),
     (
         "hop",
         "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u ttl:u responder responder_name probes_sent:u probes_lost:u silence rtt_min_ns:u rtt_p50_ns:u rtt_p99_ns:u queue_ns:u marks interface",
+    ),
+    (
+        "congestion",
+        "time:t source source_port:p destination destination_port:p community_id ttl:u near far direction queue_ns:u",
+    ),
+    (
+        "route_change",
+        "time:t source source_port:p destination destination_port:p community_id change ttl:u old new",
     ),
     (
         "agent",
@@ -115,6 +123,7 @@ pub(super) fn wanted_columns() -> BTreeMap<&'static str, Vec<Field>> {
             "p" => DataType::UInt16,
             "t" => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
             "h" => histogram_type(),
+            "b" => DataType::Boolean,
             _ => DataType::Utf8,
         };
         Field::new(name, kind, true)

@@ -166,7 +166,7 @@ mod tests {
     use datafusion::arrow::util::pretty::pretty_format_batches;
     use datafusion::prelude::SessionContext;
 
-    use super::super::context;
+    use super::super::engine::empty_context as context;
 
     /// Rows of which seven columns are texts, numbers and nothing, in 8,580 groups.
     const ROWS: &str = "(SELECT value, value % 3 AS a, 'b' || (value % 5) AS b,

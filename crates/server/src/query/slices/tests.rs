@@ -11,7 +11,8 @@ use fathom_store::{Batches, Settings, Snapshot, Writer};
 use proptest::prelude::*;
 use records::{Aggregate, Traffic};
 
-use super::super::{context, functions, tables, views};
+use super::super::engine::empty_context as context;
+use super::super::{functions, tables, views};
 
 #[path = "../../../tests/query/records.rs"]
 mod records;
