@@ -20,21 +20,27 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What applications clocked themselves.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen(Arc<Mutex<(Vec<Duration>, Vec<(u16, Duration)>)>>);
+pub(crate) struct Seen(Arc<Mutex<Clocked>>);
+
+#[derive(Debug, Default)]
+struct Clocked {
+    waits: Vec<Duration>,
+    connects: Vec<(u16, Duration)>,
+}
 
 impl Seen {
     /// From each request to the last byte of its response.
     pub(crate) fn waits(&self) -> Vec<Duration> {
-        self.lock().0.clone()
+        self.lock().waits.clone()
     }
 
     /// How long connecting took, by the client's port.
     pub(crate) fn connects(&self) -> Vec<(u16, Duration)> {
-        self.lock().1.clone()
+        self.lock().connects.clone()
     }
 
     /// No step leaves it half changed.
-    fn lock(&self) -> MutexGuard<'_, (Vec<Duration>, Vec<(u16, Duration)>)> {
+    fn lock(&self) -> MutexGuard<'_, Clocked> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -161,7 +167,7 @@ fn request(client: &Namespace, server: SocketAddr, seen: &Seen) -> Result<()> {
     };
     let exchanges = requests.run(client)?;
     let waits = exchanges.iter().map(|exchange| exchange.complete);
-    seen.lock().0.extend(waits);
+    seen.lock().waits.extend(waits);
     Ok(())
 }
 
@@ -173,7 +179,7 @@ fn connect(client: &Namespace, server: SocketAddr, seen: &Seen) -> Result<()> {
         Ok::<_, std::io::Error>((stream.local_addr()?.port(), begin.elapsed()))
     })?;
     let connected = connected.with_context(|| format!("connect to {server}"))?;
-    seen.lock().1.push(connected);
+    seen.lock().connects.push(connected);
     std::thread::sleep(CONNECTION / 10);
     Ok(())
 }
