@@ -54,10 +54,10 @@ fn chain() -> Result<Chain> {
         seed: 1,
     };
     let chain = Chain::builder(3)
-        .link(0, LinkConfig::symmetric(MILLISECOND))
-        .link(1, LinkConfig::symmetric(3 * MILLISECOND))
-        .link(2, narrow)
-        .link(3, LinkConfig::symmetric(MILLISECOND))
+        .link(1, LinkConfig::symmetric(MILLISECOND))
+        .link(2, LinkConfig::symmetric(3 * MILLISECOND))
+        .link(3, narrow)
+        .link(4, LinkConfig::symmetric(MILLISECOND))
         .build()?;
     Ok(chain)
 }
