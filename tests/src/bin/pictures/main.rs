@@ -113,10 +113,13 @@ fn take(store: &Path, folder: &Path) -> Result<()> {
         binary()?.display(),
         store.display()
     );
-    let terminal = Terminal::open("pictures", 150, 40, &command)?;
+    let terminal = Terminal::open("list", 150, 14, &command)?;
     terminal.shows(&["live", ":443"])?;
     svg::write(&folder.join("top.svg"), &terminal.coloured()?)?;
-    terminal.press(&["Down", "Enter"])?;
+    drop(terminal);
+    let terminal = Terminal::open("page", 150, 40, &command)?;
+    terminal.shows(&["live", ":443"])?;
+    terminal.press(&["s", "s", "Enter"])?;
     terminal.shows(&["round trip", "response", "bit/s", "router", "events"])?;
     svg::write(&folder.join("top-flow.svg"), &terminal.coloured()?)
 }
