@@ -105,10 +105,9 @@ pub(super) fn judge(rows: &[Row], network: Network, evidence: &str) -> Option<Fi
             ..finding.since(since_ns).shown_by(evidence)
         });
     }
-    let points: Vec<Point> = rows
-        .iter()
-        .map(|row| (row.time_ns, row.waited_ns()))
-        .collect();
+    // Those that were asked again are judged above.
+    let good = rows.iter().filter(|row| !row.is_bad());
+    let points: Vec<Point> = good.map(|row| (row.time_ns, row.waited_ns())).collect();
     let least_ns = LEAST_NS.max(2.0 * network.more_ns as f64);
     let rise = rise(&points, least_ns, 0.5)?;
     let text = format!(

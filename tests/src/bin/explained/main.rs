@@ -35,6 +35,9 @@ struct Run {
     /// A file with a seed a line: each fault, no fault and some pairs of faults are made with each.
     #[arg(long)]
     seeds: Option<PathBuf>,
+    /// So many seeds of the file; by default all.
+    #[arg(long)]
+    first: Option<usize>,
     /// Seeds, instead of a file.
     #[arg(long, value_delimiter = ',')]
     seed: Vec<u64>,
@@ -90,7 +93,7 @@ impl Run {
         if let Some(path) = &self.seeds {
             let text = std::fs::read_to_string(path);
             let text = text.with_context(|| format!("read {}", path.display()))?;
-            for line in text.lines() {
+            for line in text.lines().take(self.first.unwrap_or(usize::MAX)) {
                 seeds.push(
                     line.trim()
                         .parse()
