@@ -71,7 +71,7 @@ function options(range: Range, unit: Unit, height: number): Omit<uPlot.Options, 
 	return {
 		width: 600,
 		height,
-		padding: [8, 22, 0, 0],
+		padding: [8, 28, 0, 0],
 		cursor: { sync: { key: "time" }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
 		scales: { x: { time: true, range: [range.from.getTime() / 1000, range.to.getTime() / 1000] } },
 		axes: axes(unit),
@@ -115,7 +115,7 @@ function place(options: uPlot.Options, data: uPlot.AlignedData, label: string): 
 /** Lines over time, with their numbers. */
 export function lines(name: string, label: string, range: Range, times: string[], stepSeconds: number, unit: Unit, all: Line[], marks: Mark[] = [], height = 170): HTMLElement {
 	const there = all.filter((line) => line.values.some((value) => value !== null));
-	if (there.length === 0) return nothing(`${label}: nothing was measured in this range.`);
+	if (there.length === 0) return nothing("Nothing was measured in this range.");
 	const seconds = times.map((text) => Date.parse(text) / 1000);
 	const made = options(range, unit, height);
 	const series: uPlot.Series[] = there.map((line) => ({
@@ -127,7 +127,7 @@ export function lines(name: string, label: string, range: Range, times: string[]
 		value: (_: uPlot, value: number | null) => shown(value, unit),
 	}));
 	const greatest = Math.max(...there.flatMap((line) => line.values.map((value) => value ?? 0)));
-	made.scales = { ...made.scales, y: { range: [0, greatest > 0 ? greatest * 1.08 : 1] } };
+	made.scales = { ...made.scales, y: { range: [0, greatest > 0 ? greatest * 1.08 : unit === "ratio" ? 0.01 : 1] } };
 	made.hooks = { ...made.hooks, draw: [(chart) => drawMarks(chart, marks)] };
 	const picture = place(
 		{ ...made, series: [{ label: "Time", value: (_: uPlot, value: number | null) => (value === null ? "–" : new Date(value * 1000).toLocaleTimeString()) }, ...series] },
@@ -155,7 +155,7 @@ function drawMarks(chart: uPlot, marks: Mark[]): void {
 /** How often which latency was measured when: the darker, the more often. */
 export function heatMap(name: string, label: string, range: Range, heat: Heat, height = 240): HTMLElement {
 	const [first, last] = [heat.bands_ns[0], heat.bands_ns.at(-1)];
-	if (first === undefined || last === undefined) return nothing(`${label}: nothing was measured in this range.`);
+	if (first === undefined || last === undefined) return nothing("Nothing was measured in this range.");
 	const times = heat.steps.map((step) => Date.parse(step.time) / 1000);
 	const made = options(range, "nanoseconds", height);
 	made.scales = { ...made.scales, y: { distr: 3, range: [first, last * 1.26] } };

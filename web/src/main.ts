@@ -106,9 +106,12 @@ async function show(): Promise<void> {
 	const make = views[view] ?? overview;
 	if (!isSame) content.setAttribute("aria-busy", "true");
 	try {
-		const nodes = await make({ range: range(), parameters, signal: control.signal });
+		const early = (nodes: Node[]) => {
+			if (!isSame && !control.signal.aborted) replace(nodes, false);
+		};
+		const nodes = await make({ range: range(), parameters, signal: control.signal, early });
 		if (control.signal.aborted) return;
-		replace(nodes, isSame);
+		if (nodes[0]?.parentNode !== content) replace(nodes, isSame);
 		document.title = `${tabs.find(([name]) => name === (under[view] ?? view))?.[1] ?? "Overview"} – fathom`;
 	} catch (error) {
 		if (control.signal.aborted) return;

@@ -1,10 +1,11 @@
 // How the network is, on one screen.
 
-import { link } from "../address";
+import { type Range, link } from "../address";
 import { type Activity, type Column, type Heat, type List, type Value, ask } from "../ask";
 import { heatMap, lines } from "../chart";
 import { card, element, nothing } from "../element";
 import { listTable } from "../table";
+import { type Unit } from "../units";
 import { leads } from "./lists";
 import { type View } from "./view";
 
@@ -17,39 +18,45 @@ const briefs: [string, string, string, string[]][] = [
 	["Flows that lose most", "flows", "loss_ratio", ["source", "destination", "loss_ratio", "bytes"]],
 ];
 
-export const overview: View = async ({ range, signal }) => {
-	const heat = (measure: string) => ask<Heat>("heat", range, { measure }, signal);
-	const brief = ([title, list, sort, columns]: (typeof briefs)[number]) =>
-		ask<List>(`lists/${list}`, range, { sort, limit: "6" }, signal).then((answer) => briefCard(title, list, sort, columns, answer));
-	const [rtt, latency, activity, ...cards] = await Promise.all([
-		heat("rtt"),
-		heat("latency"),
-		ask<Activity>("activity", range, {}, signal),
-		...briefs.map(brief),
-	]);
-	const times = activity.steps.map((step) => step.time);
-	const values = (name: "bytes" | "loss_ratio" | "stalls") => activity.steps.map((step) => step[name]);
-	const rate = values("bytes").map((bytes) => (bytes === null ? null : Math.round((bytes * 1e9) / activity.step_ns)));
-	return [
+type Name = "bytes" | "loss_ratio" | "stalls";
+
+export const overview: View = async ({ range, signal, early }) => {
+	const filled: Promise<void>[] = [];
+	/** A card that has its picture when the answer has come. */
+	const coming = (title: string, content: Promise<Node>, height: number, ...more: Node[]): HTMLElement => {
+		const holder = element("div");
+		holder.style.minHeight = `${height}px`;
+		filled.push(content.then((node) => holder.replaceWith(node)));
+		return card(title, ...more, holder);
+	};
+	const heat = (name: string, title: string) =>
+		coming(title, ask<Heat>("heat", range, { measure: name }, signal).then((heat) => heatMap(name, `${title} over time`, range, heat)), 310);
+	const activity = ask<Activity>("activity", range, {}, signal);
+	const line = (name: Name, title: string, unit: Unit, colour: number) =>
+		coming(title, activity.then((all) => activityLines(all, name, title, unit, colour, range)), 190);
+	const brief = ([title, list, sort, columns]: (typeof briefs)[number]) => {
+		const answer = ask<List>(`lists/${list}`, range, { sort, limit: "6" }, signal);
+		const all = element("a", { href: link(list, { sort }), class: "more" }, "All");
+		return coming(title, answer.then((rows) => briefTable(list, sort, columns, rows)), 180, all);
+	};
+	const nodes = [
 		element("h1", { class: "unseen" }, "Overview"),
-		element(
-			"div",
-			{ class: "pair" },
-			card("Round trips", heatMap("rtt", "Round trips over time", range, rtt)),
-			card("Response latency", heatMap("latency", "Response latency over time", range, latency)),
-		),
-		element(
-			"div",
-			{ class: "triple" },
-			card("Traffic per second", lines("traffic", "Traffic over time", range, times, activity.step_ns / 1e9, "bytes", [{ name: "bytes_per_second", title: "Bytes a second", colour: 1, values: rate }], [], 120)),
-			card("Loss", lines("loss", "Loss over time", range, times, activity.step_ns / 1e9, "ratio", [{ name: "loss_ratio", title: "Loss", colour: 4, values: values("loss_ratio") }], [], 120)),
-			card("Stalls", lines("stalls", "Stalls over time", range, times, activity.step_ns / 1e9, "count", [{ name: "stalls", title: "Stalls", colour: 2, values: values("stalls") }], [], 120)),
-		),
-		element("div", { class: "cards" }, ...cards),
+		element("div", { class: "pair" }, heat("rtt", "Round trips"), heat("latency", "Response latency")),
+		element("div", { class: "triple" }, line("bytes", "Traffic per second", "bytes", 1), line("loss_ratio", "Loss", "ratio", 4), line("stalls", "Stalls", "count", 2)),
+		element("div", { class: "cards" }, ...briefs.map(brief)),
 	];
+	early(nodes);
+	await Promise.all(filled);
+	return nodes;
 };
 
-function briefCard(title: string, list: string, sort: string, names: string[], answer: List): HTMLElement {
+function activityLines({ step_ns, steps }: Activity, name: Name, title: string, unit: Unit, colour: number, range: Range): HTMLElement {
+	const perSecond = (value: number | null) => (name === "bytes" && value !== null ? Math.round((value * 1e9) / step_ns) : value);
+	const line = { name: name === "bytes" ? "bytes_per_second" : name, title, colour, values: steps.map((step) => perSecond(step[name])) };
+	return lines(name, title, range, steps.map((step) => step.time), step_ns / 1e9, unit, [line], [], 120);
+}
+
+function briefTable(list: string, sort: string, names: string[], answer: List): HTMLElement {
 	const worst = answer.columns.findIndex((column) => column.name === sort);
 	const rows = answer.rows.filter((row) => Number(row[worst] ?? 0) > 0);
 	const hidden = answer.columns.map((column) => column.name).filter((name) => !names.includes(name));
@@ -57,7 +64,5 @@ function briefCard(title: string, list: string, sort: string, names: string[], a
 	const order = [...names, ...hidden].map((name) => answer.columns.findIndex((column) => column.name === name));
 	const pick = <Item>(items: Item[]) => order.map((index) => items[index]).filter((item) => item !== undefined);
 	const ordered: List = { ...answer, columns: pick<Column>(answer.columns), rows: rows.map((row) => pick<Value>(row)) };
-	const all = element("a", { href: link(list, { sort }), class: "more" }, "All");
-	const table = rows.length === 0 ? nothing("None in this range.") : listTable(ordered, leads(list), hidden, false);
-	return card(title, all, table);
+	return rows.length === 0 ? nothing("None in this range.") : listTable(ordered, leads(list), hidden, false);
 }

@@ -7,7 +7,9 @@ export interface Shown {
 	parameters: URLSearchParams;
 	/** Another view is shown: what is asked for this one is not needed any more. */
 	signal: AbortSignal;
+	/** Shows these already, unless the view is shown and only takes new values. */
+	early: (nodes: Node[]) => void;
 }
 
-/** Asks, then makes the whole view: it takes the place of the one before at once. */
+/** Asks, and makes the whole view. */
 export type View = (shown: Shown) => Promise<Node[]>;

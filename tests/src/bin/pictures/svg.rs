@@ -18,6 +18,10 @@ const COLOURS: [&str; 16] = [
 ];
 
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a cell of a terminal has each or has it not"
+)]
 struct Look {
     colour: Option<&'static str>,
     is_bold: bool,
