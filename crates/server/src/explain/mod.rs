@@ -113,6 +113,13 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<()> {
     let subject = arguments.subject.subject()?;
     let engine = Engine::open(&arguments.engine)?;
     let explanation = runtime.block_on(explain(&engine, &subject, &span))?;
+    let explanation = explanation.with_context(|| {
+        format!(
+            "nothing was measured of {subject} from {} to {}: say a longer --since, or another --until",
+            span.from(),
+            span.to()
+        )
+    })?;
     let mut output = io::stdout().lock();
     match arguments.format {
         Format::Text => text::write(&explanation, &mut output)?,
@@ -121,22 +128,19 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<()> {
     Ok(output.flush()?)
 }
 
-/// Where the latency of a subject comes from, by what the store has of it.
+/// Where the latency of a subject comes from, by what the store has of it; `None` if that is
+/// nothing.
 ///
 /// # Errors
-/// When there is no store, nothing was measured of the subject, or a statement fails.
+/// When there is no store, or a statement fails.
 pub(crate) async fn explain(
     engine: &Engine,
     subject: &Subject,
     span: &Span,
-) -> anyhow::Result<Explanation> {
+) -> anyhow::Result<Option<Explanation>> {
     let evidence = Evidence::gather(engine, subject, span).await?;
     if evidence.is_empty() {
-        anyhow::bail!(
-            "nothing was measured of {subject} from {} to {}: say a longer --since, or another --until",
-            span.from(),
-            span.to()
-        );
+        return Ok(None);
     }
     let mut judged = Judged::of(&evidence);
     shared::look(engine, subject, span, &mut judged.findings).await?;
@@ -145,7 +149,7 @@ pub(crate) async fn explain(
         .all
         .as_ref()
         .map(|served| served.latency_ns as u64);
-    Ok(Explanation {
+    Ok(Some(Explanation {
         subject: subject.to_string(),
         from: span.from(),
         to: span.to(),
@@ -155,5 +159,5 @@ pub(crate) async fn explain(
         missing: verdict::missing(&evidence, &judged),
         verdict: verdict::of(&judged),
         findings: judged.findings,
-    })
+    }))
 }
