@@ -72,8 +72,8 @@ const EXAMPLES: [&str; 5] = [
     "SELECT source, destination, sum(bytes + reverse_bytes) AS bytes FROM flows WHERE time > now() - INTERVAL '10 minutes' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10",
 ];
 
-/// The columns that views and `fathom explain` read, by kind of record: `u` unsigned, `t` time, `f` float, `p` port, `h`
-/// histogram, `b` boolean, text without.
+/// The columns that views and `fathom explain` read, by kind of record: `u` unsigned, `t` time, `f`
+/// float, `p` port, `h` histogram, `b` boolean, text without.
 const WANTED: [(&str, &str); 9] = [
     (
         "traffic",
