@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man recordings reference bindings clean
+.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man recordings reference page pictures bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -33,6 +33,7 @@ check: ## formatting, lints, generated files, documentation
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p fathom --no-default-features -- -D warnings
 	cargo run -q -p fathom-bindings
+	scripts/page check
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps -q
 
 format: ## format all sources
@@ -81,6 +82,12 @@ reference: ## generate docs/records.md, and the table of docs/metrics.md, from t
 	@cargo run -q -p fathom -- reference > $(TARGET)/records.md && mv $(TARGET)/records.md docs/records.md
 	@{ sed '/^| family/,$$d' docs/metrics.md && cargo run -q -p fathom -- reference metrics; } \
 		> $(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
+
+page: ## build the page of `fathom serve` into web/dist, from the sources in web/ (needs npm)
+	@scripts/page
+
+pictures: ## take the pictures that documents have: of `fathom top` in the lab, and of the page (needs root)
+	@scripts/pictures
 
 bindings: ## generate Rust's view of the shared C structs
 	cargo run -q -p fathom-bindings -- --write

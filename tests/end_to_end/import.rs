@@ -1,61 +1,12 @@
 //! What `fathom import` puts into a store, and that its measurements join there.
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use etherparse::{PacketBuilder, TcpHeader, TcpOptionElement};
-use fathom_capture::{LinkType, Writer};
-use fathom_tests::binary;
+use fathom_tests::{binary, capture_of_requests};
 use serde_json::{Value, json};
 
 const MS: u64 = 1_000_000;
-/// 2023-11-14T22:13:20Z, and half a second.
-const BEGIN_NS: u64 = 1_700_000_000_500 * MS;
-/// From the point of capture to the server and back.
-const SERVER_NS: u64 = 20 * MS;
-/// The same of the client.
-const CLIENT_NS: u64 = 5 * MS;
-const REQUESTS: u32 = 400;
-const BYTES: usize = 100;
-
-/// A connection whose client sends its next request when it has the answer to the last.
-fn capture(path: &Path) {
-    let file = std::fs::File::create(path).unwrap();
-    let mut writer = Writer::new(file, LinkType::IPV4, 0).unwrap();
-    let mut write = |time_ns: u64, is_request: bool, echoed_ns: u64, length: usize, count: u32| {
-        let (client, server) = (([10, 0, 0, 1], 40_000), ([10, 0, 1, 1], 8080));
-        let (from, to) = if is_request {
-            (client, server)
-        } else {
-            (server, client)
-        };
-        let mut header = TcpHeader::new(from.1, to.1, count * BYTES as u32 + 1, 65_000);
-        header.ack = true;
-        header.psh = length > 0;
-        // The answer to a request acknowledges it.
-        let answered = count + u32::from(!is_request);
-        header.acknowledgment_number = answered * BYTES as u32 + 1;
-        let ticks = |ns: u64| (ns / MS) as u32;
-        header
-            .set_options(&[TcpOptionElement::Timestamp(
-                ticks(time_ns),
-                ticks(echoed_ns),
-            )])
-            .unwrap();
-        let mut bytes = Vec::new();
-        let packet = PacketBuilder::ipv4(from.0, to.0, 64).tcp_header(header);
-        packet.write(&mut bytes, &vec![7; length]).unwrap();
-        writer.write(time_ns, bytes.len() as u32, &bytes).unwrap();
-    };
-    let mut time_ns = BEGIN_NS;
-    for count in 0..REQUESTS {
-        write(time_ns, true, time_ns - CLIENT_NS, BYTES, count);
-        write(time_ns + SERVER_NS, false, time_ns, BYTES, count);
-        time_ns += SERVER_NS + CLIENT_NS;
-    }
-    writer.finish().unwrap();
-}
 
 fn fathom(arguments: &[&str]) -> String {
     let output = Command::new(binary().unwrap())
@@ -91,7 +42,7 @@ fn of_command(name: &str, capture: &str, port: u16, columns: &[(&str, &str)]) ->
 fn measurements_of_a_capture_join_and_are_those_of_their_commands() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("loop.pcap");
-    capture(&path);
+    capture_of_requests(&path).unwrap();
     let path = path.to_str().unwrap();
     let store = directory.path().join("store");
     let store = store.to_str().unwrap();

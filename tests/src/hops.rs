@@ -63,6 +63,8 @@ pub struct Hop {
     pub ttl: u8,
     /// Who answers most of the time.
     pub responder: Option<IpAddr>,
+    /// Whether it is the destination.
+    pub is_destination: bool,
     /// Its name.
     #[serde(rename = "responder_name")]
     pub name: Option<String>,
@@ -76,6 +78,10 @@ pub struct Hop {
     pub lost: u64,
     /// Why there was none.
     pub silence: Option<String>,
+    /// The shortest round trip.
+    pub rtt_min_ns: Option<u64>,
+    /// The standard deviation of round trips.
+    pub rtt_stdev_ns: Option<u64>,
     /// The median round trip.
     pub rtt_p50_ns: Option<u64>,
     /// Routers on the way back, where they are not those of the way there.
@@ -151,6 +157,19 @@ impl Fathom {
         Self::spawn(namespace, &arguments)?.started(|fathom| fathom.errors().contains(&attached))
     }
 
+    /// Starts `fathom hops` in `namespace` with a host among the options, every probe told.
+    ///
+    /// Start it from a thread that outlives it, as every process of the lab.
+    pub fn hops_to(namespace: &Namespace, options: &[&str]) -> Result<Self> {
+        let arguments = ["hops", "--format", "json", "--each-probe"];
+        Self::spawn(namespace, &[&arguments, options].concat())
+    }
+
+    /// The summaries of destinations that were printed so far.
+    pub fn destinations(&self) -> Vec<Hop> {
+        hops_of(&self.records_after(0), true)
+    }
+
     /// The probes whose fate was printed so far.
     pub fn probes(&self) -> Vec<Probe> {
         probes_of(self.records_after(0))
@@ -163,14 +182,23 @@ impl Finished {
         probes_of(self.records.clone())
     }
 
-    /// The summaries of hops among the records.
+    /// The summaries of routers among the records.
     pub fn hops(&self) -> Vec<Hop> {
-        let hops = self.records.iter().filter_map(|record| match record {
-            Record::Hop(hop) => Some(hop.clone()),
-            _ => None,
-        });
-        hops.collect()
+        hops_of(&self.records, false)
     }
+
+    /// The summaries of destinations among the records.
+    pub fn destinations(&self) -> Vec<Hop> {
+        hops_of(&self.records, true)
+    }
+}
+
+fn hops_of(records: &[Record], are_destinations: bool) -> Vec<Hop> {
+    let hops = records.iter().filter_map(|record| match record {
+        Record::Hop(hop) if hop.is_destination == are_destinations => Some(hop.clone()),
+        _ => None,
+    });
+    hops.collect()
 }
 
 fn probes_of(records: Vec<Record>) -> Vec<Probe> {

@@ -16,9 +16,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("fathom-ipfix", &["fathom-record"]),
     ("fathom-store", &["fathom-record"]),
+    ("fathom-terminal", &["fathom-record"]),
     (
         "fathom-server",
-        &["fathom-store", "fathom-ipfix", "fathom-record"],
+        &[
+            "fathom-store",
+            "fathom-ipfix",
+            "fathom-terminal",
+            "fathom-record",
+        ],
     ),
     ("fathom-bindings", &[]),
     (
@@ -28,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-balance",
             "fathom-ipfix",
             "fathom-store",
+            "fathom-terminal",
             "fathom-record",
             "fathom-capture",
         ],

@@ -28,7 +28,7 @@ fn collect(folder: &Path, prefix: &str, files: &mut Vec<String>) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_file() {
             files.push(format!("{prefix}{name}"));
-        } else if !name.starts_with('.') && name != "target" {
+        } else if !name.starts_with('.') && !["node_modules", "target"].contains(&name.as_str()) {
             collect(&path, &format!("{prefix}{name}/"), files);
         }
     }

@@ -93,9 +93,11 @@ pub(crate) enum Command {
     ///
     /// While an application sends, headers of its packets are sent again with a low TTL. The
     /// routers on the path of that flow answer them. The application's own packets are not changed,
-    /// and no probe can reach an application.
+    /// and no probe can reach an application. With a HOST, fathom opens a connection of its own.
     #[cfg(feature = "live")]
-    #[command(override_usage = "fathom hops [OPTIONS] -i INTERFACE... [-- COMMAND...]")]
+    #[command(
+        override_usage = "fathom hops [OPTIONS] HOST[:PORT]\n       fathom hops [OPTIONS] -i INTERFACE... [-- COMMAND...]"
+    )]
     Hops(Box<HopsArguments>),
     /// Profile the TCP and MPTCP connections of this host, from its own stack.
     ///
@@ -134,6 +136,18 @@ pub(crate) enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Compare groups of sessions: providers, versions of IP, networks, hosts; by `fathom-server`,
+    /// a program of its own.
+    #[command(disable_help_flag = true)]
+    Compare {
+        /// What `fathom-server compare` takes: `fathom compare --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Fill a store from capture files, with round trips, responses and traffic.
     ///
     /// Each flow has one record of each measurement and interval. Intervals end at multiples of
@@ -158,6 +172,29 @@ pub(crate) enum Command {
         /// What `fathom-server query` takes: `fathom query --help` says it.
         #[arg(
             value_name = "OPTIONS AND SQL",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
+    /// Show flows, hops, servers and connections of a store on the terminal, as they change; by
+    /// `fathom-server`, a program of its own.
+    #[command(disable_help_flag = true)]
+    Top {
+        /// What `fathom-server top` takes: `fathom top --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
+    /// Show the records of a store in a browser; by `fathom-server`, a program of its own.
+    #[command(disable_help_flag = true)]
+    Serve {
+        /// What `fathom-server serve` takes: `fathom serve --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
             trailing_var_arg = true,
             allow_hyphen_values = true
         )]

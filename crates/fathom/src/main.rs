@@ -119,9 +119,12 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "live")]
         Command::Store(StoreCommand::Init(options)) => clickhouse::init(options)?,
         Command::Collect { arguments } => return server::run("collect", arguments),
+        Command::Compare { arguments } => return server::run("compare", arguments),
         Command::Import(options) => import::run(options, arguments.config.as_deref())?,
         Command::Explain { arguments } => return server::run("explain", arguments),
         Command::Query { arguments } => return server::run("query", arguments),
+        Command::Top { arguments } => return server::run("top", arguments),
+        Command::Serve { arguments } => return server::run("serve", arguments),
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
             configuration::print("ipfix.dump")?;
         }

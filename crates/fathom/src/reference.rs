@@ -309,6 +309,11 @@ mod tests {
                     Some(Fold::Mean(weight)) => {
                         assert!(schema.position(weight).is_some(), "{name}");
                     }
+                    Some(Fold::Deviation { mean, weight }) => {
+                        let are_there =
+                            [mean, weight].map(|field| schema.position(field).is_some());
+                        assert_eq!(are_there, [true, true], "{name}");
+                    }
                     Some(Fold::Least) => assert!(name.contains("_min_ns"), "{name}"),
                     Some(Fold::Percentile(percent)) => {
                         assert!(name.contains(&format!("_p{percent}_ns")), "{name}");

@@ -21,6 +21,14 @@ pub enum Fold<'a> {
     Greatest,
     /// Their mean, each with the weight that the field of this name has in its record.
     Mean(&'a str),
+    /// The standard deviation of all samples, of which each record has this: the fields of these
+    /// names have their mean and their number.
+    Deviation {
+        /// The mean of a record's samples.
+        mean: &'a str,
+        /// How many it has.
+        weight: &'a str,
+    },
     /// Their histograms become one.
     Merge,
     /// What so many of a hundred samples of that histogram do not exceed.
@@ -45,6 +53,10 @@ impl<'a> Fold<'a> {
                 _ => return None,
             },
             Some(("mean", weight)) => Self::Mean(weight),
+            Some(("deviation", rest)) => {
+                let (mean, weight) = rest.split_once(' ')?;
+                Self::Deviation { mean, weight }
+            }
             Some(("percentile", percent)) => Self::Percentile(percent.parse().ok()?),
             Some(_) => return None,
         })
@@ -64,6 +76,9 @@ impl fmt::Display for Fold<'_> {
             Self::Merge => "merge",
             Self::Absent => "absent",
             Self::Mean(weight) => return write!(formatter, "mean {weight}"),
+            Self::Deviation { mean, weight } => {
+                return write!(formatter, "deviation {mean} {weight}");
+            }
             Self::Percentile(percent) => return write!(formatter, "percentile {percent}"),
         };
         formatter.write_str(word)
@@ -84,13 +99,24 @@ mod tests {
             Fold::Least,
             Fold::Greatest,
             Fold::Mean("packets"),
+            Fold::Deviation {
+                mean: "rtt_mean_ns",
+                weight: "packets",
+            },
             Fold::Merge,
             Fold::Percentile(99),
             Fold::Absent,
         ] {
             assert_eq!(Fold::parse(&fold.to_string()), Some(fold));
         }
-        for other in ["", "median", "mean", "percentile many", "sum of"] {
+        for other in [
+            "",
+            "median",
+            "mean",
+            "deviation of",
+            "percentile many",
+            "sum of",
+        ] {
             assert_eq!(Fold::parse(other), None, "{other}");
         }
     }

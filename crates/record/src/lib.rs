@@ -54,6 +54,7 @@ mod network;
 mod network_names;
 #[doc(hidden)]
 pub mod parts;
+mod squares;
 mod value;
 
 pub use community::CommunityId;
@@ -65,4 +66,5 @@ pub use fold::Fold;
 pub use histogram::Histogram;
 pub use network::Network;
 pub use network_names::NetworkNames;
+pub use squares::Squares;
 pub use value::{AsValue, Nanoseconds, Port, Time, Value};

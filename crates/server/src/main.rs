@@ -1,16 +1,21 @@
-//! `fathom-server` collects records of many hosts, and answers questions about the records that
-//! fathom keeps. `fathom collect`, `fathom explain` and `fathom query` call it.
+//! `fathom-server` collects records of many hosts, answers questions about the records that fathom
+//! keeps, explains them, compares groups of them, and shows them on a terminal and in a browser.
+//! `fathom collect`, `query`, `explain`, `compare`, `top` and `serve` call it.
 
 mod collect;
+mod compare;
 mod explain;
+mod lists;
 mod query;
+mod serve;
+mod top;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Collects records of many hosts, and answers questions about them.
+/// Collects records of many hosts, answers questions about them, and shows them in a browser.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -21,8 +26,11 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Collect(collect::CollectArguments),
+    Compare(compare::CompareArguments),
     Explain(explain::ExplainArguments),
     Query(query::QueryArguments),
+    Serve(serve::ServeArguments),
+    Top(top::TopArguments),
 }
 
 /// Which store.
@@ -43,8 +51,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
+        Command::Compare(options) => compare::run(options),
         Command::Explain(options) => explain::run(options),
         Command::Query(options) => query::run(options),
+        Command::Serve(options) => serve::run(options),
+        Command::Top(options) => top::run(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

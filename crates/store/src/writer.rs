@@ -72,9 +72,9 @@ impl Default for Settings {
 /// What a writer has done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// Records that were taken.
+    /// Records that were taken, and are not lost.
     pub rows: u64,
-    /// Records that found no room.
+    /// Records that found no room, or that the disk does not give back.
     pub lost_rows: u64,
     /// Segments that were written.
     pub segments: u64,
@@ -309,6 +309,7 @@ impl Writer {
                 Err(error) if error.is_full_disk() && self.make_room()? => {}
                 Err(error) => return Err(error),
                 Ok(()) => {
+                    self.status.rows -= closing.lost_rows;
                     self.status.lost_rows += closing.lost_rows;
                     return Ok(());
                 }

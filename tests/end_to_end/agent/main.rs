@@ -4,6 +4,7 @@
 
 mod clickhouse;
 mod clock;
+mod dashboards;
 mod metrics;
 mod service;
 mod store;

@@ -41,7 +41,7 @@ pub(crate) fn cache() -> PathBuf {
     cache.unwrap_or_else(home).join("fathom")
 }
 
-fn repository() -> &'static Path {
+pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 

@@ -236,22 +236,24 @@ fn systemd_hears_that_it_lives() {
         ("WATCHDOG_USEC", watchdog),
     ];
     let agent = Agent::start_with(&lab, directory.path(), &configuration("1s"), &variables);
+    assert_eq!(hear(), "EXTEND_TIMEOUT_USEC=600000000\n");
     assert!(hear().contains("READY=1"));
     assert!(hear().contains("WATCHDOG=1"));
     agent.process.signal(Signal::SIGHUP).unwrap();
     let mut heard = hear();
-    // Signs of life come until then, and one with it: a reload may take a while.
+    // Signs of life come until then, and one with it. The next may take a while.
     while !heard.contains("RELOADING=1") {
         assert!(heard.contains("WATCHDOG=1"), "{heard}");
         heard = hear();
     }
     assert!(heard.contains("MONOTONIC_USEC="), "{heard}");
     assert!(heard.contains("WATCHDOG=1"), "{heard}");
-    heard = hear();
-    while !heard.contains("READY=1") {
-        assert!(heard.contains("WATCHDOG=1"), "{heard}");
-        heard = hear();
+    for longer in ["WATCHDOG_USEC=600000000", "EXTEND_TIMEOUT_USEC=600000000"] {
+        assert!(heard.contains(longer), "{heard}");
     }
+    heard = hear();
+    assert!(heard.contains("READY=1"), "{heard}");
+    assert!(heard.contains("WATCHDOG_USEC=500000"), "{heard}");
     agent.stop();
     while !heard.contains("STOPPING=1") {
         heard = hear();
@@ -287,6 +289,17 @@ fn it_keeps_the_capabilities_that_later_steps_need() {
     );
     wait_until_attached(&lab.client, "later");
     assert!(agent.ask(&["reload"]).status.success());
+    // They are not enough for profiles, and the agent says what is.
+    let more = any.replace("\"rtt\"", "\"rtt\", \"profile\"");
+    std::fs::write(directory.path().join("fathom.toml"), more).unwrap();
+    let refused = agent.ask(&["reload"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let why = text(&refused.stderr);
+    assert!(
+        why.contains("profile needs CAP_SYS_ADMIN") && why.contains("Restart the agent"),
+        "{why}"
+    );
+    assert!(agent.ask(&["status"]).status.success());
     let second = lab
         .client
         .command(binary().unwrap().to_str().unwrap())

@@ -9,6 +9,7 @@ mod join;
 mod lifecycle;
 mod matching;
 mod names;
+mod own;
 mod programs;
 mod queues;
 mod selection;

@@ -83,10 +83,10 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     let signals = Signals::listen(arguments.output.target.output.is_some())?;
     signals.listen_to_reload()?;
     let mut service = Service::open(arguments, config, &signals)?;
+    systemd::starting();
     let emptying = Emptying::start();
     let measurements = start(arguments, config, &emptying)?;
-    let is_measured = |one: &&Description| arguments.measure.iter().any(|name| name == one.name);
-    privileges::drop_others(measured().filter(is_measured).any(|one| one.needs_admin))?;
+    privileges::drop_others(needs_admin(arguments).is_some())?;
     let plan = Plan {
         duration: arguments.duration,
         interval: Some(arguments.interval),
@@ -120,16 +120,30 @@ fn measured() -> impl Iterator<Item = &'static Description> {
     MEASUREMENTS.iter().filter(|one| one.agent.is_some())
 }
 
+fn named(arguments: &AgentArguments) -> impl Iterator<Item = &'static Description> {
+    measured().filter(|one| arguments.measure.iter().any(|name| name == one.name))
+}
+
+/// One of those that were named which needs `CAP_SYS_ADMIN` as long as it measures.
+fn needs_admin(arguments: &AgentArguments) -> Option<&'static str> {
+    let mut needing = named(arguments).filter(|one| one.needs_admin);
+    needing.next().map(|one| one.name)
+}
+
 /// Begins those that were named. `emptying` has their rings from then on.
 fn start(
     arguments: &AgentArguments,
     config: Option<&Path>,
     emptying: &Emptying,
 ) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
-    let is_named = |one: &&Description| arguments.measure.iter().any(|name| name == one.name);
-    let wanted = measured().filter(is_named);
     let interval = Some(arguments.interval);
-    begin(arguments, config, wanted, (interval, None), emptying)
+    begin(
+        arguments,
+        config,
+        named(arguments),
+        (interval, None),
+        emptying,
+    )
 }
 
 /// Begins to take single samples of these flows, for as long as what is returned lives.

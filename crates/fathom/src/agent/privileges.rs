@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use caps::{CapSet, Capability};
 
 /// What later steps need: interfaces that come, programs and their maps, other processes' libraries
@@ -42,4 +42,19 @@ pub(super) fn drop_others(needs_admin: bool) -> anyhow::Result<()> {
     }
     caps::set(None, CapSet::Effective, &kept).with_context(failed)?;
     caps::set(None, CapSet::Permitted, &kept).with_context(failed)
+}
+
+/// Whether this process may still take the steps of `measurement` that need `CAP_SYS_ADMIN`.
+///
+/// # Errors
+/// When it may not, or the kernel does not tell.
+pub(super) fn require_admin(measurement: &str) -> anyhow::Result<()> {
+    let is_held = caps::has_cap(None, CapSet::Permitted, Capability::CAP_SYS_ADMIN);
+    if is_held.context("cannot read capabilities")? {
+        return Ok(());
+    }
+    bail!(
+        "{measurement} needs CAP_SYS_ADMIN, which this agent does not have: an agent that begins \
+         without {measurement} gives it up. Restart the agent"
+    )
 }

@@ -15,7 +15,7 @@ use super::capture::{Capture, End};
 use super::record::AgentRecord;
 use super::requests::Request;
 use super::systemd::Manager;
-use super::{open_view, start, start_samples};
+use super::{needs_admin, open_view, privileges, start, start_samples};
 use crate::arguments::Command;
 use crate::configuration;
 use crate::control::{Asked, Control};
@@ -148,6 +148,7 @@ impl<'a> Service<'a> {
         let start_anew = || match configuration::read()?.command {
             Command::Agent(arguments) => {
                 let about = AgentRecord::of(&arguments)?;
+                needs_admin(&arguments).map_or(Ok(()), privileges::require_admin)?;
                 let measurements = start(&arguments, self.config, &emptying)?;
                 Ok((arguments, about, measurements))
             }

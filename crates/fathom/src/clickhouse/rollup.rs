@@ -169,6 +169,14 @@ fn folded(field: &Field, schema: &Schema, ns: u64) -> Option<String> {
                 format!("accurateCastOrNull(round({mean}), 'UInt64')")
             }
         }
+        Fold::Deviation { mean, weight } => {
+            let weights = format!("nullIf(sum(if(isNull({name}), NULL, {weight})), 0)");
+            let (mean, own) = (format!("toFloat64({mean})"), format!("toFloat64({name})"));
+            let squares = format!("sum((pow({own}, 2) + pow({mean}, 2)) * {weight}) / {weights}");
+            let square = format!("pow(sum({mean} * {weight}) / {weights}, 2)");
+            let deviation = format!("sqrt(greatest({squares} - {square}, 0))");
+            format!("accurateCastOrNull(round({deviation}), 'UInt64')")
+        }
         Fold::Merge => {
             let [begins, counts] = histogram_columns(name);
             format!("sumMap(`{begins}`, `{counts}`)")

@@ -66,6 +66,12 @@ mod tests {
     fn hops_are_those_behind_an_interface() {
         assert!(settled_of("hops", &["-i", "eth0"]).is_ok());
         assert!(settled_of("hops", &["--print-config"]).is_ok());
+        assert!(settled_of("hops", &["example.org"]).is_ok());
+        assert!(
+            settled_of("hops", &["example.org", "--port", "1"])
+                .unwrap_err()
+                .contains("selects the flow")
+        );
         assert!(
             settled_of("hops", &["--", "true"])
                 .unwrap_err()

@@ -12,6 +12,6 @@ pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
         arguments.output.interval = interval;
     }
     Ok(Part::Alone(Box::new(move || {
-        Ok(Box::new(super::start(&arguments, None, false)?))
+        Ok(Box::new(super::start(&arguments, false)?))
     })))
 }

@@ -9,11 +9,15 @@ use fathom_measure::hops::{Options, Settings};
 use fathom_record::format::Format;
 use fathom_record::{Network, Protocol};
 
+use super::own::{AddressFamily, Target};
 use crate::arguments::{
     Choice, ExportArguments, IsTyped, Measures, OutputTarget, interval, one_of, positive_duration,
     typed,
 };
 use crate::output::LINE_FORMATS;
+
+/// Probes to each router that a report is made of, as mtr's.
+const REPORT_COUNT: u64 = 10;
 
 /// Options of `fathom hops`.
 #[derive(Debug, Args)]
@@ -27,12 +31,18 @@ pub(crate) struct HopsArguments {
     /// taken), ports of a bond, VLANs, MACVLANs and IFBs.
     #[arg(short, long, value_name = "INTERFACE", value_delimiter = ',')]
     pub(crate) interface: Vec<String>,
+    #[command(flatten)]
+    pub(crate) target: TargetArguments,
     /// Run this command, probe its flows, and stop when it ends. Its output goes to standard error.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     /// Stop after this time, such as 15s or 2m; by default at Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     pub(crate) duration: Option<Duration>,
+    /// Stop when a flow has had so many probes to each router that answers; with a destination,
+    /// when that has had as many packets, too. With --report 10 by default.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
     /// Print a configuration file with the defaults, then exit.
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -47,6 +57,25 @@ pub(crate) struct HopsArguments {
     pub(crate) output: HopsOutput,
     #[command(flatten)]
     pub(crate) export: ExportArguments,
+}
+
+/// Whom a connection is opened to.
+#[derive(Debug, Args)]
+pub(crate) struct TargetArguments {
+    /// Open a connection to this host, to port 443 by default, and probe it alone.
+    ///
+    /// The connection carries no data, but a keep-alive each second, by which the destination is
+    /// measured. If no address of the host takes it, echo requests are sent instead, one each
+    /// second. Each hop has one probe a second, if --rate does not say otherwise. The interface is
+    /// that of the route.
+    #[arg(value_name = "HOST[:PORT]", value_parser = Target::parse, conflicts_with = "command")]
+    pub(crate) destination: Option<Target>,
+    /// Take an address of IPv4.
+    #[arg(short = '4', long, requires = "destination", conflicts_with = "ipv6")]
+    pub(crate) ipv4: bool,
+    /// Take an address of IPv6.
+    #[arg(short = '6', long, requires = "destination")]
+    pub(crate) ipv6: bool,
 }
 
 /// Which flows are probed.
@@ -74,6 +103,17 @@ pub(crate) struct HopsSelection {
     /// hierarchy.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) cgroup: Option<PathBuf>,
+}
+
+impl HopsSelection {
+    fn is_empty(&self) -> bool {
+        self.net.is_empty()
+            && self.not_net.is_empty()
+            && self.port.is_empty()
+            && self.protocol.is_empty()
+            && self.process.is_none()
+            && self.cgroup.is_none()
+    }
 }
 
 /// How flows are probed.
@@ -140,6 +180,9 @@ pub(crate) struct HopsOutput {
     /// Time between summaries of the hops; at least 10ms.
     #[arg(long, value_name = "TIME", default_value = typed(Settings::default().interval), value_parser = interval)]
     pub(crate) interval: Duration,
+    /// Print a table of all paths at the end, as `mtr --report` does, and nothing else.
+    #[arg(long, conflicts_with_all = ["format", "each_probe"])]
+    pub(crate) report: bool,
     /// Also print every probe.
     #[arg(long)]
     pub(crate) each_probe: bool,
@@ -213,6 +256,23 @@ fn timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
+impl HopsArguments {
+    /// The addresses that the user wants.
+    pub(super) fn family(&self) -> Option<AddressFamily> {
+        match (self.target.ipv4, self.target.ipv6) {
+            (true, _) => Some(AddressFamily::V4),
+            (_, true) => Some(AddressFamily::V6),
+            _ => None,
+        }
+    }
+
+    /// After so many probes to each router the user has seen enough.
+    pub(super) fn goal(&self) -> Option<u64> {
+        let of_report = self.output.report && self.duration.is_none();
+        self.count.or(of_report.then_some(REPORT_COUNT))
+    }
+}
+
 impl Measures for HopsArguments {
     fn name(&self) -> &'static str {
         super::MEASUREMENT.name
@@ -223,8 +283,14 @@ impl Measures for HopsArguments {
     }
 
     fn settle(&mut self, _: &IsTyped<'_>) -> Result<(), String> {
-        if self.interface.is_empty() {
-            return Err("nothing to probe: name an interface with -i".to_owned());
+        if self.target.destination.is_none() && self.interface.is_empty() {
+            let told = "nothing to probe: name a host, or an interface with -i";
+            return Err(told.to_owned());
+        }
+        if self.target.destination.is_some() && !self.selection.is_empty() {
+            let told = "a host to connect to selects the flow: name no networks, ports, \
+                        protocols, processes or control groups besides";
+            return Err(told.to_owned());
         }
         Ok(())
     }

@@ -59,6 +59,7 @@ fn start(owner: Owner) -> Result<String, Error> {
             interval: Duration::from_secs(1),
             idle: Duration::ZERO,
             has_probes: false,
+            is_own_flow: false,
         },
     })?;
     Ok(prober.describe().concat())

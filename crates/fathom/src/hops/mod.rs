@@ -6,9 +6,12 @@ mod child;
 mod doctor;
 mod dot;
 mod elf;
+mod goal;
 mod names;
+mod own;
 mod paths;
 mod registry;
+mod report;
 mod rows;
 mod systems;
 
@@ -22,17 +25,23 @@ use fathom_measure::hops::{
 };
 use fathom_measure::kernel::Ring;
 use fathom_measure::{Counts, Error, Measurement, Selection, Take};
+use fathom_terminal::is_looked_at;
 
 use crate::Description;
 use crate::output::{Formatter, LineOptions};
 use crate::session::{self, Plan, View};
 use crate::signals::Signals;
-use crate::table::{Ranked, is_looked_at};
+use crate::table::Ranked;
 use crate::zone;
 pub(crate) use arguments::HopsArguments;
 use arguments::{HopsFormat, RateMode};
 use child::{Child, Running};
+use goal::Goal;
+use own::OwnFlow;
 use registry::Registry;
+
+/// Probes a second to each hop of a flow of fathom's own, as many as mtr sends.
+const OWN_RATE: f64 = 1.0;
 
 /// What others know of it.
 pub(crate) const MEASUREMENT: Description = Description {
@@ -58,9 +67,9 @@ pub(crate) const MEASUREMENT: Description = Description {
 /// When the kernel or the privileges do not allow it, or the output cannot be written.
 pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
     let signals = Signals::listen(arguments.output.target.output.is_some())?;
-    let child = Child::prepare(&arguments.command)?;
     let shows_table = shows_table(arguments);
-    let hops = start(arguments, child, shows_table)?;
+    let hops = start(arguments, shows_table)?;
+    let interfaces = hops.interfaces.clone();
     let plan = Plan {
         duration: arguments.duration,
         interval: None,
@@ -68,24 +77,31 @@ pub(crate) fn run(arguments: &HopsArguments) -> anyhow::Result<()> {
         ..Plan::default()
     };
     let open_view = || {
-        let table = Ranked::new(rows::PathRows::new(zone::offset_at), &arguments.interface);
+        let table = Ranked::new(rows::PathRows::new(zone::offset_at), &interfaces);
         let table = shows_table.then_some(table);
         View::open(line_options(arguments), table, &signals)
     };
     session::run(vec![Box::new(hops)], &plan, open_view, &signals)
 }
 
-/// Begins to probe, and then the command.
-fn start(
-    arguments: &HopsArguments,
-    child: Option<Child>,
-    shows_table: bool,
-) -> anyhow::Result<Hops> {
+/// Begins to probe, and then the command or the flow.
+fn start(arguments: &HopsArguments, shows_table: bool) -> anyhow::Result<Hops> {
+    let child = Child::prepare(&arguments.command)?;
     let registry = Registry::open(arguments)?;
-    let prober = Prober::start(&options(arguments, child.as_ref(), shows_table))?;
+    let target = arguments.target.destination.as_ref();
+    let own = target
+        .map(|target| own::Plan::make(target, arguments.family()))
+        .transpose()?;
+    let options = options(arguments, child.as_ref(), own.as_ref(), shows_table);
+    let prober = Prober::start(&options)?;
     Ok(Hops {
         prober,
         registry,
+        interfaces: options.interfaces,
+        goal: arguments
+            .goal()
+            .map(|count| Goal::new(count, own.is_some())),
+        own: own.map(own::Plan::begin).transpose()?,
         child: child.map(Child::start).transpose()?,
         patience: arguments.probing.timeout,
         end: None,
@@ -96,6 +112,10 @@ fn start(
 struct Hops {
     prober: Prober,
     registry: Registry,
+    /// That are probed.
+    interfaces: Vec<String>,
+    goal: Option<Goal>,
+    own: Option<OwnFlow>,
     child: Option<Running>,
     /// How long answers are waited for once the command has ended, at most.
     patience: Duration,
@@ -130,18 +150,32 @@ impl Measurement for Hops {
             self.end = Instant::now().checked_add(self.patience);
         }
         let Self {
-            prober, registry, ..
+            prober,
+            registry,
+            goal,
+            own,
+            ..
         } = self;
-        prober.poll(&mut |record| registry.complete(record, take))
+        if let Some(own) = own {
+            own.poll(Instant::now())?;
+        }
+        prober.poll(&mut |record| {
+            if let Some(goal) = goal {
+                goal.take(record);
+            }
+            registry.complete(record, take);
+        })
     }
 
     fn follow(&mut self) -> Result<Vec<String>, Error> {
-        self.prober.follow()
+        let mut told = self.prober.follow()?;
+        told.extend(self.own.iter_mut().flat_map(OwnFlow::take_told));
+        Ok(told)
     }
 
     fn is_over(&mut self) -> bool {
         let is_over = |end| Instant::now() >= end || !self.prober.is_waiting();
-        self.end.is_some_and(is_over)
+        self.end.is_some_and(is_over) || self.goal.as_ref().is_some_and(Goal::is_reached)
     }
 
     fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
@@ -173,6 +207,7 @@ fn line_options(arguments: &HopsArguments) -> LineOptions<'_> {
             (None, Some(Box::new(elf::ElfWriter::new(has_extracted))))
         }
         Some(HopsFormat::Dot) => (None, Some(Box::new(dot::Graph::new()))),
+        None if output.report => (None, Some(Box::new(report::Report::new()))),
         None => (None, None),
     };
     LineOptions {
@@ -190,20 +225,32 @@ fn needs_probes(arguments: &HopsArguments, shows_table: bool) -> bool {
         arguments.output.format,
         Some(HopsFormat::Elf | HopsFormat::Dot)
     );
-    by_format || arguments.output.each_probe || shows_table
+    let output = &arguments.output;
+    by_format || output.each_probe || output.report || shows_table
 }
 
-fn options(arguments: &HopsArguments, child: Option<&Child>, shows_table: bool) -> Options {
+fn options(
+    arguments: &HopsArguments,
+    child: Option<&Child>,
+    own: Option<&own::Plan>,
+    shows_table: bool,
+) -> Options {
     let selection = &arguments.selection;
     let probing = &arguments.probing;
+    let interfaces = own.filter(|_| arguments.interface.is_empty());
     Options {
-        interfaces: arguments.interface.clone(),
-        selection: Selection {
-            networks: selection.net.clone(),
-            excluded: selection.not_net.clone(),
-            ports: selection.port.clone(),
-            protocols: selection.protocol.clone(),
-        },
+        interfaces: interfaces
+            .map_or(&arguments.interface, |own| &own.interfaces)
+            .clone(),
+        selection: own.map_or_else(
+            || Selection {
+                networks: selection.net.clone(),
+                excluded: selection.not_net.clone(),
+                ports: selection.port.clone(),
+                protocols: selection.protocol.clone(),
+            },
+            own::Plan::selection,
+        ),
         group: selection.cgroup.clone(),
         owner: Owner {
             name: selection.process.clone(),
@@ -218,7 +265,8 @@ fn options(arguments: &HopsArguments, child: Option<&Child>, shows_table: bool) 
             reply: probing.reply_program.clone(),
         },
         settings: Settings {
-            rate: rate(probing.rate, probing.rate_mode),
+            rate: rate(probing.rate.or(own.map(|_| OWN_RATE)), probing.rate_mode),
+            is_own_flow: own.is_some(),
             highest_ttl: probing.max_hops,
             timeout: probing.timeout,
             interval: arguments.output.interval,

@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fathom_measure::hops::{HopProbe, HopSummary, Outcome, RouteChange};
-use fathom_record::{FlowKey, Histogram, Record};
+use fathom_record::{FlowKey, Histogram, Record, Squares};
 
 use crate::table::Recent;
 
 /// The paths of flows.
+#[derive(Clone)]
 pub(super) struct Paths {
     pub(super) flows: Recent<FlowKey, Path>,
     /// Probes whose fate is known, since the start.
@@ -16,17 +17,19 @@ pub(super) struct Paths {
 }
 
 /// The path of a flow.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Path {
     pub(super) flow: FlowKey,
     /// By TTL, from 1.
     hops: Vec<Hop>,
+    /// The destination, and the TTL that seems to reach it, if the flow's own packets tell of it.
+    destination: Option<(usize, Hop)>,
     /// Probes whose fate is known.
     pub(super) probes: u64,
 }
 
-/// A router on a path, or where one may be.
-#[derive(Debug, Default)]
+/// A router on a path, or where one may be; or the destination.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Hop {
     /// Who answered last.
     pub(super) responder: Option<IpAddr>,
@@ -39,6 +42,7 @@ pub(super) struct Hop {
     pub(super) silence: Option<&'static str>,
     pub(super) last_ns: Option<u64>,
     pub(super) rtts: Histogram,
+    squares: Squares,
     /// The queue of the last interval.
     pub(super) queue_ns: Option<u64>,
     pub(super) marks: Option<Arc<str>>,
@@ -60,7 +64,7 @@ impl Paths {
             path.probes += 1;
             path.hop(probe.ttl).probe(probe);
         } else if let Some(summary) = record.downcast_ref::<HopSummary>() {
-            self.path(summary.flow).hop(summary.ttl).summary(summary);
+            self.path(summary.flow).summary(summary);
         } else if let Some(change) = record.downcast_ref::<RouteChange>() {
             // What was measured from there on is of other routers.
             let kept = usize::from(change.ttl.max(1)) - 1;
@@ -72,6 +76,7 @@ impl Paths {
         self.flows.row(flow, || Path {
             flow,
             hops: Vec::new(),
+            destination: None,
             probes: 0,
         })
     }
@@ -84,6 +89,43 @@ impl Path {
             self.hops.resize_with(ttl, Hop::default);
         }
         &mut self.hops[ttl - 1]
+    }
+
+    /// Takes a summary. Of routers every probe is told; of the destination there is nothing else.
+    fn summary(&mut self, summary: &HopSummary) {
+        let ttl = usize::from(summary.ttl);
+        let hop = self.hops.get(ttl.wrapping_sub(1));
+        let answers_probes = hop.is_some_and(|hop| hop.responder == Some(self.flow.destination));
+        if !summary.is_destination || answers_probes {
+            return self.hop(summary.ttl).summary(summary);
+        }
+        let (known_ttl, hop) = self.destination.get_or_insert_default();
+        *known_ttl = ttl;
+        hop.responder = summary.responder;
+        hop.sent += summary.probes_sent;
+        hop.lost += summary.probes_lost;
+        hop.last_ns = summary.rtt_last_ns.map(|rtt| rtt.0).or(hop.last_ns);
+        if let Some(deviation) = summary.rtt_stdev_ns {
+            hop.squares.add(&summary.rtt_histogram, deviation.0);
+        }
+        hop.rtts.merge(&summary.rtt_histogram);
+        hop.summary(summary);
+    }
+
+    /// The destination, with the TTL that seems to reach it.
+    pub(super) fn destination(&self) -> Option<(usize, &Hop)> {
+        let (ttl, hop) = self.destination.as_ref()?;
+        Some((*ttl, hop))
+    }
+
+    /// All hops that are known, and the destination.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, &Hop)> {
+        self.hops().chain(self.destination())
+    }
+
+    /// Is this the destination?
+    pub(super) fn is_destination(&self, hop: &Hop) -> bool {
+        hop.responder == Some(self.flow.destination)
     }
 
     /// The hops with their TTLs, to the deepest that has answered: nobody is known to be behind it.
@@ -118,6 +160,7 @@ impl Hop {
         if let Some(rtt) = probe.rtt_ns {
             self.last_ns = Some(rtt.0);
             self.rtts.record(rtt.0);
+            self.squares.record(rtt.0);
         }
     }
 
@@ -131,6 +174,22 @@ impl Hop {
         }
         self.queue_ns = summary.queue_ns.map(|queue| queue.0);
         self.marks.clone_from(&summary.marks);
+    }
+
+    /// The share of probes that were lost, in percent.
+    pub(super) fn loss_percent(&self) -> f64 {
+        self.lost as f64 * 100.0 / self.sent.max(1) as f64
+    }
+
+    /// The standard deviation of its round trips, ns.
+    pub(super) fn deviation_ns(&self) -> Option<u64> {
+        self.squares.deviation(&self.rtts)
+    }
+
+    /// By how much the median of its round trips exceeds the least, ns.
+    pub(super) fn excess_ns(&self) -> Option<u64> {
+        let least = self.rtts.min()?;
+        Some(self.rtts.quantile(0.5)?.saturating_sub(least))
     }
 
     /// Its name and system, as far as they are known.
@@ -204,6 +263,7 @@ pub(super) mod tests {
             flow: flow(source_port),
             ttl,
             responder: Some([10, 78, ttl, 2].into()),
+            is_destination: false,
             responder_name: None,
             as_number: None,
             probes_sent: 10,
@@ -212,6 +272,7 @@ pub(super) mod tests {
             rtt_last_ns: None,
             rtt_min_ns: None,
             rtt_mean_ns: None,
+            rtt_stdev_ns: None,
             rtt_p50_ns: None,
             rtt_p90_ns: None,
             rtt_p95_ns: None,

@@ -3,10 +3,12 @@
 use fathom_measure::hops::{HopProbe, HopSummary};
 use fathom_record::format::{OffsetAt, Sink, TextWriter};
 use fathom_record::{FlowKey, Record};
+use fathom_terminal::{Cell, Column, Severity, duration};
 
 use super::paths::{Hop, Path, Paths};
-use crate::table::{Column, Recent, Rows, SortKey, duration};
+use crate::table::{Recent, Rows, SortKey};
 
+#[derive(Clone)]
 pub(super) struct PathRows {
     paths: Paths,
     /// The last congestion, change of route or the like, as a line of text.
@@ -36,25 +38,29 @@ impl Rows for PathRows {
         Column::number("hop", 3, 1),
         Column::wide("responder", 16, 0),
         Column::number("sent", 7, 7),
-        Column::text("lost", 19, 3),
+        Column::text("loss", 19, 3),
         Column::number("last", 8, 5),
         Column::number("min", 8, 8),
         Column::number("p50", 8, 2),
         Column::number("p99", 8, 4),
+        Column::number("stdev", 8, 9),
         Column::number("queue", 8, 6),
-        Column::text("marks", 12, 9),
+        Column::text("marks", 12, 10),
     ];
     const SORT_KEYS: &'static [SortKey<Path>] = &[
         SortKey {
             name: "most probes",
+            title: "sent",
             key: Some(|path| path.probes),
         },
         SortKey {
             name: "most recent",
+            title: "",
             key: None,
         },
         SortKey {
             name: "slowest p99",
+            title: "p99",
             key: Some(Path::slowest_ns),
         },
     ];
@@ -87,40 +93,49 @@ impl Rows for PathRows {
     }
 
     fn height(path: &Path) -> usize {
-        path.hops().count()
+        path.rows().count()
     }
 
-    fn lines(&self, path: &Path) -> Vec<Vec<String>> {
-        path.hops().map(|(ttl, hop)| texts(ttl, hop)).collect()
+    fn lines(&self, path: &Path) -> Vec<Vec<Cell>> {
+        let rows = path.rows();
+        rows.map(|(ttl, hop)| cells(path, ttl, hop)).collect()
     }
 }
 
-fn texts(ttl: usize, hop: &Hop) -> Vec<String> {
+fn cells(path: &Path, ttl: usize, hop: &Hop) -> Vec<Cell> {
+    let mut title = hop.title();
+    if path.is_destination(hop) {
+        title.push_str(" destination");
+    }
+    let why = hop.silence.filter(|_| hop.lost > 0);
+    let mut loss = format!("{:.1}%", hop.loss_percent());
+    if let Some(word) = why {
+        loss.push(' ');
+        loss.push_str(word);
+    }
     vec![
-        ttl.to_string(),
-        hop.title(),
-        hop.sent.to_string(),
-        match (hop.lost, hop.silence) {
-            (0, _) => "0".to_owned(),
-            (lost, Some(why)) => format!("{lost} {why}"),
-            (lost, None) => lost.to_string(),
-        },
-        duration(hop.last_ns),
-        duration(hop.rtts.min()),
-        duration(hop.rtts.quantile(0.5)),
-        duration(hop.rtts.quantile(0.99)),
-        duration(hop.queue_ns),
-        hop.marks.as_deref().unwrap_or_default().to_owned(),
+        ttl.to_string().into(),
+        title.into(),
+        hop.sent.to_string().into(),
+        loss.into(),
+        duration(hop.last_ns).into(),
+        duration(hop.rtts.min()).into(),
+        duration(hop.rtts.quantile(0.5)).into(),
+        duration(hop.rtts.quantile(0.99)).into(),
+        duration(hop.deviation_ns()).into(),
+        Cell::rated(duration(hop.queue_ns), Severity::of_queue(hop.queue_ns)),
+        hop.marks.as_deref().unwrap_or_default().to_owned().into(),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use fathom_record::Nanoseconds;
+    use ratatui::crossterm::event::KeyCode;
 
     use super::*;
     use crate::hops::paths::tests::{change, probe, summary};
-    use crate::table::{Ranked, TableView as _, drawn};
+    use crate::table::{Ranked, TableView as _, drawn, press};
 
     fn filled() -> Ranked<PathRows> {
         let mut table = Ranked::new(PathRows::new(|_| 0), &["eth0".to_owned()]);
@@ -151,15 +166,15 @@ mod tests {
     fn the_table_looks_like_this() {
         let mut table = filled();
         table.take(&change(5001));
-        insta::assert_snapshot!(drawn(150, 10, &table, None));
+        insta::assert_snapshot!(drawn(150, 10, &mut table, None));
     }
 
     #[test]
     fn a_narrow_and_low_terminal_is_made_use_of() {
         let mut table = filled();
-        table.scroll(1);
-        insta::assert_snapshot!(drawn(80, 6, &table, Some("eth0 has disappeared")));
-        drawn(1, 1, &table, None);
+        press(&mut table, &[KeyCode::Down]);
+        insta::assert_snapshot!(drawn(80, 6, &mut table, Some("eth0 has disappeared")));
+        drawn(1, 1, &mut table, None);
     }
 
     #[test]
@@ -167,10 +182,10 @@ mod tests {
         let mut table = filled();
         table.take(&probe(5001, 1, None));
         for (order, first) in ["5000", "5001", "5000"].into_iter().enumerate() {
-            let text = drawn(150, 10, &table, None);
+            let text = drawn(150, 10, &mut table, None);
             let title = text.lines().nth(3).unwrap();
             assert!(title.contains(first), "{order}: {title}");
-            table.sort_differently();
+            press(&mut table, &[KeyCode::Char('s')]);
         }
     }
 }

@@ -80,7 +80,7 @@ impl RecordSink for Keeper {
         let status = *self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let lost = self.handover.lost_rows() + status.lost_rows;
         Counts {
-            measured: vec![("records", status.rows - status.lost_rows), ("lost", lost)],
+            measured: vec![("records", status.rows), ("lost", lost)],
             named: vec![
                 ("segments written", status.segments),
                 ("segments merged", status.merged_segments),
@@ -117,7 +117,7 @@ impl RecordSink for Keeper {
             format!("not all records are in segments: the next fathom that writes {directory} finds them in its log")
         })?;
         let lost = self.handover.lost_rows() + status.lost_rows;
-        let kept = status.rows.saturating_sub(status.lost_rows);
+        let kept = status.rows;
         say!("{directory}: {kept} records, {lost} lost");
         if lost > 0 {
             return Err(anyhow!(

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use fathom_measure::response::{Confidence, ResponseEpoch};
 use fathom_record::{Histogram, Protocol, Record};
+use fathom_terminal::{Cell, Column, Severity, bars_of, duration};
 
-use crate::table::{Column, Recent, Rows, SortKey, bars_of, duration};
+use crate::table::{Recent, Rows, SortKey};
 
 /// Seconds that a row remembers.
 const SECONDS: usize = 60;
@@ -24,7 +25,7 @@ pub(super) struct Key {
 }
 
 /// A second of a service.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Second {
     /// Since 1970.
     number: u64,
@@ -35,6 +36,7 @@ struct Second {
 }
 
 /// The epochs of one service over the last minute.
+#[derive(Clone)]
 pub(super) struct Row {
     key: Key,
     seconds: VecDeque<Second>,
@@ -106,6 +108,7 @@ impl Row {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct ServiceRows {
     rows: Recent<Key, Row>,
     /// Since the start.
@@ -146,14 +149,17 @@ impl Rows for ServiceRows {
     const SORT_KEYS: &'static [SortKey<Row>] = &[
         SortKey {
             name: "slowest p99",
+            title: "p99",
             key: Some(|row| row.waits.quantile(0.99).unwrap_or_default()),
         },
         SortKey {
             name: "most responses",
+            title: "responses/s",
             key: Some(|row| row.waits.count()),
         },
         SortKey {
             name: "most recent",
+            title: "",
             key: None,
         },
     ];
@@ -187,7 +193,8 @@ impl Rows for ServiceRows {
         }
     }
 
-    fn lines(&self, row: &Row) -> Vec<Vec<String>> {
+    fn lines(&self, row: &Row) -> Vec<Vec<Cell>> {
+        let latency = |ns| Cell::rated(duration(ns), Severity::of_latency(ns));
         let seconds = || row.seconds.iter();
         let first = row.seconds.front().map_or(self.now, |second| second.number);
         let passed = self.now.saturating_sub(first).max(1);
@@ -197,18 +204,19 @@ impl Rows for ServiceRows {
         let last = row.seconds.back();
         let recent = last.filter(|second| second.number + 2 >= self.now);
         vec![vec![
-            row.key.text(),
-            duration(row.waits.quantile(0.5)),
-            duration(row.waits.quantile(0.99)),
-            format!("{:.1}", count as f64 / passed as f64),
-            epochs.to_string(),
+            row.key.text().into(),
+            latency(row.waits.quantile(0.5)),
+            latency(row.waits.quantile(0.99)),
+            format!("{:.1}", count as f64 / passed as f64).into(),
+            epochs.to_string().into(),
             match count {
                 0 => String::new(),
                 count => format!("{} %", sure * 100 / count),
-            },
-            row.course(self.now),
-            duration(recent.map(|second| second.waiting_ns).filter(|&ns| ns > 0)),
-            row.key.interface.to_owned(),
+            }
+            .into(),
+            row.course(self.now).into(),
+            latency(recent.map(|second| second.waiting_ns).filter(|&ns| ns > 0)),
+            row.key.interface.to_owned().into(),
         ]]
     }
 }

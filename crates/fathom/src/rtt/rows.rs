@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use fathom_measure::rtt::{Method, Report, RttSample};
 use fathom_record::format::display_duration;
 use fathom_record::{FlowKey, Histogram, Record};
+use fathom_terminal::{AXIS, BARS, Cell, Column, Severity, bars};
 
-use crate::table::{AXIS, COLUMNS, Column, Recent, Rows, SortKey, bars};
+use crate::table::{Recent, Rows, SortKey};
 
 /// What a row stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,6 +19,7 @@ pub(super) struct Key {
     interface: &'static str,
 }
 
+#[derive(Clone)]
 pub(super) struct Row {
     key: Key,
     last_ns: u64,
@@ -57,6 +59,7 @@ impl Row {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct FlowRows {
     rows: Recent<Key, Row>,
     /// Since the start.
@@ -104,22 +107,35 @@ impl Rows for FlowRows {
         Column::number("min", 9, 5),
         Column::number("p50", 9, 2),
         Column::number("p99", 9, 3),
-        Column::text(AXIS, COLUMNS as u16, 7),
+        Column::text(AXIS, BARS as u16, 7),
         Column::number("samples", 9, 4),
         Column::text("interface", 10, 8),
     ];
     const SORT_KEYS: &'static [SortKey<Row>] = &[
         SortKey {
             name: "most samples",
+            title: "samples",
             key: Some(|row| row.distribution.count()),
         },
         SortKey {
             name: "most recent",
+            title: "",
             key: None,
         },
         SortKey {
             name: "slowest p99",
+            title: "p99",
             key: Some(|row| row.quantile(0.99)),
+        },
+        SortKey {
+            name: "slowest p50",
+            title: "p50",
+            key: Some(|row| row.quantile(0.5)),
+        },
+        SortKey {
+            name: "slowest now",
+            title: "last",
+            key: Some(|row| row.last_ns),
         },
     ];
 
@@ -137,18 +153,22 @@ impl Rows for FlowRows {
         self.samples
     }
 
-    fn lines(&self, row: &Row) -> Vec<Vec<String>> {
-        let duration = |ns| display_duration(ns).to_string();
+    fn lines(&self, row: &Row) -> Vec<Vec<Cell>> {
+        let duration = |ns: u64| {
+            // What is above the shortest waited in queues, or for an answer.
+            let severity = Severity::of_queue(ns.checked_sub(row.min_ns));
+            Cell::rated(display_duration(ns).to_string(), severity)
+        };
         vec![vec![
-            row.flow_text(),
-            row.key.method.name().to_owned(),
+            row.flow_text().into(),
+            row.key.method.name().to_owned().into(),
             duration(row.last_ns),
             duration(row.min_ns),
             duration(row.quantile(0.5)),
             duration(row.quantile(0.99)),
-            bars(&row.distribution),
-            row.distribution.count().to_string(),
-            row.key.interface.to_owned(),
+            bars(&row.distribution).into(),
+            row.distribution.count().to_string().into(),
+            row.key.interface.to_owned().into(),
         ]]
     }
 }
@@ -160,9 +180,10 @@ mod tests {
     use fathom_measure::Counts;
     use fathom_measure::rtt::Observed;
     use fathom_record::{Nanoseconds, Protocol, Time};
+    use ratatui::crossterm::event::KeyCode;
 
     use super::*;
-    use crate::table::{Ranked, TableView as _, drawn};
+    use crate::table::{Ranked, TableView as _, drawn, press};
 
     /// An echo of the flow with this identifier.
     fn sample(identifier: u16, rtt_ns: u64) -> Report {
@@ -209,25 +230,25 @@ mod tests {
 
     #[test]
     fn the_table_looks_like_this() {
-        insta::assert_snapshot!(drawn(140, 8, &filled(), None));
+        insta::assert_snapshot!(drawn(140, 8, &mut filled(), None));
     }
 
     #[test]
     fn a_narrow_and_low_terminal_is_made_use_of() {
         let mut table = filled();
-        table.scroll(1);
-        insta::assert_snapshot!(drawn(80, 5, &table, Some("eth1 has disappeared")));
-        drawn(1, 1, &table, None);
+        press(&mut table, &[KeyCode::Down]);
+        insta::assert_snapshot!(drawn(80, 5, &mut table, Some("eth1 has disappeared")));
+        drawn(1, 1, &mut table, None);
     }
 
     #[test]
     fn rows_are_ranked_as_chosen() {
         let mut table = filled();
         for (order, first) in ["5000", "5002", "5002"].into_iter().enumerate() {
-            let text = drawn(140, 8, &table, None);
+            let text = drawn(140, 8, &mut table, None);
             let row = text.lines().nth(3).unwrap();
             assert!(row.contains(first), "{order}: {row}");
-            table.sort_differently();
+            press(&mut table, &[KeyCode::Char('s')]);
         }
     }
 }

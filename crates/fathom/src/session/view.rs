@@ -2,11 +2,12 @@
 
 use fathom_measure::{Counts, Measurement};
 use fathom_record::{Record, Time};
+use fathom_terminal::is_looked_at;
 
 use crate::failure::say;
 use crate::output::{Backlog, LineOptions, Lines};
 use crate::signals::Signals;
-use crate::table::{Screen, TableView, is_looked_at};
+use crate::table::{Screen, TableView};
 
 /// Where what is measured goes.
 pub(crate) enum View {

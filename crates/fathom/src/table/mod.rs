@@ -1,15 +1,12 @@
 //! The table that a live measurement shows on a terminal.
 
-mod columns;
-mod histogram;
 mod ranked;
 mod recent;
 mod screen;
 
-pub(crate) use columns::{Column, duration};
-pub(crate) use histogram::{AXIS, COLUMNS, bars, bars_of};
+pub(crate) use ranked::Ranked;
 #[cfg(test)]
-pub(crate) use ranked::tests::drawn;
-pub(crate) use ranked::{Ranked, Rows, SortKey};
+pub(crate) use ranked::tests::{drawn, press};
+pub(crate) use ranked::{Rows, SortKey};
 pub(crate) use recent::Recent;
-pub(crate) use screen::{Screen, TableView, is_looked_at};
+pub(crate) use screen::{Screen, TableView};

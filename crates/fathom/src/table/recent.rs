@@ -8,6 +8,7 @@ use lru::LruCache;
 /// Rows that are kept.
 const ROWS_MAX: NonZero<usize> = NonZero::new(1000).expect("not zero");
 
+#[derive(Clone)]
 pub(crate) struct Recent<K: Hash + Eq, R> {
     rows: LruCache<K, R>,
     /// Rows that had to give way, since the start.

@@ -1,15 +1,14 @@
 //! The terminal that the table is shown on.
 
-use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fathom_measure::Counts;
 use fathom_record::Record;
-use nix::unistd::{getpgrp, tcgetpgrp};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::{DefaultTerminal, Frame};
+use fathom_terminal::Reaction;
+use ratatui::Frame;
+use ratatui::crossterm::event::Event;
 
 use crate::failure::say;
 
@@ -17,8 +16,6 @@ use crate::failure::say;
 const REDRAW: Duration = Duration::from_millis(250);
 /// Over how long a rate is taken.
 const RATE_OVER: Duration = Duration::from_secs(1);
-/// Rows that page up and page down move by.
-const PAGE: isize = 20;
 
 /// What a screen shows.
 pub(crate) trait TableView {
@@ -29,18 +26,16 @@ pub(crate) trait TableView {
     fn update(&mut self, now: Instant, counts: &Counts);
 
     /// Draws all; the last line is for a message to the user, if there is one.
-    fn draw(&self, frame: &mut Frame<'_>, message: Option<&str>);
+    fn draw(&mut self, frame: &mut Frame<'_>, message: Option<&str>);
 
-    /// Moves by so many rows, not beyond the ends.
-    fn scroll(&mut self, rows: isize);
-
-    /// Takes the next order of rows.
-    fn sort_differently(&mut self);
+    /// Follows a key or the mouse.
+    fn on_event(&mut self, event: &Event) -> Reaction;
 }
 
 /// The table on the terminal. Dropped, the terminal is as it was; so it is after a panic.
 pub(crate) struct Screen {
-    terminal: DefaultTerminal,
+    /// Given back before the messages are said again.
+    terminal: Option<fathom_terminal::Screen>,
     pub(crate) view: Box<dyn TableView>,
     messages: Vec<String>,
     drawn: Option<Instant>,
@@ -52,8 +47,9 @@ impl Screen {
     /// # Errors
     /// When it does not let itself be.
     pub(crate) fn open(view: Box<dyn TableView>) -> anyhow::Result<Self> {
+        let terminal = fathom_terminal::Screen::open();
         Ok(Self {
-            terminal: ratatui::try_init().context("cannot show a table on this terminal")?,
+            terminal: Some(terminal.context("cannot show a table on this terminal")?),
             view,
             messages: Vec::new(),
             drawn: None,
@@ -73,17 +69,16 @@ impl Screen {
         &mut self,
         ready: impl FnOnce(&mut dyn TableView, Instant) -> anyhow::Result<()>,
     ) -> anyhow::Result<ControlFlow<()>> {
+        let Some(terminal) = &mut self.terminal else {
+            return Ok(ControlFlow::Break(()));
+        };
         let mut has_changed = false;
-        while event::poll(Duration::ZERO).context("cannot read the terminal")? {
-            match event::read().context("cannot read the terminal")? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if self.on_key(key).is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                    has_changed = true;
-                }
-                Event::Resize(..) => has_changed = true,
-                _ => {}
+        let event = || terminal.event(Duration::ZERO);
+        while let Some(event) = event().context("cannot read the terminal")? {
+            match self.view.on_event(&event) {
+                Reaction::Quit | Reaction::Back => return Ok(ControlFlow::Break(())),
+                Reaction::Taken | Reaction::Open => has_changed = true,
+                Reaction::Ignored => {}
             }
         }
         let now = Instant::now();
@@ -92,48 +87,23 @@ impl Screen {
             .is_none_or(|drawn| now.duration_since(drawn) >= REDRAW);
         if has_changed || is_old {
             ready(&mut *self.view, now)?;
-            let (view, message) = (&self.view, self.messages.last().map(String::as_str));
-            self.terminal
+            let (view, message) = (&mut self.view, self.messages.last().map(String::as_str));
+            terminal
                 .draw(|frame| view.draw(frame, message))
                 .context("cannot write to the terminal")?;
             self.drawn = Some(now);
         }
         Ok(ControlFlow::Continue(()))
     }
-
-    fn on_key(&mut self, key: KeyEvent) -> ControlFlow<()> {
-        match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return ControlFlow::Break(()),
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
-                return ControlFlow::Break(());
-            }
-            KeyCode::Char('s') => self.view.sort_differently(),
-            KeyCode::Down => self.view.scroll(1),
-            KeyCode::Up => self.view.scroll(-1),
-            KeyCode::PageDown => self.view.scroll(PAGE),
-            KeyCode::PageUp => self.view.scroll(-PAGE),
-            KeyCode::Home => self.view.scroll(isize::MIN),
-            KeyCode::End => self.view.scroll(isize::MAX),
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        self.terminal = None;
         for message in &self.messages {
             say!("fathom: {message}");
         }
     }
-}
-
-/// Is standard output a terminal, and ours? A job in the background would be stopped as soon as it
-/// set the terminal up.
-pub(crate) fn is_looked_at() -> bool {
-    io::stdout().is_terminal()
-        && tcgetpgrp(io::stdout()).is_ok_and(|foreground| foreground == getpgrp())
 }
 
 /// How many there are a second of something that is counted.

@@ -2,8 +2,9 @@
 
 use fathom_measure::traffic::TrafficRecord;
 use fathom_record::{FlowKey, Record};
+use fathom_terminal::{Cell, Column, Severity, percent, scaled};
 
-use crate::table::{Column, Recent, Rows, SortKey};
+use crate::table::{Recent, Rows, SortKey};
 
 /// What a row stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,6 +17,7 @@ pub(super) struct Key {
 }
 
 /// A flow.
+#[derive(Clone)]
 pub(super) struct Row {
     last: TrafficRecord,
     /// Did it have packets in the last interval?
@@ -41,6 +43,7 @@ impl Row {
 }
 
 /// All rows.
+#[derive(Clone)]
 pub(super) struct FlowRows {
     rows: Recent<Key, Row>,
     /// Since the start.
@@ -80,14 +83,17 @@ impl Rows for FlowRows {
     const SORT_KEYS: &'static [SortKey<Row>] = &[
         SortKey {
             name: "busiest",
+            title: "bit/s",
             key: Some(Row::bytes),
         },
         SortKey {
             name: "most lost",
+            title: "lost",
             key: Some(|row| row.lost),
         },
         SortKey {
             name: "most recent",
+            title: "",
             key: None,
         },
     ];
@@ -136,45 +142,33 @@ impl Rows for FlowRows {
         }
     }
 
-    fn lines(&self, row: &Row) -> Vec<Vec<String>> {
+    fn lines(&self, row: &Row) -> Vec<Vec<Cell>> {
         let last = &row.last;
         let rate = |count, text: fn(f64) -> String| {
             let rate = row.is_busy.then(|| row.per_second(count));
             rate.map_or_else(String::new, text)
         };
-        let bits_of = |bytes: u64| rate(bytes * 8, bits);
+        let loss = |ratio: Option<f64>| {
+            let ratio = ratio.filter(|_| row.is_busy);
+            Cell::rated(percent(ratio), Severity::of_loss(ratio))
+        };
+        let bits_of = |bytes: u64| rate(bytes * 8, scaled);
         let packets = last.packets + last.reverse_packets;
         vec![vec![
-            last.flow.to_string(),
-            bits_of(last.bytes),
-            bits_of(last.reverse_bytes),
-            rate(packets, |rate| format!("{rate:.0}")),
-            share(last.loss_ratio.filter(|_| row.is_busy)),
-            share(last.reverse_loss_ratio.filter(|_| row.is_busy)),
+            last.flow.to_string().into(),
+            bits_of(last.bytes).into(),
+            bits_of(last.reverse_bytes).into(),
+            rate(packets, |rate| format!("{rate:.0}")).into(),
+            loss(last.loss_ratio),
+            loss(last.reverse_loss_ratio),
             match last.packets_lost_before {
                 Some(_) => row.lost.to_string(),
                 None => String::new(),
-            },
-            last.interface.to_owned(),
+            }
+            .into(),
+            last.interface.to_owned().into(),
         ]]
     }
-}
-
-/// Bits a second, as `12.3M`.
-fn bits(mut rate: f64) -> String {
-    for unit in ["", "k", "M", "G"] {
-        if rate < 999.5 {
-            let digits = usize::from(!unit.is_empty() && rate < 99.95);
-            return format!("{rate:.digits$}{unit}");
-        }
-        rate /= 1000.0;
-    }
-    format!("{rate:.1}T")
-}
-
-/// A part of a whole; nothing where there is none.
-fn share(ratio: Option<f64>) -> String {
-    ratio.map_or_else(String::new, |ratio| format!("{:.2} %", ratio * 100.0))
 }
 
 #[cfg(test)]
@@ -230,12 +224,6 @@ mod tests {
             std::time::Instant::now(),
             &fathom_measure::Counts::default(),
         );
-        insta::assert_snapshot!(drawn(120, 8, &table, None));
-    }
-
-    #[test]
-    fn rates_have_units() {
-        let texts = [0.0, 999.0, 999.9, 12_345.0, 999_960.0, 2.5e9, 7e12].map(bits);
-        assert_eq!(texts, ["0", "999", "1.0k", "12.3k", "1.0M", "2.5G", "7.0T"]);
+        insta::assert_snapshot!(drawn(120, 8, &mut table, None));
     }
 }

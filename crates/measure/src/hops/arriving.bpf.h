@@ -146,6 +146,8 @@ static __always_inline int hops_on_ingress(struct __sk_buff *skb, __u32 network)
 		return TC_ACT_UNSPEC;
 	cpu->counters[HOPS_COUNT_PACKETS_WATCHED]++;
 	hops_on_reply(flow, &cpu->header);
+	if (flow->followed_since && hops_is_reply(flow, &cpu->header))
+		hops_tell_followed(cpu, flow, 0);
 	hops_close(cpu, flow, &cpu->header);
 	hops_tell_clue(skb, cpu, flow);
 	return TC_ACT_UNSPEC;

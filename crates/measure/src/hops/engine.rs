@@ -38,6 +38,9 @@ pub struct Settings {
     pub idle: Duration,
     /// Tell of every probe.
     pub has_probes: bool,
+    /// The flow is fathom's own, so that probes of any protocol may reach the destination: it drops
+    /// them, and no application is there to be disturbed if it does not.
+    pub is_own_flow: bool,
 }
 
 impl Default for Settings {
@@ -49,6 +52,7 @@ impl Default for Settings {
             interval: Duration::from_secs(1),
             idle: Duration::from_secs(10),
             has_probes: false,
+            is_own_flow: false,
         }
     }
 }
@@ -156,6 +160,11 @@ impl Engine {
             Event::Clue(clue) => {
                 if let Some(flow) = self.flows.get_mut(&clue.flow) {
                     flow.clue(*clue);
+                }
+            }
+            Event::Followed(followed) => {
+                if let Some(flow) = self.flows.get_mut(&followed.flow) {
+                    flow.destination.take(followed);
                 }
             }
             Event::Closed { flow } => {

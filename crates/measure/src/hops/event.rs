@@ -7,7 +7,9 @@ use fathom_record::FlowKey;
 use super::Quoted;
 use crate::bytes::read_prefix;
 use crate::flow::{address, flow_of};
-use crate::hops::native::{self, hops_answer, hops_clue, hops_event, hops_header, hops_opening};
+use crate::hops::native::{
+    self, hops_answer, hops_clue, hops_event, hops_followed, hops_header, hops_opening,
+};
 use crate::replay::Interfaces;
 
 /// Something that happened in the kernel; times are ns of `CLOCK_MONOTONIC`.
@@ -21,6 +23,8 @@ pub(crate) enum Event {
     Answered(Box<Answered>),
     /// What the application's own packets say.
     Clue(Clue),
+    /// What became of a packet of the application that the destination must answer.
+    Followed(Followed),
     /// A FIN or RST was seen.
     Closed { flow: u32 },
 }
@@ -90,6 +94,15 @@ pub(crate) struct Clue {
     pub(crate) timestamps: Option<(u32, u32)>,
 }
 
+/// A packet of the application that the destination must answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Followed {
+    pub(crate) flow: u32,
+    pub(crate) sent: u64,
+    /// When the answer came; `None`: it was sent again before, or its time was over.
+    pub(crate) answered: Option<u64>,
+}
+
 impl Event {
     /// Reads the event at the start of `bytes`, and what is behind it.
     pub(crate) fn read<'a>(
@@ -121,6 +134,10 @@ impl Event {
             native::HOPS_EVENT_CLUE => {
                 let (clue, behind) = read_prefix::<hops_clue>(bytes)?;
                 (Self::Clue(self::clue(&clue)), behind)
+            }
+            native::HOPS_EVENT_FOLLOWED => {
+                let (followed, behind) = read_prefix::<hops_followed>(bytes)?;
+                (Self::Followed(self::followed(&followed)), behind)
             }
             native::HOPS_EVENT_CLOSED => (Self::Closed { flow: event.flow }, behind),
             _ => return None,
@@ -179,5 +196,13 @@ fn clue(clue: &hops_clue) -> Clue {
         retransmitted: clue.retransmitted,
         reply_ttl: clue.reply_ttl,
         timestamps: (clue.has_timestamp != 0).then_some((clue.tsval, clue.tsecr)),
+    }
+}
+
+fn followed(followed: &hops_followed) -> Followed {
+    Followed {
+        flow: followed.event.flow,
+        sent: followed.sent,
+        answered: (followed.is_lost == 0).then_some(followed.event.time),
     }
 }

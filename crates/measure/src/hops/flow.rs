@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
 
 use super::change::Route;
+use super::destination::DestinationTrips;
 use super::engine::{Settings, Sink};
 use super::event::{Answered, Clue, Opened, Sent};
 use super::limits::Limits;
 use super::multipath::FlowPath;
 use super::oneway::{OneWay, Reply};
-use super::path::{Hop, Path};
+use super::path::{Hop, Interval, Path};
 use super::queue::{Queues, WINDOW_NS, direction};
 use super::record::{Congestion, HopProbe, HopSummary, Outcome, Report, RouteChange};
 use super::schedule::{Outlook, Plan, Schedule};
@@ -26,6 +27,7 @@ pub(super) struct Flow {
     /// That it leaves by.
     interface: &'static str,
     pub(super) path: Path,
+    pub(super) destination: DestinationTrips,
     pub(super) route: Route,
     pub(super) schedule: Schedule,
     pub(super) plan: Option<Plan>,
@@ -47,11 +49,12 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new(opened: &Opened, settings: &Settings) -> Self {
-        let is_safe = opened.key.protocol == Protocol::TCP;
+        let is_safe = settings.is_own_flow || opened.key.protocol == Protocol::TCP;
         Self {
             key: opened.key,
             interface: opened.interface,
             path: Path::default(),
+            destination: DestinationTrips::default(),
             route: Route::default(),
             schedule: Schedule::new(settings.rate, settings.highest_ttl, is_safe),
             plan: None,
@@ -214,6 +217,7 @@ impl Flow {
         self.path.forget(change.ttl, change.new_length);
         self.queues.forget(change.ttl);
         self.one_way.forget();
+        self.destination.forget();
         report(Report::RouteChange(RouteChange {
             time: Time(change.time.wrapping_add(offset_ns)),
             flow: self.key,
@@ -245,44 +249,78 @@ impl Flow {
             let ttl = index as u8 + 1;
             let hop = &mut self.path.hops[index];
             let interval = std::mem::take(&mut hop.interval);
-            let quantile = |part| interval.rtts.quantile(part).map(Nanoseconds);
             let median = interval.rtts.quantile(0.5);
             let excess_ns = median
                 .zip(hop.minimum_ns)
                 .map(|(median, least)| median.saturating_sub(least));
+            let responder = hop.usual();
             let routers_back = hop.routers_back().filter(|routers| routers + 1 != ttl);
             let marks = interval
                 .marks
                 .with_if(Marks::BALANCED, self.route.is_balanced(ttl))
                 .with_if(Marks::ASYMMETRIC, routers_back.is_some());
+            let known = (hop.last_ns, hop.minimum_ns);
             if interval.known > 0 {
                 report(Report::Hop(HopSummary {
-                    time,
-                    duration_ns,
-                    flow: self.key,
-                    ttl,
-                    responder: hop.usual(),
-                    responder_name: None,
-                    as_number: None,
-                    probes_sent: interval.known,
-                    probes_lost: interval.lost,
+                    responder,
+                    is_destination: responder == Some(self.key.destination),
                     silence: silence.map(Silence::name),
-                    rtt_last_ns: hop.last_ns.map(Nanoseconds),
-                    rtt_min_ns: hop.minimum_ns.map(Nanoseconds),
-                    rtt_mean_ns: interval.rtts.mean().map(Nanoseconds),
-                    rtt_p50_ns: median.map(Nanoseconds),
-                    rtt_p90_ns: quantile(0.9),
-                    rtt_p95_ns: quantile(0.95),
-                    rtt_p99_ns: quantile(0.99),
-                    rtt_max_ns: interval.rtts.max().map(Nanoseconds),
                     queue_ns: excess_ns.map(|excess| Nanoseconds(excess.saturating_sub(before_ns))),
                     routers_back,
                     marks: marks.text(),
-                    interface: self.interface,
-                    rtt_histogram: interval.rtts,
+                    ..self.summary((time, duration_ns), ttl, interval, known)
                 }));
             }
             before_ns = excess_ns.unwrap_or(before_ns);
+        }
+        let known = (self.destination.last_ns, self.destination.minimum_ns);
+        let interval = std::mem::take(&mut self.destination.interval);
+        if interval.known > 0 {
+            let ttl = self.path.destination_ttl();
+            report(Report::Hop(HopSummary {
+                responder: Some(self.key.destination),
+                is_destination: true,
+                ..self.summary((time, duration_ns), ttl, interval, known)
+            }));
+        }
+    }
+
+    /// What an interval says of the round trips to this TTL; the last one and the least are known.
+    fn summary(
+        &self,
+        (time, duration_ns): (Time, Nanoseconds),
+        ttl: u8,
+        interval: Interval,
+        (last_ns, minimum_ns): (Option<u64>, Option<u64>),
+    ) -> HopSummary {
+        let quantile = |part| interval.rtts.quantile(part).map(Nanoseconds);
+        let deviation_ns = interval.squares.deviation(&interval.rtts);
+        HopSummary {
+            time,
+            duration_ns,
+            flow: self.key,
+            ttl,
+            responder: None,
+            is_destination: false,
+            responder_name: None,
+            as_number: None,
+            probes_sent: interval.known,
+            probes_lost: interval.lost,
+            silence: None,
+            rtt_last_ns: last_ns.map(Nanoseconds),
+            rtt_min_ns: minimum_ns.map(Nanoseconds),
+            rtt_mean_ns: interval.rtts.mean().map(Nanoseconds),
+            rtt_stdev_ns: deviation_ns.map(Nanoseconds),
+            rtt_p50_ns: quantile(0.5),
+            rtt_p90_ns: quantile(0.9),
+            rtt_p95_ns: quantile(0.95),
+            rtt_p99_ns: quantile(0.99),
+            rtt_max_ns: interval.rtts.max().map(Nanoseconds),
+            queue_ns: None,
+            routers_back: None,
+            marks: None,
+            interface: self.interface,
+            rtt_histogram: interval.rtts,
         }
     }
 

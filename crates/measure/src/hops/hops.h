@@ -43,6 +43,7 @@ enum hops_counter { HOPS_COUNTERS(X) HOPS_COUNTER_COUNT };
 /* Set before the programs are loaded. */
 struct hops_config {
 	__u64 cgroup; /* only flows of sockets in it or below; 0: all */
+	__u64 timeout; /* ns: what was not answered by then is lost */
 	__u32 cgroup_level; /* its depth */
 	__u32 probes_per_second; /* in all */
 	__u32 probes_per_destination; /* a second */
@@ -58,7 +59,7 @@ struct hops_config {
 	__u8 padding[5];
 	char process[16]; /* name of the processes whose sockets are probed; empty: any */
 };
-FATHOM_ASSERT_SIZE(struct hops_config, 8 + 5 * 4 + 12 + 16);
+FATHOM_ASSERT_SIZE(struct hops_config, 2 * 8 + 5 * 4 + 12 + 16);
 
 /* When a TTL is probed; the kernel's part is `due`, which user space sets to 0 when it is in a hurry, and user space's is `interval`. */
 struct hops_turn {
@@ -78,6 +79,8 @@ struct hops_flow {
 	__u64 clue_due; /* when user space is to be told of replies again */
 	__u64 packets; /* that left, as the stack handed them down: trains count as one */
 	__u64 retransmitted; /* of them, TCP without new data where data was */
+	__u64 followed_since; /* ns, CLOCK_MONOTONIC: when the packet left whose answer is awaited (destination.h); 0: none is */
+	__u64 follow_due; /* before then no other one is followed */
 	__u32 number; /* of the flow that has this place */
 	__u32 interface; /* that it leaves by */
 	__u8 ceiling; /* user space: highest TTL that is probed; 0: none */
@@ -86,13 +89,14 @@ struct hops_flow {
 	__u8 ethernet[14]; /* its header, on devices that have one */
 	__u8 known; /* user space: a router answers at this TTL, so that nothing of a lower one reaches the destination */
 	__u8 is_confirmed; /* TCP: the peer acknowledged what left after the first packet, so it has the connection */
-	__u8 padding[5];
+	__u8 follows_keep_alive;
+	__u32 followed; /* TCP: its first number, of a keep-alive what is acknowledged; echo: identifier << 16 | sequence number */
 	__u32 first_seq; /* TCP: of the first packet */
 	__u32 first_ack;
 	struct hops_header header; /* of its last packet that left; seq is what comes next */
 	struct hops_turn turns[HOPS_TTL_MAX]; /* of TTL 1, 2, … */
 };
-FATHOM_ASSERT_SIZE(struct hops_flow, 5 * 8 + 2 * 4 + 24 + 2 * 4 + 72 + 32 * 16);
+FATHOM_ASSERT_SIZE(struct hops_flow, 7 * 8 + 2 * 4 + 24 + 2 * 4 + 72 + 32 * 16);
 
 /* A probe, at the place of its number modulo HOPS_PROBES. */
 struct hops_probe {
@@ -113,6 +117,7 @@ enum hops_event_type {
 	HOPS_EVENT_ANSWER, /* struct hops_answer */
 	HOPS_EVENT_CLUE, /* struct hops_clue */
 	HOPS_EVENT_CLOSED, /* struct hops_event */
+	HOPS_EVENT_FOLLOWED, /* struct hops_followed */
 };
 
 /* Every event starts so. */
@@ -166,6 +171,15 @@ struct hops_clue {
 FATHOM_ASSERT_SIZE(struct hops_clue, 24 + 2 * 8 + 16);
 
 #define HOPS_CLUE_NS 20000000
+
+/* What became of a packet that must be answered by the destination. */
+struct hops_followed {
+	struct hops_event event; /* its time is that of the answer */
+	__u64 sent; /* ns, CLOCK_MONOTONIC */
+	__u8 is_lost;
+	__u8 padding[7];
+};
+FATHOM_ASSERT_SIZE(struct hops_followed, 24 + 8 + 8);
 
 /* A token bucket: `tokens` in thousandths. It holds a fifth of a second's worth, but a burst at least. */
 struct hops_budget {

@@ -133,6 +133,15 @@ __noinline int hops_look_up(struct __sk_buff *skb)
 	return hops_open_wanted(skb);
 }
 
+/* The packet may be one that the destination must answer, or tell that another one was lost. Its header is in `cpu`. */
+static __always_inline void hops_watch_leaving(struct hops_cpu *cpu, struct hops_flow *flow, __u64 now)
+{
+	if (hops_is_lost(flow, &cpu->header, now, hops_config.timeout))
+		hops_tell_followed(cpu, flow, 1);
+	if (hops_may_follow(flow, &cpu->header, now))
+		hops_follow(flow, &cpu->header, now, bpf_ktime_get_ns());
+}
+
 static __always_inline int hops_on_egress(struct __sk_buff *skb, __u32 network)
 {
 	struct hops_cpu *cpu = hops_cpu();
@@ -169,7 +178,13 @@ static __always_inline int hops_on_egress(struct __sk_buff *skb, __u32 network)
 		return TC_ACT_UNSPEC;
 	flow->seen = now;
 	cpu->counters[HOPS_COUNT_PACKETS_WATCHED]++;
+	if (flow->is_closed && cpu->header.tcp_flags & TCP_SYN && cpu->header.protocol == IP_PROTOCOL_TCP) {
+		/* Another connection has these ends now: its next packet opens it. */
+		flow->number = 0;
+		return TC_ACT_UNSPEC;
+	}
 	hops_close(cpu, flow, &cpu->header);
+	hops_watch_leaving(cpu, flow, now);
 	due = flow->due;
 	if (!hops_on_packet(flow, &cpu->header) || now < due || flow->is_closed)
 		return TC_ACT_UNSPEC;

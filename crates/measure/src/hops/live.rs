@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use fathom_record::Nanoseconds;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::engine::{Engine, Settings};
@@ -380,6 +381,7 @@ fn configuration(options: &Options) -> Result<hops_config, Error> {
     let mut configuration = hops_config {
         cgroup: group.number,
         cgroup_level: group.level,
+        timeout: Nanoseconds::from(options.settings.timeout).0,
         probes_per_second: options.budget,
         probes_per_destination: options.destination_budget,
         interval: interval_us(rate.first.min(EXPLORING)),
@@ -387,7 +389,11 @@ fn configuration(options: &Options) -> Result<hops_config, Error> {
         parent: options.owner.ancestor.unwrap_or(0),
         keeps_answers: u8::from(options.keeps_answers),
         first_ceiling: first(FIRST_CEILING),
-        first_ceiling_unsafe: first(FIRST_CEILING_UNSAFE),
+        first_ceiling_unsafe: first(if options.settings.is_own_flow {
+            FIRST_CEILING
+        } else {
+            FIRST_CEILING_UNSAFE
+        }),
         is_full_size: u8::from(options.is_full_size),
         has_edit: u8::from(options.programs.probe.is_some()),
         has_extract: u8::from(options.programs.reply.is_some()),

@@ -4,6 +4,8 @@
 #[cfg(feature = "live")]
 mod change;
 #[cfg(feature = "live")]
+mod destination;
+#[cfg(feature = "live")]
 mod engine;
 #[cfg(feature = "live")]
 mod event;

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use fathom_record::Histogram;
+use fathom_record::{Histogram, Squares};
 
 use super::{Marks, Outcome};
+use crate::hops::native::HOPS_TTL_MAX;
 
 /// Fates that a hop remembers: at 100 probes a second the last ten seconds.
 const FATES_MAX: usize = 1024;
@@ -63,8 +64,17 @@ pub(super) struct Interval {
     pub(super) known: u64,
     pub(super) lost: u64,
     pub(super) rtts: Histogram,
+    pub(super) squares: Squares,
     /// What its answers showed.
     pub(super) marks: Marks,
+}
+
+impl Interval {
+    /// Takes a round trip.
+    pub(super) fn answer(&mut self, rtt_ns: u64) {
+        self.rtts.record(rtt_ns);
+        self.squares.record(rtt_ns);
+    }
 }
 
 impl Hop {
@@ -110,7 +120,7 @@ impl Hop {
         self.refused += u64::from(outcome == Outcome::Refused);
         self.last_ns = Some(rtt_ns);
         self.minimum_ns = Some(self.minimum_ns.map_or(rtt_ns, |least| least.min(rtt_ns)));
-        self.interval.rtts.record(rtt_ns);
+        self.interval.answer(rtt_ns);
         self.remember(Fate {
             sent,
             rtt_ns: Some(rtt_ns),
@@ -226,6 +236,14 @@ impl Path {
             .iter()
             .position(|hop| hop.refused * 2 > hop.answered);
         refused.map(|index| index as u8)
+    }
+
+    /// The TTL that seems to reach the destination: by that of replies, since probes tell nothing,
+    /// but beyond the last router that answers.
+    pub(super) fn destination_ttl(&self) -> u8 {
+        let back = self.routers_back();
+        let back = back.filter(|routers| u32::from(*routers) < HOPS_TTL_MAX);
+        self.deepest().max(back.unwrap_or(0)) + 1
     }
 
     /// How many routers replies seem to pass: systems start with a TTL of 64, 128 or 255. A hint,

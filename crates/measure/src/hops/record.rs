@@ -141,7 +141,7 @@ record! {
 }
 
 record! {
-    /// A router on the path of a flow, over an interval.
+    /// A router on the path of a flow, or its destination, over an interval.
     #[record = "hop"]
     #[derive(Debug, Clone, PartialEq)]
     pub struct HopSummary {
@@ -153,12 +153,19 @@ record! {
         pub duration_ns: Nanoseconds,
         /// The flow; its source is this side.
         pub flow: FlowKey,
-        /// The TTL that reaches the router.
+        /// The TTL that reaches it; of a destination that answers no probe, what its packets' TTL
+        /// suggests, and more than that of the last router that answers.
         #[field(own_ipfix = 200, metric = Metric::Label)]
         pub ttl: u8,
         /// Who answers there, most of the time.
         #[field(bare, own_ipfix = 202, metric = Metric::Label)]
         pub responder: Option<IpAddr>,
+        /// Whether this is the flow's destination. It answers no probe: its round trips and losses
+        /// are those of the flow's own packets, ten a second at most. Followed are data of TCP
+        /// until their acknowledgement, which the destination may delay, keep-alives, and echo
+        /// requests; lost are those that were sent again before, or had no answer in time.
+        #[field(label = "destination", own_ipfix = 380)]
+        pub is_destination: bool,
         /// Its name in the DNS, when asked for.
         #[field(bare, own_ipfix = 211)]
         pub responder_name: Option<Arc<str>>,
@@ -184,6 +191,9 @@ record! {
         /// The mean of the interval.
         #[field(absent, own_ipfix = 240, fold = Fold::Mean("probes_sent"))]
         pub rtt_mean_ns: Option<Nanoseconds>,
+        /// The standard deviation of the interval's round trips, exact.
+        #[field(label = "stdev", own_ipfix = 381, fold = Fold::Deviation { mean: "rtt_mean_ns", weight: "probes_sent" })]
+        pub rtt_stdev_ns: Option<Nanoseconds>,
         /// The median of the interval, within 1.6 %.
         #[field(label = "p50", own_ipfix = 218, fold = Fold::Percentile(50), metric = Metric::Gauge)]
         pub rtt_p50_ns: Option<Nanoseconds>,

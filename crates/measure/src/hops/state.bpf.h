@@ -10,6 +10,7 @@
 
 #include "../../bpf/own_probe.bpf.h"
 #include "../../bpf/selection.h"
+#include "destination.h"
 #include "probe.h"
 
 #define ETHERNET_BYTES sizeof(struct ethernet_header)
@@ -230,6 +231,26 @@ static __always_inline void hops_tell(struct hops_cpu *cpu, __u8 type, __u32 flo
 		event->is_edited = cpu->is_edited;
 	}
 	bpf_ringbuf_submit(event, 0);
+}
+
+/* Tells what became of the packet that is followed, and follows it no more. */
+static __always_inline void hops_tell_followed(struct hops_cpu *cpu, struct hops_flow *flow, __u8 is_lost)
+{
+	__u64 sent = flow->followed_since;
+	struct hops_followed *followed;
+
+	if (!sent || __sync_val_compare_and_swap(&flow->followed_since, sent, 0) != sent)
+		return; /* another CPU was faster */
+	followed = bpf_ringbuf_reserve(&hops_events, sizeof(*followed), 0);
+	if (!followed) {
+		cpu->counters[HOPS_COUNT_EVENTS_LOST]++;
+		return;
+	}
+	hops_begin(&followed->event, HOPS_EVENT_FOLLOWED, flow->number);
+	followed->sent = sent;
+	followed->is_lost = is_lost;
+	__builtin_memset(followed->padding, 0, sizeof(followed->padding));
+	bpf_ringbuf_submit(followed, 0);
 }
 
 static __always_inline void hops_close(struct hops_cpu *cpu, struct hops_flow *flow, const struct hops_header *header)

@@ -146,7 +146,6 @@ impl Thread {
         }
         self.tell_exporters();
         let mut status = self.writer.finish()?;
-        status.rows += self.refused_rows;
         status.lost_rows += self.refused_rows;
         Ok(status)
     }

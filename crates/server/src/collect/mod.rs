@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &CollectArguments) -> anyhow::Result<()> {
     eprintln!(
         "{}: {} records, {} lost",
         arguments.store.path.display(),
-        status.rows.saturating_sub(status.lost_rows),
+        status.rows,
         status.lost_rows
     );
     Ok(())

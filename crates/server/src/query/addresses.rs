@@ -61,6 +61,11 @@ impl AddressFiles {
         })
     }
 
+    /// Was a file with names of networks given?
+    pub(super) fn has_networks(&self) -> bool {
+        self.networks.is_some()
+    }
+
     fn network_name(&self, address: IpAddr) -> Option<String> {
         let names = self.networks.as_ref()?;
         names.of(address).map(str::to_owned)

@@ -1,5 +1,6 @@
 //! The SQL engine over the records of a store, with its functions and views.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,6 +49,35 @@ pub(crate) struct EngineArguments {
     memory: usize,
 }
 
+impl EngineArguments {
+    /// The same as arguments of a process.
+    pub(crate) fn to_arguments(&self) -> Vec<OsString> {
+        let memory = OsString::from(self.memory.to_string());
+        let options = [
+            ("--store", Some(self.store.path.clone().into_os_string())),
+            ("--networks", self.networks.clone().map(Into::into)),
+            ("--asn", self.asn.clone().map(Into::into)),
+            ("--memory", Some(memory)),
+        ];
+        let given = options
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        given
+            .flat_map(|(name, value)| [name.into(), value])
+            .collect()
+    }
+
+    /// Have networks names?
+    pub(crate) fn has_network_names(&self) -> bool {
+        self.networks.is_some()
+    }
+
+    /// Is it known in which system an address is?
+    pub(crate) fn has_systems(&self) -> bool {
+        self.asn.is_some()
+    }
+}
+
 /// Answers questions about the records of a store.
 pub(crate) struct Engine {
     pub(super) directory: PathBuf,
@@ -67,6 +97,11 @@ impl Engine {
             files: Arc::new(files),
             memory_mib: arguments.memory,
         })
+    }
+
+    /// Do networks have names?
+    pub(crate) fn names_networks(&self) -> bool {
+        self.files.has_networks()
     }
 
     /// What the store has now.
@@ -90,8 +125,8 @@ impl Engine {
         Ok(context)
     }
 
-    /// The rows of an answer, each as a value whose fields are named like the columns. Where `$1` is
-    /// in the statement, the first parameter is meant.
+    /// The rows of an answer, each as a value whose fields are named like the columns. `$1` in the
+    /// statement is the first parameter.
     ///
     /// # Errors
     /// When there is no store, the statement fails, or a row does not fit.

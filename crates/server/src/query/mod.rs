@@ -24,6 +24,7 @@ use engine::{ATTEMPTS, MERGED};
 pub(crate) use engine::{Engine, EngineArguments};
 use fathom_store::Snapshot;
 use held::Held;
+use nix::sys::resource::{Resource, setrlimit};
 
 /// Ask the records of a store, in SQL.
 ///
@@ -41,6 +42,9 @@ pub(crate) struct QueryArguments {
     /// Write the answer to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// All memory that the process may ask the system for, in MiB.
+    #[arg(long, value_name = "MIB", hide = true)]
+    most_memory: Option<u64>,
 }
 
 /// How an answer is printed.
@@ -63,6 +67,12 @@ enum Format {
 pub(crate) fn run(arguments: &QueryArguments) -> anyhow::Result<()> {
     if arguments.format == Format::Parquet && arguments.output.is_none() {
         anyhow::bail!("--format parquet needs a file: name one with --output");
+    }
+    if let Some(mib) = arguments.most_memory {
+        let bytes = mib << 20;
+        setrlimit(Resource::RLIMIT_AS, bytes, bytes).context("cannot set a limit of memory")?;
+        // A process that needs more dies of it, and nobody looks at what it had.
+        setrlimit(Resource::RLIMIT_CORE, 0, 0).context("cannot forbid dumps of memory")?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().build();
     let runtime = runtime.context("cannot start threads")?;

@@ -31,6 +31,12 @@ pub(super) enum Folded {
         is_rate: bool,
         sums: Vec<Weighted>,
     },
+    /// The columns of each row's mean, and of how much it counts.
+    Deviation {
+        mean: usize,
+        weight: usize,
+        sums: Vec<Spread>,
+    },
     Merge(Vec<Option<Histogram>>),
     Percentile(u8),
     Absent,
@@ -40,6 +46,27 @@ pub(super) enum Folded {
 pub(super) struct Weighted {
     sum: f64,
     weight: f64,
+}
+
+/// Of samples: how many there are, their sum, and that of their squares.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Spread {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Spread {
+    fn deviation(self) -> Option<u64> {
+        let mean = self.sum / self.count;
+        let variance = self.squares / self.count - mean * mean;
+        #[expect(
+            clippy::cast_sign_loss,
+            reason = "it is the root of what is not negative"
+        )]
+        let whole = |deviation: f64| deviation.round() as u64;
+        (self.count > 0.0).then(|| whole(variance.max(0.0).sqrt()))
+    }
 }
 
 impl Folded {
@@ -66,6 +93,18 @@ impl Folded {
                 (is_number && is_weight).then_some(Self::Mean {
                     weight,
                     is_rate: fold_of(by) == Some(Fold::Rate),
+                    sums: Vec::new(),
+                })
+            }
+            Fold::Deviation { mean, weight } => {
+                let is_whole = |name| {
+                    let (index, by) = all.column_with_name(name)?;
+                    (*by.data_type() == DataType::UInt64).then_some(index)
+                };
+                let (mean, weight) = is_whole(mean).zip(is_whole(weight))?;
+                is_unsigned.then_some(Self::Deviation {
+                    mean,
+                    weight,
                     sums: Vec::new(),
                 })
             }
@@ -122,6 +161,20 @@ impl Folded {
                     }
                     sum.sum += number * weight;
                     sum.weight += weight;
+                }
+            }
+            Self::Deviation { mean, weight, sums } => {
+                let (means, weights) = (batch.column(*mean), batch.column(*weight));
+                for (row, group) in rows {
+                    let sum = element(sums, group);
+                    let deviation = number_at(column, row);
+                    let known = number_at(means, row).zip(number_at(weights, row));
+                    let Some((deviation, (mean, weight))) = deviation.zip(known) else {
+                        continue;
+                    };
+                    sum.count += weight;
+                    sum.sum += mean * weight;
+                    sum.squares += (deviation * deviation + mean * mean) * weight;
                 }
             }
             Self::Merge(merged) => {
@@ -194,6 +247,11 @@ impl Folded {
                 Arc::new(rates.collect::<Float64Array>())
             }
             Self::Mean { sums, .. } => means(&std::mem::take(sums), kind),
+            Self::Deviation { sums, .. } => {
+                let sums = std::mem::take(sums);
+                let deviations = sums.into_iter().map(Spread::deviation);
+                Arc::new(deviations.collect::<UInt64Array>())
+            }
             Self::Merge(merged) => {
                 let mut column = Histograms::default();
                 for histogram in std::mem::take(merged) {

@@ -19,6 +19,8 @@ use super::closing::Closing;
 pub struct Recovered {
     /// Records of a log whose writer ended before they were in a segment.
     pub rows: u64,
+    /// Records of that log which the disk gave back at first, and then no more.
+    pub lost_rows: u64,
     /// At the end of that log, the beginning of a record that was being written.
     pub cut_off_bytes: u64,
     /// On a full disk, logs stay as they are: their records can be read, and become segments when a
@@ -36,6 +38,12 @@ impl Recovered {
             lines.push(format!(
                 "{} records of the process before were in its log, and are in segments now",
                 self.rows
+            ));
+        }
+        if self.lost_rows > 0 {
+            lines.push(format!(
+                "{} records of the log are lost: the disk did not give them back as it had before",
+                self.lost_rows
             ));
         }
         if self.cut_off_bytes > 0 {
@@ -149,16 +157,61 @@ pub(super) fn recover(
     let (log, replayed) = Log::open(layout, number)?;
     senders.take_all(&replayed.numbers);
     recovered.cut_off_bytes += replayed.cut_off_bytes;
-    let mut closing = Closing::default();
-    let mut kinds = log.kinds().into_iter();
-    let written = kinds.try_for_each(|kind| closing.write(layout, &kind, &log));
-    recovered.rows += closing.rows;
-    written?;
+    let closing = close(layout, &log, recovered)?;
     senders.write(layout)?;
-    if replayed.damaged_bytes > 0 {
+    if replayed.damaged_bytes + closing.lost_rows > 0 {
         put_aside(layout, &layout.log(number), recovered)?;
     } else {
         log.remove()?;
     }
     Ok(closing.segments)
+}
+
+/// Reads the records of a log again, so that few are in memory at a time: segments are made of
+/// them.
+fn close(layout: &Layout, log: &Log, recovered: &mut Recovered) -> Result<Closing, Error> {
+    let mut closing = Closing::default();
+    let mut kinds = log.kinds().into_iter();
+    let written = kinds.try_for_each(|kind| closing.write(layout, &kind, log));
+    recovered.rows += closing.rows;
+    recovered.lost_rows += closing.lost_rows;
+    written.map(|()| closing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use fathom_record::{Count, Time};
+
+    use super::*;
+    use crate::Batches;
+
+    #[test]
+    fn what_changed_since_it_was_read_first_is_counted_and_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::new(directory.path());
+        begin(&layout).unwrap();
+        make_directory(&layout.log_directory()).unwrap();
+        let mut left = Log::create(&layout, 1).unwrap();
+        let mut batches = Batches::new("here");
+        for rows in [3, 4] {
+            for _ in 0..rows {
+                batches.put(&Count::new(Time::now(), "rtt", "frames", 1));
+            }
+            for batch in batches.take() {
+                left.append(batch).unwrap();
+            }
+        }
+        let (log, _) = Log::open(&layout, 1).unwrap();
+        let file = OpenOptions::new().write(true).open(layout.log(1)).unwrap();
+        file.write_all_at(b"\x55", left.bytes() - 9).unwrap();
+
+        let mut recovered = Recovered::default();
+        let closing = close(&layout, &log, &mut recovered).unwrap();
+        assert_eq!(closing.lost_rows, 4);
+        assert_eq!((recovered.rows, recovered.lost_rows), (3, 4));
+        let told = recovered.lines().join("\n");
+        assert!(told.contains("4 records of the log are lost"), "{told}");
+    }
 }

@@ -100,6 +100,12 @@ fn each_field_is_folded_as_its_declaration_says() {
             "{}",
             number("wait_mean_ns")
         );
+        // The root of (1 + 4 + 1 + 4 + 9 + 1 + 4 + 9 + 16 + 25) / 10 - 2.4 * 2.4.
+        assert!(
+            number("wait_stdev_ns").abs_diff(1_280_625) < 1_000,
+            "{}",
+            number("wait_stdev_ns")
+        );
         // Of ten packets the five of the last interval.
         assert!((float("part") - 0.5).abs() < 1e-9);
         assert!(row["note"].is_null(0) && row["vlan"].is_null(0));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt64Type};
-use fathom_record::{Fold, Histogram, Nanoseconds, Record, Time, Unit, record};
+use fathom_record::{Fold, Histogram, Nanoseconds, Record, Squares, Time, Unit, record};
 use fathom_store::{Batches, Settings, Snapshot, Writer};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -39,6 +39,9 @@ record! {
         /// Of all.
         #[field(fold = Fold::Mean("packets"))]
         pub wait_mean_ns: Option<Nanoseconds>,
+        /// How far they are from that.
+        #[field(fold = Fold::Deviation { mean: "wait_mean_ns", weight: "packets" })]
+        pub wait_stdev_ns: Option<Nanoseconds>,
         /// The longest.
         #[field(fold = Fold::Greatest)]
         pub wait_max_ns: Option<Nanoseconds>,
@@ -76,9 +79,10 @@ pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The interval of 10 s that ends then, after [`BEGIN`].
 pub(crate) fn sample(end_s: u64, flow: &str, packets: u64) -> Sample {
-    let mut wait_histogram = Histogram::new();
+    let (mut wait_histogram, mut squares) = (Histogram::new(), Squares::default());
     for packet in 1..=packets {
         wait_histogram.record(packet * 1_000_000 + end_s);
+        squares.record(packet * 1_000_000 + end_s);
     }
     Sample {
         time: Time(BEGIN + end_s * SECOND),
@@ -89,6 +93,7 @@ pub(crate) fn sample(end_s: u64, flow: &str, packets: u64) -> Sample {
         per_second: packets as f64 / 10.0,
         wait_min_ns: wait_histogram.min().map(Nanoseconds),
         wait_mean_ns: wait_histogram.mean().map(Nanoseconds),
+        wait_stdev_ns: squares.deviation(&wait_histogram).map(Nanoseconds),
         wait_max_ns: wait_histogram.max().map(Nanoseconds),
         wait_p50_ns: wait_histogram.quantile(0.5).map(Nanoseconds),
         part: Some(if packets > 3 { 1.0 } else { 0.0 }),

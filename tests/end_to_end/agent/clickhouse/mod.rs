@@ -12,9 +12,11 @@ use fathom_lab::{Namespace, Process, Topology, wait_until};
 use fathom_tests::{binary, certificates};
 use nix::sys::signal::Signal;
 
+use super::dashboards::statements;
 use super::metrics::{cache, installed};
 use super::store::query;
 use super::{PATIENCE, exchange, lab, wait_until_attached};
+use serde_json::Value;
 use server::{Server, canonical, old, sorted};
 use together::put_together;
 
@@ -337,7 +339,23 @@ fn the_current_dialect_answers_as_the_store_does() {
     end(agent, &said);
     compare(&server, slice::from_ref(&store));
     networks_have_the_same_names(&server, &store, folder);
+    the_dashboard_is_answered(&server);
     put_together(&server, &store);
+}
+
+/// Each panel, with rows where the agent measured something.
+fn the_dashboard_is_answered(server: &Server<'_>) {
+    let statements = statements("client");
+    assert!(statements.len() > 10, "{statements:?}");
+    for (title, statement) in statements {
+        let answer = server.ask(&format!("{statement} FORMAT JSONEachRow"));
+        let rows = answer.lines().map(serde_json::from_str::<Value>);
+        let rows = rows.collect::<Result<Vec<_>, _>>();
+        let rows = rows.unwrap_or_else(|_| panic!("{title}: {statement}: {answer}"));
+        let may_be_empty =
+            title.contains("DNS") || title.contains("router") || title.contains("Probes");
+        assert!(may_be_empty || !rows.is_empty(), "{title}: {statement}");
+    }
 }
 
 /// As docs/store.md has it.

@@ -17,6 +17,7 @@ pub const HOPS_BURST: u32 = 8;
 pub const HOPS_QUOTE_BYTES: u32 = 288;
 pub const HOPS_STALE_NS: u64 = 10000000000;
 pub const HOPS_CLUE_NS: u32 = 20000000;
+pub const HOPS_FOLLOW_NS: u32 = 100000000;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hops_header {
@@ -133,6 +134,7 @@ pub type hops_counter = ::core::ffi::c_uint;
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hops_config {
     pub cgroup: __u64,
+    pub timeout: __u64,
     pub cgroup_level: __u32,
     pub probes_per_second: __u32,
     pub probes_per_destination: __u32,
@@ -150,53 +152,56 @@ pub struct hops_config {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hops_config"][::core::mem::size_of::<hops_config>() - 56usize];
+    ["Size of hops_config"][::core::mem::size_of::<hops_config>() - 64usize];
     ["Alignment of hops_config"][::core::mem::align_of::<hops_config>() - 8usize];
     [
         "Offset of field: hops_config::cgroup",
     ][::core::mem::offset_of!(hops_config, cgroup) - 0usize];
     [
+        "Offset of field: hops_config::timeout",
+    ][::core::mem::offset_of!(hops_config, timeout) - 8usize];
+    [
         "Offset of field: hops_config::cgroup_level",
-    ][::core::mem::offset_of!(hops_config, cgroup_level) - 8usize];
+    ][::core::mem::offset_of!(hops_config, cgroup_level) - 16usize];
     [
         "Offset of field: hops_config::probes_per_second",
-    ][::core::mem::offset_of!(hops_config, probes_per_second) - 12usize];
+    ][::core::mem::offset_of!(hops_config, probes_per_second) - 20usize];
     [
         "Offset of field: hops_config::probes_per_destination",
-    ][::core::mem::offset_of!(hops_config, probes_per_destination) - 16usize];
+    ][::core::mem::offset_of!(hops_config, probes_per_destination) - 24usize];
     [
         "Offset of field: hops_config::interval",
-    ][::core::mem::offset_of!(hops_config, interval) - 20usize];
+    ][::core::mem::offset_of!(hops_config, interval) - 28usize];
     [
         "Offset of field: hops_config::parent",
-    ][::core::mem::offset_of!(hops_config, parent) - 24usize];
+    ][::core::mem::offset_of!(hops_config, parent) - 32usize];
     [
         "Offset of field: hops_config::has_owners",
-    ][::core::mem::offset_of!(hops_config, has_owners) - 28usize];
+    ][::core::mem::offset_of!(hops_config, has_owners) - 36usize];
     [
         "Offset of field: hops_config::keeps_answers",
-    ][::core::mem::offset_of!(hops_config, keeps_answers) - 29usize];
+    ][::core::mem::offset_of!(hops_config, keeps_answers) - 37usize];
     [
         "Offset of field: hops_config::first_ceiling",
-    ][::core::mem::offset_of!(hops_config, first_ceiling) - 30usize];
+    ][::core::mem::offset_of!(hops_config, first_ceiling) - 38usize];
     [
         "Offset of field: hops_config::first_ceiling_unsafe",
-    ][::core::mem::offset_of!(hops_config, first_ceiling_unsafe) - 31usize];
+    ][::core::mem::offset_of!(hops_config, first_ceiling_unsafe) - 39usize];
     [
         "Offset of field: hops_config::is_full_size",
-    ][::core::mem::offset_of!(hops_config, is_full_size) - 32usize];
+    ][::core::mem::offset_of!(hops_config, is_full_size) - 40usize];
     [
         "Offset of field: hops_config::has_edit",
-    ][::core::mem::offset_of!(hops_config, has_edit) - 33usize];
+    ][::core::mem::offset_of!(hops_config, has_edit) - 41usize];
     [
         "Offset of field: hops_config::has_extract",
-    ][::core::mem::offset_of!(hops_config, has_extract) - 34usize];
+    ][::core::mem::offset_of!(hops_config, has_extract) - 42usize];
     [
         "Offset of field: hops_config::padding",
-    ][::core::mem::offset_of!(hops_config, padding) - 35usize];
+    ][::core::mem::offset_of!(hops_config, padding) - 43usize];
     [
         "Offset of field: hops_config::process",
-    ][::core::mem::offset_of!(hops_config, process) - 40usize];
+    ][::core::mem::offset_of!(hops_config, process) - 48usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -227,6 +232,8 @@ pub struct hops_flow {
     pub clue_due: __u64,
     pub packets: __u64,
     pub retransmitted: __u64,
+    pub followed_since: __u64,
+    pub follow_due: __u64,
     pub number: __u32,
     pub interface: __u32,
     pub ceiling: __u8,
@@ -235,7 +242,8 @@ pub struct hops_flow {
     pub ethernet: [__u8; 14usize],
     pub known: __u8,
     pub is_confirmed: __u8,
-    pub padding: [__u8; 5usize],
+    pub follows_keep_alive: __u8,
+    pub followed: __u32,
     pub first_seq: __u32,
     pub first_ack: __u32,
     pub header: hops_header,
@@ -243,7 +251,7 @@ pub struct hops_flow {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hops_flow"][::core::mem::size_of::<hops_flow>() - 664usize];
+    ["Size of hops_flow"][::core::mem::size_of::<hops_flow>() - 680usize];
     ["Alignment of hops_flow"][::core::mem::align_of::<hops_flow>() - 8usize];
     [
         "Offset of field: hops_flow::due",
@@ -261,44 +269,53 @@ const _: () = {
         "Offset of field: hops_flow::retransmitted",
     ][::core::mem::offset_of!(hops_flow, retransmitted) - 32usize];
     [
+        "Offset of field: hops_flow::followed_since",
+    ][::core::mem::offset_of!(hops_flow, followed_since) - 40usize];
+    [
+        "Offset of field: hops_flow::follow_due",
+    ][::core::mem::offset_of!(hops_flow, follow_due) - 48usize];
+    [
         "Offset of field: hops_flow::number",
-    ][::core::mem::offset_of!(hops_flow, number) - 40usize];
+    ][::core::mem::offset_of!(hops_flow, number) - 56usize];
     [
         "Offset of field: hops_flow::interface",
-    ][::core::mem::offset_of!(hops_flow, interface) - 44usize];
+    ][::core::mem::offset_of!(hops_flow, interface) - 60usize];
     [
         "Offset of field: hops_flow::ceiling",
-    ][::core::mem::offset_of!(hops_flow, ceiling) - 48usize];
+    ][::core::mem::offset_of!(hops_flow, ceiling) - 64usize];
     [
         "Offset of field: hops_flow::is_closed",
-    ][::core::mem::offset_of!(hops_flow, is_closed) - 49usize];
+    ][::core::mem::offset_of!(hops_flow, is_closed) - 65usize];
     [
         "Offset of field: hops_flow::direction",
-    ][::core::mem::offset_of!(hops_flow, direction) - 50usize];
+    ][::core::mem::offset_of!(hops_flow, direction) - 66usize];
     [
         "Offset of field: hops_flow::ethernet",
-    ][::core::mem::offset_of!(hops_flow, ethernet) - 51usize];
+    ][::core::mem::offset_of!(hops_flow, ethernet) - 67usize];
     [
         "Offset of field: hops_flow::known",
-    ][::core::mem::offset_of!(hops_flow, known) - 65usize];
+    ][::core::mem::offset_of!(hops_flow, known) - 81usize];
     [
         "Offset of field: hops_flow::is_confirmed",
-    ][::core::mem::offset_of!(hops_flow, is_confirmed) - 66usize];
+    ][::core::mem::offset_of!(hops_flow, is_confirmed) - 82usize];
     [
-        "Offset of field: hops_flow::padding",
-    ][::core::mem::offset_of!(hops_flow, padding) - 67usize];
+        "Offset of field: hops_flow::follows_keep_alive",
+    ][::core::mem::offset_of!(hops_flow, follows_keep_alive) - 83usize];
+    [
+        "Offset of field: hops_flow::followed",
+    ][::core::mem::offset_of!(hops_flow, followed) - 84usize];
     [
         "Offset of field: hops_flow::first_seq",
-    ][::core::mem::offset_of!(hops_flow, first_seq) - 72usize];
+    ][::core::mem::offset_of!(hops_flow, first_seq) - 88usize];
     [
         "Offset of field: hops_flow::first_ack",
-    ][::core::mem::offset_of!(hops_flow, first_ack) - 76usize];
+    ][::core::mem::offset_of!(hops_flow, first_ack) - 92usize];
     [
         "Offset of field: hops_flow::header",
-    ][::core::mem::offset_of!(hops_flow, header) - 80usize];
+    ][::core::mem::offset_of!(hops_flow, header) - 96usize];
     [
         "Offset of field: hops_flow::turns",
-    ][::core::mem::offset_of!(hops_flow, turns) - 152usize];
+    ][::core::mem::offset_of!(hops_flow, turns) - 168usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -346,6 +363,7 @@ pub const HOPS_EVENT_SENT: hops_event_type = 1;
 pub const HOPS_EVENT_ANSWER: hops_event_type = 2;
 pub const HOPS_EVENT_CLUE: hops_event_type = 3;
 pub const HOPS_EVENT_CLOSED: hops_event_type = 4;
+pub const HOPS_EVENT_FOLLOWED: hops_event_type = 5;
 pub type hops_event_type = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -522,6 +540,31 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct hops_followed {
+    pub event: hops_event,
+    pub sent: __u64,
+    pub is_lost: __u8,
+    pub padding: [__u8; 7usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hops_followed"][::core::mem::size_of::<hops_followed>() - 40usize];
+    ["Alignment of hops_followed"][::core::mem::align_of::<hops_followed>() - 8usize];
+    [
+        "Offset of field: hops_followed::event",
+    ][::core::mem::offset_of!(hops_followed, event) - 0usize];
+    [
+        "Offset of field: hops_followed::sent",
+    ][::core::mem::offset_of!(hops_followed, sent) - 24usize];
+    [
+        "Offset of field: hops_followed::is_lost",
+    ][::core::mem::offset_of!(hops_followed, is_lost) - 32usize];
+    [
+        "Offset of field: hops_followed::padding",
+    ][::core::mem::offset_of!(hops_followed, padding) - 33usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct hops_budget {
     pub filled: __u64,
     pub tokens: __u64,
@@ -571,6 +614,20 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn fathom_hops_on_reply(flow: *mut hops_flow, header: *const hops_header);
+}
+unsafe extern "C" {
+    pub fn fathom_hops_watch(
+        flow: *mut hops_flow,
+        header: *const hops_header,
+        now: __u64,
+        timeout: __u64,
+    ) -> ::core::ffi::c_int;
+}
+unsafe extern "C" {
+    pub fn fathom_hops_is_reply(
+        flow: *const hops_flow,
+        header: *const hops_header,
+    ) -> ::core::ffi::c_int;
 }
 unsafe extern "C" {
     pub fn fathom_hops_spend(

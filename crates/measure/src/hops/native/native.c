@@ -34,6 +34,22 @@ void fathom_hops_on_reply(struct hops_flow *flow, const struct hops_header *head
 	hops_on_reply(flow, header);
 }
 
+int fathom_hops_watch(struct hops_flow *flow, const struct hops_header *header, __u64 now, __u64 timeout)
+{
+	int is_lost = hops_is_lost(flow, header, now, timeout);
+
+	if (is_lost)
+		flow->followed_since = 0;
+	if (hops_may_follow(flow, header, now))
+		hops_follow(flow, header, now, now);
+	return is_lost;
+}
+
+int fathom_hops_is_reply(const struct hops_flow *flow, const struct hops_header *header)
+{
+	return flow->followed_since && hops_is_reply(flow, header);
+}
+
 int fathom_hops_spend(struct hops_budget *budget, __u64 now, __u32 per_second)
 {
 	return hops_spend(budget, now, per_second);

@@ -3,6 +3,7 @@
 #ifndef FATHOM_HOPS_NATIVE_H
 #define FATHOM_HOPS_NATIVE_H
 
+#include "../destination.h"
 #include "../header.h"
 #include "../hops.h"
 
@@ -17,6 +18,10 @@ int fathom_hops_is_answer(const __u8 *message, __u32 length, int is_ipv6, const 
 int fathom_hops_on_packet(struct hops_flow *flow, const struct hops_header *header);
 /* Takes note of a packet that arrived in the flow. */
 void fathom_hops_on_reply(struct hops_flow *flow, const struct hops_header *header);
+/* Follows a packet that leaves, if it is one to follow. Returns whether it tells that the one before was lost. */
+int fathom_hops_watch(struct hops_flow *flow, const struct hops_header *header, __u64 now, __u64 timeout);
+/* Is this the destination's answer to what is followed? */
+int fathom_hops_is_reply(const struct hops_flow *flow, const struct hops_header *header);
 /* Takes one of `per_second` tokens. Returns whether there was one. */
 int fathom_hops_spend(struct hops_budget *budget, __u64 now, __u32 per_second);
 

@@ -50,6 +50,7 @@ impl World {
             interval: Duration::from_secs(1),
             idle: Duration::from_secs(10),
             has_probes: false,
+            is_own_flow: false,
         };
         Self {
             engine: Engine::new(settings, SECOND),
@@ -283,6 +284,7 @@ fn a_rate_that_was_asked_for_is_kept() {
             interval: Duration::from_secs(1),
             idle: Duration::from_secs(10),
             has_probes: false,
+            is_own_flow: false,
         },
         SECOND,
     );

@@ -1,20 +1,20 @@
-//! A distribution of round trips in one line.
+//! A distribution of durations, or a course of numbers, in one line.
 
 use fathom_record::Histogram;
 
 /// Columns of a histogram: three for each power of ten from 10 us to 10 s; what is beyond is in the
 /// outermost.
-pub(crate) const COLUMNS: usize = 18;
+pub const BARS: usize = 18;
 /// What the columns mean, as wide as they are.
-pub(crate) const AXIS: &str = "10us  1ms   .1s   ";
+pub const AXIS: &str = "10us  1ms   .1s   ";
 
 const FIRST_NS: f64 = 10_000.0;
 const COLUMNS_PER_DECADE: f64 = 3.0;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A bar for every column, its height relative to the highest. A single sample is seen, too.
-pub(crate) fn bars(distribution: &Histogram) -> String {
-    let mut columns = [0_u64; COLUMNS];
+pub fn bars(distribution: &Histogram) -> String {
+    let mut columns = [0_u64; BARS];
     for (bucket, count) in distribution.buckets() {
         columns[column_of(*Histogram::bucket_bounds(bucket).start())] += count;
     }
@@ -22,7 +22,7 @@ pub(crate) fn bars(distribution: &Histogram) -> String {
 }
 
 /// A bar for each number, its height relative to the highest; what is not 0 is seen.
-pub(crate) fn bars_of(numbers: &[u64]) -> String {
+pub fn bars_of(numbers: &[u64]) -> String {
     let highest = numbers.iter().copied().max().unwrap_or_default().max(1);
     let bar = |&number: &u64| match number {
         0 => ' ',
@@ -41,7 +41,7 @@ pub(crate) fn bars_of(numbers: &[u64]) -> String {
 fn column_of(ns: u64) -> usize {
     let column = ((ns as f64 / FIRST_NS).log10() * COLUMNS_PER_DECADE).floor();
     if column > 0.0 {
-        (column as usize).min(COLUMNS - 1)
+        (column as usize).min(BARS - 1)
     } else {
         0
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn bars_stand_where_the_axis_says() {
-        assert_eq!(AXIS.len(), COLUMNS);
+        assert_eq!(AXIS.len(), BARS);
         let mut distribution = Histogram::new();
         assert_eq!(bars(&distribution).trim(), "");
         distribution.record_many(1_050_000, 800);
