@@ -3,11 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails fails the test")]
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use fathom_tests::explained::{Case, Fault, Told};
 
+/// Each run has the machine for itself.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A run with a fault, or without.
 fn run(faults: &[Fault], seed: u64) -> (Case, Told) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let case = Case {
         faults: faults.to_vec(),
         seed,
