@@ -14,13 +14,15 @@ pub(super) struct Rise {
 
 /// Values on either side of a change, at least.
 const LEAST_SIDE: usize = 3;
+/// A longer series is looked at by so many medians of values that follow each other: each split is
+/// tried, and costs as much as there are values.
+const MOST_POINTS: usize = 240;
 
 /// Where a series rose by more than `least`, in its own unit, and by more than `ratio` of what was
 /// before; both medians. The sides must differ in their quartiles, too: what comes and goes is no
 /// change.
 pub(super) fn rise(points: &[Point], least: f64, ratio: f64) -> Option<Rise> {
-    let mut points = points.to_vec();
-    points.sort_by_key(|point| point.0);
+    let points = shortened(points);
     let values: Vec<f64> = points.iter().map(|point| point.1).collect();
     let sides = LEAST_SIDE..(values.len() + 1).saturating_sub(LEAST_SIDE);
     // The split that leaves least to be explained: by ranks of logarithms, so that one outlier does
@@ -37,6 +39,20 @@ pub(super) fn rise(points: &[Point], least: f64, ratio: f64) -> Option<Rise> {
         before,
         now,
     })
+}
+
+/// In the order of times, and not too many.
+fn shortened(points: &[Point]) -> Vec<Point> {
+    let mut points = points.to_vec();
+    points.sort_by_key(|point| point.0);
+    let together = points.len().div_ceil(MOST_POINTS).max(1);
+    let groups = points.chunks(together);
+    groups
+        .filter_map(|group| {
+            let values: Vec<f64> = group.iter().map(|point| point.1).collect();
+            Some((group.first()?.0, median(&values)?))
+        })
+        .collect()
 }
 
 /// The sum of absolute distances from the medians of both sides.
@@ -69,6 +85,16 @@ mod tests {
 
     fn series(values: &[f64]) -> Vec<Point> {
         (0..).zip(values.iter().copied()).collect()
+    }
+
+    #[test]
+    fn a_step_of_a_long_series_is_found() {
+        let values: Vec<f64> = (0..50_000)
+            .map(|time| if time < 30_000 { 10.0 } else { 30.0 })
+            .collect();
+        let rise = rise(&series(&values), 2.0, 0.2).unwrap();
+        assert!((29_790..=30_210).contains(&rise.since_ns), "{rise:?}");
+        assert_eq!((rise.before, rise.now), (10.0, 30.0));
     }
 
     #[test]

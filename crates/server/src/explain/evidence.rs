@@ -6,6 +6,9 @@ use super::subject::{Span, Subject};
 use super::{dns, hops, profile, response, rtt, traffic};
 use crate::query::Engine;
 
+/// Statements give so many rows at most, those of the beginning.
+pub(super) const MOST_ROWS: usize = 100_000;
+
 /// Rows, and the statement that gave them.
 #[derive(Debug)]
 pub(super) struct Asked<T> {
@@ -55,6 +58,25 @@ impl Evidence {
     /// Whether nothing at all was seen.
     pub(super) fn is_empty(&self) -> bool {
         self.flows.len() == 0 && self.profiles.rows.is_empty() && self.paths.rows.is_empty()
+    }
+
+    /// Whether the end of the span was not looked at, since there was too much before.
+    pub(super) fn is_cut(&self) -> bool {
+        self.rtt.is_cut()
+            || self.responses.is_cut()
+            || self.traffic.is_cut()
+            || self.congestion.is_cut()
+            || self.route_changes.is_cut()
+            || self.paths.is_cut()
+            || self.profiles.is_cut()
+            || self.dns.is_cut()
+    }
+}
+
+impl<T> Asked<T> {
+    /// Whether there were more rows than were looked at.
+    fn is_cut(&self) -> bool {
+        self.rows.len() >= MOST_ROWS
     }
 }
 

@@ -87,6 +87,11 @@ pub(super) fn missing(evidence: &Evidence, judged: &Judged) -> Vec<Missing> {
         .any(|row| row.role.as_deref() == Some("server"));
     let all = [
         (
+            evidence.is_cut(),
+            "the end of this time: it has more than 100,000 records of a kind",
+            "say a shorter --since, or a narrower subject",
+        ),
+        (
             judged.halves.now_ns().is_none(),
             "round trips: what the network takes",
             "run `fathom agent` with `--measure rtt` where both directions pass",
