@@ -36,6 +36,8 @@ fn the_server_does_what_is_described() {
             "positive_data_acceptance",
         ])
         .args(["--max-examples", "10", "--seed", "1"])
+        // Other tests run beside it.
+        .args(["--max-response-time", "60"])
         .args([
             "--phases",
             "examples,coverage,fuzzing",
