@@ -36,6 +36,8 @@ const help = element("dialog", { "aria-label": "Keys" });
 let shownAddress = "";
 let asking: AbortController | null = null;
 let timer = 0;
+/** How often another address was shown since the page was opened: so often there is a way back. */
+let steps = 0;
 
 function seconds(): number {
 	const { from, to } = range();
@@ -180,6 +182,13 @@ function select(direction: number): void {
 	next?.scrollIntoView({ block: "nearest" });
 }
 
+/** Not out of the page. */
+function back(): void {
+	if (steps <= 0) return;
+	steps -= 2;
+	history.back();
+}
+
 const keys: Record<string, () => void> = {
 	"?": () => help.showModal(),
 	"/": () => (document.querySelector<HTMLInputElement>("#filter") ?? document.querySelector<HTMLElement>("#statement"))?.focus(),
@@ -194,7 +203,7 @@ const keys: Record<string, () => void> = {
 	"+": () => widen(1),
 	l: () => setLast(Math.round(seconds())),
 	d: switchScheme,
-	Escape: () => history.back(),
+	Escape: back,
 };
 tabs.forEach(([name], index) => (keys[String(index + 1)] = () => (location.hash = link(name))));
 
@@ -215,7 +224,10 @@ function press(event: KeyboardEvent): void {
 }
 
 frame();
-window.addEventListener("hashchange", () => void show());
+window.addEventListener("hashchange", (event) => {
+	if (event.isTrusted) steps += 1;
+	void show();
+});
 window.addEventListener("keydown", press);
 // Pictures take their colours when they are drawn.
 window.addEventListener("schemechange", () => void show());

@@ -51,7 +51,7 @@ await withPage({}, async (page) => {
 
 	// Keys: another view, the filter, rows, and into a flow.
 	await page.keyboard.press("2");
-	await page.waitForSelector("tr.leads");
+	await page.waitForSelector("#filter");
 	assert.equal(await page.locator("tr.leads").count(), 5);
 	await page.keyboard.press("/");
 	await page.keyboard.type("10.0.1.1");

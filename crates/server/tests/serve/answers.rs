@@ -59,6 +59,27 @@ fn a_flow_is_whole_on_one_axis() {
 }
 
 #[test]
+fn an_explanation_has_parts_and_evidence() {
+    let store = tempfile::tempdir().unwrap();
+    hour(store.path());
+    let server = Server::start(store.path());
+    let asked = |subject: &str| server.get(&format!("/api/v1/explain?{subject}&{HOUR}"));
+    let told = asked("service=192.0.2.1:443").json();
+    assert_eq!(told["flows"], 5);
+    assert!(told["verdict"]["text"].is_string());
+    let parts = told["parts"].as_array().unwrap();
+    let shares = parts.iter().map(|part| part["share"].as_f64().unwrap());
+    assert!((shares.sum::<f64>() - 1.0).abs() < 0.01, "{parts:?}");
+    for finding in told["findings"].as_array().unwrap() {
+        let statement = finding["evidence"][0].as_str().unwrap();
+        assert!(statement.starts_with("SELECT"), "{statement}");
+    }
+    assert_eq!(asked("service=192.0.2.99:443").status, 404);
+    assert_eq!(asked("service=server").status, 400);
+    assert_eq!(asked("host=gateway&service=:443").status, 400);
+}
+
+#[test]
 fn a_heat_map_has_every_sample_once() {
     let store = tempfile::tempdir().unwrap();
     hour(store.path());

@@ -36,6 +36,8 @@ fn the_server_does_what_is_described() {
             "positive_data_acceptance",
         ])
         .args(["--max-examples", "10", "--seed", "1"])
+        // Other tests run beside it.
+        .args(["--max-response-time", "60"])
         .args([
             "--phases",
             "examples,coverage,fuzzing",
@@ -65,6 +67,7 @@ fn everything_that_is_answered_is_described() {
         names,
         [
             "/api/v1/activity",
+            "/api/v1/explain",
             "/api/v1/flow",
             "/api/v1/heat",
             "/api/v1/lists/{list}",

@@ -1,7 +1,8 @@
 //! Takes the pictures of `fathom top` that documents show: an agent at the sender measures real
 //! traffic in the lab, real keys are pressed on a real terminal, and what it shows becomes SVG.
 //!
-//! `pictures FOLDER`; needs root, tmux and iperf3, and takes a minute.
+//! `pictures FOLDER STORE`; needs root, tmux and iperf3, and takes a minute. The store is for other
+//! pictures of the same traffic.
 
 mod svg;
 
@@ -25,13 +26,10 @@ const UPLOAD_SECONDS: u32 = 16;
 const PORT: u16 = 443;
 
 fn main() -> Result<()> {
-    let folder = std::env::args_os()
-        .nth(1)
-        .context("usage: pictures FOLDER")?;
-    let folder = PathBuf::from(folder);
-    let directory = tempfile::tempdir()?;
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let folder = arguments.next().context("usage: pictures FOLDER STORE")?;
+    let store = arguments.next().context("usage: pictures FOLDER STORE")?;
     let chain = chain()?;
-    let store = directory.path().join("store");
     let _agent = agent(&chain, &store)?;
     thread::scope(|scope| {
         let requests = scope.spawn(|| requests(&chain));
