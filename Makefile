@@ -53,7 +53,7 @@ test-kernels-short: ## whether guest kernels 6.1 and 6.12 take every program, an
 	tests/kernels/short $(TARGET)/debug/fathom $$(cargo test -q --workspace --test kernel --no-run \
 		--message-format json | sed -n 's/.*"name":"kernel".*"executable":"\([^"]*\)".*/\1/p')
 
-bench: build ## every claim about speed and memory, as ratios within one run (needs root, an hour)
+bench: build ## every claim about speed and memory, as ratios within one run (needs root, an hour and a half)
 	benches/run $(TARGET)/release/fathom
 
 bench-short: build ## the same with fewer repetitions and workloads (12 minutes at most)

@@ -35,7 +35,7 @@ fn keys_and_mouse_lead_through_a_store() {
     let terminal = Terminal::open("keys", 130, 30, &top(&fill(directory.path()))).unwrap();
     let flow = "tcp 10.0.0.1:40000 > 10.0.1.1:8080";
     terminal
-        .shows(&[flow, "live", "last record", "busiest first", "20.", "25."])
+        .shows(&[flow, "live", "last record", "busiest first", "20.", "24."])
         .unwrap();
     terminal.press(&["/", "nobody"]).unwrap();
     terminal
@@ -73,7 +73,7 @@ fn keys_and_mouse_lead_through_a_store() {
 fn the_terminal_is_given_back_at_a_signal() {
     let directory = tempfile::tempdir().unwrap();
     let command = format!(
-        "sh -c '({}); echo ended with $?'",
+        "sh -c '({}); echo ended with $?; exec cat'",
         top(&fill(directory.path()))
     );
     let terminal = Terminal::open("signal", 60, 20, &format!("exec {command}")).unwrap();

@@ -32,6 +32,7 @@ mod attached;
 mod balancer;
 mod certificates;
 mod comparison;
+pub mod explained;
 mod fathom;
 mod group;
 mod hops;

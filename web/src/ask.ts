@@ -70,6 +70,24 @@ export interface Share {
 	last_time: string;
 }
 
+export interface Finding {
+	cause: string;
+	text: string;
+	since: string | null;
+	confidence: "low" | "medium" | "high";
+	amount_ns: number;
+	shared_by: { count: number; text: string; evidence: string } | null;
+	evidence: string[];
+}
+
+export interface Explanation {
+	latency_ns: number | null;
+	parts: { name: string; now_ns: number; before_ns: number | null; share: number }[];
+	findings: Finding[];
+	missing: { what: string; remedy: string }[];
+	verdict: { cause: string | null; text: string };
+}
+
 export interface StatementAnswer {
 	columns: string[];
 	rows: string[][];

@@ -8,6 +8,7 @@ import { forgetCharts } from "./chart";
 import { element } from "./element";
 import { isSchemeChosen, switchScheme } from "./scheme";
 import { ago, duration, span } from "./units";
+import { explanation } from "./views/explanation";
 import { flow } from "./views/flow";
 import { hosts } from "./views/hosts";
 import { list, titles } from "./views/lists";
@@ -16,11 +17,11 @@ import { service } from "./views/service";
 import { statement } from "./views/statement";
 import { type View } from "./views/view";
 
-const views: Record<string, View> = { overview, flow, service, hosts, sql: statement };
+const views: Record<string, View> = { overview, flow, service, hosts, explain: explanation, sql: statement };
 for (const name of Object.keys(titles)) views[name] = list(name);
 const tabs: [string, string][] = [["overview", "Overview"], ...Object.entries(titles), ["hosts", "Hosts"], ["sql", "SQL"]];
 /** A view that is under one of the tabs. */
-const under: Record<string, string> = { flow: "flows", service: "servers" };
+const under: Record<string, string> = { flow: "flows", service: "servers", explain: "hosts" };
 const lengths: [string, number][] = [["1 min", 60], ["10 min", 600], ["1 h", 3600], ["6 h", 21600], ["1 d", 86400], ["7 d", 604800], ["30 d", 2592000]];
 const liveMilliseconds = 5_000;
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { communityId, go, hour, overflow, serious, settled, views, withPage } from "./browser.mjs";
 
-const pages = [...views, `flow?community_id=${encodeURIComponent(communityId)}`, "service?destination=192.0.2.1&destination_port=443"];
+const pages = [...views, `flow?community_id=${encodeURIComponent(communityId)}`, "service?destination=192.0.2.1&destination_port=443", "explain?host=gateway"];
 const over = (view) => `${view}${view.includes("?") ? "&" : "?"}${hour}`;
 
 for (const [colorScheme, viewport] of [
@@ -64,7 +64,8 @@ await withPage({}, async (page) => {
 	await settled(page);
 	assert.match(await page.locator("h1").innerText(), /10\.0\.1\.1:40001 → 192\.0\.2\.1:443/);
 	assert.equal(await page.locator(".chart").count(), 4);
-	assert.equal(await page.locator(".bar").count(), 4);
+	assert.equal(await page.locator("section", { hasText: "Routers on the path" }).locator(".bar").count(), 4);
+	await page.waitForSelector(".verdict");
 	await page.keyboard.press("?");
 	assert.ok(await page.locator("dialog").isVisible());
 	await page.keyboard.press("Escape");

@@ -154,6 +154,18 @@ pub(crate) enum Command {
     /// their length, so records join by `time`, as in the view `flows` of `fathom query`. The
     /// tables of the measurements in the configuration file say how they measure.
     Import(Box<ImportArguments>),
+    /// Say where the latency of a flow, a host or a service comes from, by the records of a store;
+    /// by `fathom-server`, a program of its own.
+    #[command(disable_help_flag = true)]
+    Explain {
+        /// What `fathom-server explain` takes: `fathom explain --help` says it.
+        #[arg(
+            value_name = "OPTIONS",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Ask the records of a store, in SQL; by `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
     Query {

@@ -121,6 +121,7 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Collect { arguments } => return server::run("collect", arguments),
         Command::Compare { arguments } => return server::run("compare", arguments),
         Command::Import(options) => import::run(options, arguments.config.as_deref())?,
+        Command::Explain { arguments } => return server::run("explain", arguments),
         Command::Query { arguments } => return server::run("query", arguments),
         Command::Top { arguments } => return server::run("top", arguments),
         Command::Serve { arguments } => return server::run("serve", arguments),

@@ -1,9 +1,10 @@
 //! `fathom-server` collects records of many hosts, answers questions about the records that fathom
-//! keeps, compares groups of them, and shows them on a terminal and in a browser. `fathom collect`,
-//! `query`, `compare`, `top` and `serve` call it.
+//! keeps, explains them, compares groups of them, and shows them on a terminal and in a browser.
+//! `fathom collect`, `query`, `explain`, `compare`, `top` and `serve` call it.
 
 mod collect;
 mod compare;
+mod explain;
 mod lists;
 mod query;
 mod serve;
@@ -26,6 +27,7 @@ struct Arguments {
 enum Command {
     Collect(collect::CollectArguments),
     Compare(compare::CompareArguments),
+    Explain(explain::ExplainArguments),
     Query(query::QueryArguments),
     Serve(serve::ServeArguments),
     Top(top::TopArguments),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Command::Collect(options) => collect::run(options),
         Command::Compare(options) => compare::run(options),
+        Command::Explain(options) => explain::run(options),
         Command::Query(options) => query::run(options),
         Command::Serve(options) => serve::run(options),
         Command::Top(options) => top::run(options),

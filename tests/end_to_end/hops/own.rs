@@ -264,7 +264,7 @@ fn lost_share(finished: &Finished) -> (u64, f64) {
 
 #[fathom_lab::test]
 fn losses_of_an_application_are_those_of_its_destination() {
-    const LOSS: f64 = 0.1;
+    const LOSS: f64 = 0.2;
     let _turn = beside_others();
     let mut lossy = LinkConfig::symmetric(MILLISECOND);
     lossy.forward = lossy.forward.loss(LOSS);

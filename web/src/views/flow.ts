@@ -6,11 +6,12 @@ import { type Line, type Mark, lines } from "../chart";
 import { card, element, nothing } from "../element";
 import { plainTable } from "../table";
 import { duration, percent, shown, time } from "../units";
+import { explainIn, explanationCard } from "./explanation";
 import { type View } from "./view";
 
 const colours: Record<string, number> = { congestion: 4, route: 3, waiting: 2, profile: 5 };
 
-export const flow: View = async ({ range, parameters, signal }) => {
+export const flow: View = async ({ range, parameters, signal, early }) => {
 	const asked: Record<string, string> = { community_id: parameters.get("community_id") ?? "" };
 	const host = parameters.get("host");
 	if (host !== null && host !== "") asked["host"] = host;
@@ -21,8 +22,10 @@ export const flow: View = async ({ range, parameters, signal }) => {
 	const marks = answer.events.map((event): Mark => ({ time: Date.parse(event.time) / 1000, colour: colours[event.kind] ?? 5 }));
 	const picture = (title: string, name: string, unit: Parameters<typeof lines>[5], all: Line[], height: number) =>
 		card(title, lines(name, title, range, times, answer.step_ns / 1e9, unit, all, marks, height));
-	return [
+	const cause = explanationCard();
+	const nodes = [
 		heading(answer),
+		cause,
 		picture("Round trips", "round-trips", "nanoseconds", [
 			line("rtt_p50_ns", "To the server, median", 1),
 			line("rtt_p99_ns", "99th percentile", 1, true),
@@ -34,6 +37,9 @@ export const flow: View = async ({ range, parameters, signal }) => {
 		picture("Bytes", "bytes", "bytes", [line("bytes", "To the server", 1), line("reverse_bytes", "To the client", 3)], 130),
 		element("div", { class: "pair" }, card("Routers on the path", ladder(answer.hops)), card("What happened", happened(answer.events))),
 	];
+	early(nodes);
+	await explainIn(cause, range, { flow: asked["community_id"] ?? "" }, signal);
+	return nodes;
 };
 
 function heading({ flow }: Flow): HTMLElement {

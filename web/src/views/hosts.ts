@@ -32,7 +32,7 @@ export const hosts: View = async ({ signal }) => {
 		];
 		const state = element("span", { class: isAlive ? "state good" : "state bad" }, isAlive ? "reports" : `silent for ${duration(silentNs)}`);
 		const list = element("dl", {}, ...facts.flatMap(([name, fact]) => [element("dt", {}, name), element("dd", {}, fact)]));
-		return element("section", { class: "card host" }, element("h2", {}, element("a", { href: link("flows", { filter: text("host") }) }, text("host")), " ", state), list);
+		return element("section", { class: "card host" }, element("h2", {}, element("a", { href: link("flows", { filter: text("host") }) }, text("host")), " ", state), list, element("a", { href: link("explain", { host: text("host") }) }, "Where its latency comes from"));
 	});
 	const csv = element("a", { href: path("lists/hosts", null, { format: "csv", limit: "1000" }), download: "hosts.csv" }, "CSV");
 	return [element("h1", {}, "Hosts"), element("div", { class: "tools" }, element("span", { class: "count" }, String(answer.total)), csv), element("div", { class: "cards" }, ...cards)];

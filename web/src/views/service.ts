@@ -6,10 +6,11 @@ import { heatMap } from "../chart";
 import { card, element, nothing } from "../element";
 import { listTable, numbers, plainTable } from "../table";
 import { duration, percent, shown } from "../units";
+import { explainIn, explanationCard } from "./explanation";
 import { leads } from "./lists";
 import { type View } from "./view";
 
-export const service: View = async ({ range, parameters, signal }) => {
+export const service: View = async ({ range, parameters, signal, early }) => {
 	const asked = { destination: parameters.get("destination") ?? "", destination_port: parameters.get("destination_port") ?? "" };
 	const name = asked.destination.includes(":") ? `[${asked.destination}]:${asked.destination_port}` : `${asked.destination}:${asked.destination_port}`;
 	const heat = (measure: string) => ask<Heat>("heat", range, { ...asked, measure }, signal);
@@ -21,8 +22,10 @@ export const service: View = async ({ range, parameters, signal }) => {
 		ask<List>("lists/flows", range, { filter, sort: "latency_p99_ns", limit: "20" }, signal),
 	]);
 	const hidden = ["destination", "destination_port", "community_id", "packets", "reverse_packets", "interface", "host"];
-	return [
+	const cause = explanationCard();
+	const nodes = [
 		element("header", { class: "heading" }, element("h1", {}, name), element("p", {}, "What clients of this server waited for responses.")),
+		cause,
 		element("div", { class: "pair" }, card("Distribution of latency", distribution(latency)), card("Latency over time", heatMap("latency", "Latency over time", range, latency))),
 		element(
 			"div",
@@ -32,6 +35,9 @@ export const service: View = async ({ range, parameters, signal }) => {
 		),
 		card("Its slowest flows", element("a", { href: link("flows", { filter }), class: "more" }, "All"), flows.rows.length === 0 ? nothing("No flows in this range.") : listTable(flows, leads("flows"), hidden, false)),
 	];
+	early(nodes);
+	await explainIn(cause, range, { service: name }, signal);
+	return nodes;
 };
 
 function distribution(heat: Heat): HTMLElement {

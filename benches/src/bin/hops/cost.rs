@@ -12,6 +12,8 @@ const MOST_NS: f64 = 60.0;
 /// Of each program in each round.
 const PACKETS: u32 = 10_000;
 const ROUNDS: u32 = 100;
+/// As `fathom hops` has by default.
+const TIMEOUT_NS: u64 = 2_000_000_000;
 const NAMES: [&str; 4] = ["empty", "clock", "leaving", "arriving"];
 
 /// Measures all packets; the row is of the dearest.
@@ -47,6 +49,7 @@ fn cost(packet: &Packet) -> anyhow::Result<(f64, f64)> {
     // Without TTLs to probe no turn ever comes; the path of the packet is that of one whose turn
     // has not come.
     let config = hops_config {
+        timeout: TIMEOUT_NS,
         has_owners: packet.selects_processes.into(),
         ..hops_config::default()
     };

@@ -170,11 +170,14 @@ fn folded(field: &Field, schema: &Schema, ns: u64) -> Option<String> {
             }
         }
         Fold::Deviation { mean, weight } => {
-            let weights = format!("nullIf(sum(if(isNull({name}), NULL, {weight})), 0)");
+            // Of rows that have no deviation, means do not count either.
+            let weight = format!("if(isNull({name}), NULL, {weight})");
             let (mean, own) = (format!("toFloat64({mean})"), format!("toFloat64({name})"));
-            let squares = format!("sum((pow({own}, 2) + pow({mean}, 2)) * {weight}) / {weights}");
-            let square = format!("pow(sum({mean} * {weight}) / {weights}, 2)");
-            let deviation = format!("sqrt(greatest({squares} - {square}, 0))");
+            let all = format!("nullIf(sum({weight}), 0)");
+            let squares = format!("sum((pow({own}, 2) + pow({mean}, 2)) * {weight}) / {all}");
+            let square = format!("pow(sum({mean} * {weight}) / {all}, 2)");
+            // By rounding the difference may be a little less than nothing.
+            let deviation = format!("sqrt(abs({squares} - {square}))");
             format!("accurateCastOrNull(round({deviation}), 'UInt64')")
         }
         Fold::Merge => {

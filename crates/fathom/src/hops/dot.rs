@@ -37,7 +37,7 @@ struct Edge {
     steps_ns: Vec<i64>,
     /// Hops in between that nobody answered for.
     silent: usize,
-    /// Nobody answers behind it: the destination is.
+    /// Nobody answers behind it: the destination is, of which nothing is known.
     is_last: bool,
 }
 
@@ -101,7 +101,11 @@ fn add(
     if before != flow.destination {
         let edge = edges.entry((before, flow.destination)).or_default();
         edge.flows += 1;
-        edge.is_last = true;
+        let destination = path.destination();
+        match destination.and_then(|(_, hop)| hop.rtts.quantile(0.5)) {
+            Some(median_ns) => edge.steps_ns.push(median_ns.cast_signed() - before_ns),
+            None => edge.is_last = true,
+        }
     }
 }
 
@@ -169,5 +173,19 @@ mod tests {
         named.as_number = Some(64_500);
         paths.take(&named);
         insta::assert_snapshot!(graph(&paths));
+    }
+
+    #[test]
+    fn a_destination_that_answers_is_at_the_end_of_an_edge() {
+        let mut paths = Paths::new();
+        paths.take(&probe(1, 1, Some(([10, 78, 1, 2], 1_000_000))));
+        let mut destination = summary(1, 2);
+        destination.responder = Some(destination.flow.destination);
+        destination.is_destination = true;
+        destination.rtt_histogram.record(3_000_000);
+        paths.take(&destination);
+        let edge = "\"10.78.1.2\" -> \"10.78.4.2\" [label=\"1 flow\\n+2.000 ms\"]";
+        let graph = graph(&paths);
+        assert!(graph.contains(edge), "{graph}");
     }
 }

@@ -43,6 +43,9 @@ fn report(paths: &Paths) -> String {
 
 fn put(path: &Path, text: &mut String) -> std::fmt::Result {
     let rows: Vec<_> = path.rows().collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
     let titles = rows.iter().map(|(_, hop)| hop.title().chars().count());
     let width = titles.max().unwrap_or(0).max(20);
     writeln!(text, "{}, times in ms", path.flow)?;

@@ -46,7 +46,10 @@ fn wrong_usage_is_told_and_has_status_2() {
             "write it as in 1/8",
         ),
         #[cfg(feature = "live")]
-        (&["hops"], "nothing to probe: name an interface with -i"),
+        (
+            &["hops"],
+            "nothing to probe: name a host, or an interface with -i",
+        ),
         #[cfg(feature = "live")]
         (
             &["hops", "-i", "lo", "--protocol", "132"],

@@ -9,5 +9,5 @@ SELECT
   max(silence) AS silence, max(marks) AS marks,
   max(time) AS last_time
 FROM hop
-WHERE time > $1 AND time <= $2
+WHERE time > $1 AND time <= $2 AND is_destination IS NOT TRUE
 GROUP BY host, ttl, responder

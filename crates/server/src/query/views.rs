@@ -72,12 +72,12 @@ const EXAMPLES: [&str; 5] = [
     "SELECT source, destination, sum(bytes + reverse_bytes) AS bytes FROM flows WHERE time > now() - INTERVAL '10 minutes' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 10",
 ];
 
-/// The columns that views, lists and `fathom compare` read, by kind of record: `u` unsigned, `t`
-/// time, `f` float, `p` port, `b` boolean, `h` histogram, text without.
+/// The columns that views and other commands read, by kind of record: `u` unsigned, `t` time, `f`
+/// float, `p` port, `b` boolean, `h` histogram, text without.
 const WANTED: [(&str, &str); 12] = [
     (
         "traffic",
-        "time:t duration_ns:u protocol source source_port:p destination destination_port:p community_id packets:u bytes:u packets_retransmitted:u reverse_packets:u reverse_bytes:u reverse_packets_retransmitted:u loss_ratio:f reverse_loss_ratio:f interface",
+        "time:t duration_ns:u protocol source source_port:p destination destination_port:p community_id packets:u bytes:u packets_retransmitted:u reverse_packets:u reverse_bytes:u reverse_packets_retransmitted:u loss_ratio:f reverse_loss_ratio:f interface packets_lost_before:u packets_lost_after:u reverse_packets_lost_before:u reverse_packets_lost_after:u",
     ),
     (
         "rtt_aggregate",
@@ -85,15 +85,15 @@ const WANTED: [(&str, &str); 12] = [
     ),
     (
         "response_aggregate",
-        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u flows:u responses_per_second:f latency_p50_ns:u latency_p99_ns:u sure:f epochs_without:u waiting_ns:u interface latency_histogram:h",
+        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u flows:u responses_per_second:f latency_p50_ns:u latency_p99_ns:u sure:f epochs_without:u waiting_ns:u interface latency_histogram:h latency_p90_ns:u",
     ),
     (
         "profile",
-        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u stalls:u stalled_ns:u packets_lost:u interface start_state end_state total_rtt_samples:u packets_retransmitted:u srtt_ns:u jitter_ns:u",
+        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u stalls:u stalled_ns:u packets_lost:u interface start_state end_state total_rtt_samples:u packets_retransmitted:u srtt_ns:u jitter_ns:u duration_ns:u is_existing:b syn_acks_retransmitted:u window_limited_ns:u busy_ns:u",
     ),
     (
         "profile_dns",
-        "time:t protocol source destination destination_port:p query_name query_type response_code reason latency_ns:u retries:u process container pod systemd_unit",
+        "time:t protocol source destination destination_port:p query_name query_type response_code reason latency_ns:u retries:u process container pod systemd_unit end_state start_time:t pid:u",
     ),
     (
         "hop",
@@ -101,11 +101,11 @@ const WANTED: [(&str, &str); 12] = [
     ),
     (
         "congestion",
-        "time:t community_id ttl:u near far direction queue_ns:u interface",
+        "time:t community_id ttl:u near far direction queue_ns:u interface source source_port:p destination destination_port:p",
     ),
     (
         "route_change",
-        "time:t community_id change ttl:u old new interface",
+        "time:t community_id change ttl:u old new interface source source_port:p destination destination_port:p",
     ),
     (
         "response_wait",

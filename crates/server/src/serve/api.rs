@@ -22,6 +22,7 @@ use super::problem::Problem;
 use super::questions::{Asked, When};
 use super::sql::{self, StatementAnswer, StatementAsked};
 use super::{Shared, table};
+use crate::explain::{self, Explanation, Span, Subject};
 use crate::lists::flow::{self, FlowAnswer, FlowQuestion};
 use crate::lists::{self, Answer, List, Question};
 
@@ -44,6 +45,7 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
             OpenApiRouter::new()
                 .routes(routes!(list))
                 .routes(routes!(one_flow))
+                .routes(routes!(explanation))
                 .routes(routes!(heat_map))
                 .routes(routes!(all_activity))
                 .routes(routes!(service_shares))
@@ -170,6 +172,62 @@ async fn one_flow(
         let flow = flow::answer(&shared.engine, &question).await?;
         flow.ok_or_else(|| {
             let words = "there are no records of this flow in this range";
+            Problem::new(StatusCode::NOT_FOUND, words)
+        })
+    });
+    Ok(json(
+        shared.answer(&uri.to_string(), range, answering).await?,
+    ))
+}
+
+/// Whose latency: one of these.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ExplanationAsked {
+    /// A flow: its Community ID, or both ends, as in `192.0.2.7:40312-198.51.100.1:443`.
+    flow: Option<String>,
+    /// A host: its address, or the name by which it measures.
+    host: Option<String>,
+    /// A service: `ADDRESS:PORT`, an address, or `:PORT`.
+    service: Option<String>,
+}
+
+impl ExplanationAsked {
+    fn subject(self) -> Result<Subject, Problem> {
+        let subject = match (self.flow, self.host, self.service) {
+            (Some(flow), None, None) => Subject::flow(&flow),
+            (None, Some(host), None) => Ok(Subject::Host(host)),
+            (None, None, Some(service)) => service.parse().map(Subject::Service),
+            _ => Err("name one of `flow`, `host` and `service`".to_owned()),
+        };
+        subject.map_err(Problem::wrong)
+    }
+}
+
+/// Where the latency of a flow, a host or a service comes from.
+#[utoipa::path(
+    get, path = "/explain", params(ExplanationAsked, When),
+    responses(
+        (status = 200, description = "The explanation.", body = Explanation),
+        (status = "default", description = "Why not.", body = Problem),
+    ),
+)]
+async fn explanation(
+    State(shared): Common,
+    uri: Uri,
+    Asked(asked): Asked<ExplanationAsked>,
+    Asked(when): Asked<When>,
+) -> Result<Response, Problem> {
+    let range = when.range()?;
+    let span = Span {
+        from_ns: range.from_ns,
+        to_ns: range.to_ns,
+    };
+    let subject = asked.subject()?;
+    let answering = Box::pin(async {
+        let explanation = explain::explain(&shared.engine, &subject, &span).await?;
+        explanation.ok_or_else(|| {
+            let words = "nothing was measured of it in this range";
             Problem::new(StatusCode::NOT_FOUND, words)
         })
     });

@@ -158,13 +158,17 @@ pub(super) fn agent_age(fields: &Fields<'_>, of: &'static str) -> Cell {
     Cell::rated(age(fields, of).text, severity)
 }
 
-/// An agent that says nothing for some intervals is late, and for many more it is dead.
+/// An agent that says nothing for some intervals is late, and for many more it is dead. Short
+/// intervals come late on a busy machine, too.
 pub(super) fn severity_of_age(age_ns: i64, interval_ns: Option<u64>) -> Severity {
-    const USUAL_NS: u64 = 10_000_000_000;
-    let interval_ns = i64::try_from(interval_ns.unwrap_or(USUAL_NS)).unwrap_or(i64::MAX);
-    match age_ns / interval_ns.max(1) {
-        ..3 => Severity::Normal,
-        3..10 => Severity::Notable,
-        _ => Severity::Bad,
+    const SECOND_NS: i64 = 1_000_000_000;
+    let interval_ns = interval_ns.and_then(|ns| i64::try_from(ns).ok());
+    let interval_ns = interval_ns.unwrap_or(10 * SECOND_NS);
+    let late_ns = interval_ns.saturating_mul(3).max(15 * SECOND_NS);
+    let dead_ns = interval_ns.saturating_mul(10).max(60 * SECOND_NS);
+    match age_ns {
+        age if age >= dead_ns => Severity::Bad,
+        age if age >= late_ns => Severity::Notable,
+        _ => Severity::Normal,
     }
 }

@@ -213,9 +213,11 @@ fn flows_are_put_together() {
     typed(&mut state, "g3g");
     settle(&mut state);
     assert!(drawn(&mut state, 130, 6).contains("1 servers  slowest"));
+    // After the last kind of group, each is by itself again.
     typed(&mut state, "1gggg");
+    assert!(drawn(&mut state, 130, 6).contains("asking"));
     settle(&mut state);
-    assert!(drawn(&mut state, 130, 6).contains("nothing contains"));
+    assert!(drawn(&mut state, 130, 6).contains("tcp 10.0.0.1:1000"));
 }
 
 #[test]

@@ -24,6 +24,8 @@ const PERIOD: [&str; 4] = [
 ];
 const NETWORKS: &str =
     "prefix,name\n192.0.2.0/24,north\n2001:db8:1::/48,north\n198.51.100.0/24,south\n";
+/// The client's ports follow it.
+const CLIENT_PORT: u16 = 40_000;
 /// Sessions of each kind.
 const SESSIONS: u16 = 20;
 
@@ -47,7 +49,7 @@ fn flow(server: IpAddr, port: u16) -> FlowKey {
 
 /// The two profiles of a connection that the host opened.
 fn connection(flow: FlowKey, rtt_ms: u64, syn_losses: u64) -> [Profile; 2] {
-    let second = u64::from(flow.source_port);
+    let second = u64::from(flow.source_port - CLIENT_PORT);
     let first = Profile {
         time: time(second),
         flow,
@@ -94,10 +96,12 @@ fn packets(flow: FlowKey, rtt_ms: u64) -> Vec<Box<dyn Record>> {
         };
         let mut latency_histogram = Histogram::new();
         latency_histogram.record(2 * rtt_ms * MILLISECOND);
+        // Of some the other end was seen first.
+        let is_met = flow.source_port.is_multiple_of(2);
         records.push(Box::new(Traffic {
             time,
             duration_ns,
-            flow,
+            flow: if is_met { flow.reversed() } else { flow },
             interface,
         }));
         records.push(Box::new(round_trips(flow, rtt_ms)));
@@ -135,7 +139,7 @@ fn store() -> TempDir {
             (north_6, 10 + more, 0),
             (south, 50, 0),
         ] {
-            let flow = flow(server, number);
+            let flow = flow(server, CLIENT_PORT + number);
             records.extend(connection(flow, rtt_ms, syn_losses).map(|it| Box::new(it) as _));
             records.extend(packets(flow, rtt_ms));
         }

@@ -1,6 +1,7 @@
 //! `make demo`: real traffic through a network on this machine, measured by `fathom` on its router,
 //! and what it says beside the truth.
 
+mod agent;
 mod rows;
 mod screen;
 mod traffic;
@@ -16,6 +17,7 @@ use fathom_lab::{Direction, LinkConfig, Tap, Topology, obstacle};
 use fathom_tests::{Comparison, Fathom, Finished, Passing, Record, pairs, passed_by_tap};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::agent::Agent;
 use self::rows::{Row, Rows};
 use self::screen::Screen;
 use self::traffic::Traffic;
@@ -32,10 +34,11 @@ const INTRODUCTION: &str = "\
 A network is built on this machine, of namespaces that nothing else sees:
 
   client ── 10 ms ── router ── 25 ms, 50 Mbit/s, some jitter and loss ── server
-                        └─ fathom rtt --interface wan0
+     └─ fathom agent    └─ fathom rtt --interface wan0
 
 Bulk transfers, requests, QUIC-like UDP, pings and DNS queries run from the client to the server, over IPv4 and IPv6.
-fathom sends nothing: it times the packets that pass the router anyway, towards the server and towards the client.
+fathom rtt sends nothing: it times the packets that pass the router anyway, towards the server and towards the client. The agent
+on the client measures the same traffic in four other ways: response, traffic, profile, and hops, which sends probes.
 ";
 
 const EXPLANATION: &str = "\
@@ -79,13 +82,16 @@ fn run() -> Result<bool> {
     let lab = build_lab().context("build the network")?;
     let tap = Tap::start(&lab.router, Topology::WAN_INTERFACE)?;
     let mut fathom = Fathom::start(&lab.router, &[Topology::WAN_INTERFACE], &[])?;
+    let agent = Agent::start(&lab).context("start the agent")?;
     let mut traffic = Traffic::start(&lab, seconds).context("start the traffic")?;
     if !watch(&mut fathom, &mut traffic, seconds, &is_interrupted)? {
         return Ok(false);
     }
-    traffic.finish().context("drive the traffic")?;
+    let seen = traffic.finish().context("drive the traffic")?;
     let finished = fathom.finish()?;
+    let records = agent.finish()?;
     conclude(&finished, &passed_by_tap(tap)?)?;
+    agent::conclude(&records, &seen, &lab.wan)?;
     Ok(true)
 }
 

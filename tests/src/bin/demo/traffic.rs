@@ -1,8 +1,9 @@
 //! The traffic of the demonstration: programs and generators that run until told to end.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fathom_lab::traffic::{dns, tcp, tools};
@@ -14,6 +15,35 @@ use crate::rows::{BULK_PORTS, DNS_PORT, QUIC_PORT, REQUEST_PORT};
 const SERVERS: [IpAddr; 2] = [Topology::SERVER_V4, Topology::SERVER_V6];
 /// How long one QUIC connection lasts: several in the run, so that handshakes are seen.
 const CONNECTION: Duration = Duration::from_secs(3);
+/// How long connecting may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What applications clocked themselves.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen(Arc<Mutex<Clocked>>);
+
+#[derive(Debug, Default)]
+struct Clocked {
+    waits: Vec<Duration>,
+    connects: Vec<(u16, Duration)>,
+}
+
+impl Seen {
+    /// From each request to the last byte of its response.
+    pub(crate) fn waits(&self) -> Vec<Duration> {
+        self.lock().waits.clone()
+    }
+
+    /// How long connecting took, by the client's port.
+    pub(crate) fn connects(&self) -> Vec<(u16, Duration)> {
+        self.lock().connects.clone()
+    }
+
+    /// No step leaves it half changed.
+    fn lock(&self) -> MutexGuard<'_, Clocked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Everything that runs; gone when dropped.
 pub(crate) struct Traffic {
@@ -22,6 +52,7 @@ pub(crate) struct Traffic {
     /// Generators, with what they are.
     generators: Vec<(&'static str, Worker<Result<()>>)>,
     _servers: Vec<(tcp::Server, dns::Server)>,
+    pub(crate) seen: Seen,
 }
 
 impl Traffic {
@@ -43,6 +74,7 @@ impl Traffic {
             programs: Vec::new(),
             generators: Vec::new(),
             _servers: servers.into_iter().collect::<Result<_>>()?,
+            seen: Seen::default(),
         };
         for (address, port) in SERVERS.into_iter().zip(BULK_PORTS) {
             let at = move |port| SocketAddr::from((address, port));
@@ -58,8 +90,13 @@ impl Traffic {
                 ("ping", ping),
             ]);
             let client = &lab.client;
+            let seen = traffic.seen.clone();
             traffic.generate("TCP requests", client, move |client| {
-                request(client, at(REQUEST_PORT))
+                request(client, at(REQUEST_PORT), &seen)
+            })?;
+            let seen = traffic.seen.clone();
+            traffic.generate("TCP connections", client, move |client| {
+                connect(client, at(REQUEST_PORT), &seen)
             })?;
             let quic = quic::Server::start(&lab.server, at(QUIC_PORT))?;
             traffic.generate("QUIC", client, move |client| {
@@ -108,19 +145,19 @@ impl Traffic {
         Ok(())
     }
 
-    /// Ends everything and says whether all went well.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    /// Ends everything and says whether all went well, and what applications clocked.
+    pub(crate) fn finish(mut self) -> Result<Seen> {
         self.check()?;
         drop(self.programs);
         for (name, worker) in self.generators {
             worker.finish().with_context(|| format!("drive {name}"))?;
         }
-        Ok(())
+        Ok(self.seen)
     }
 }
 
 /// A connection with some requests and pauses.
-fn request(client: &Namespace, server: SocketAddr) -> Result<()> {
+fn request(client: &Namespace, server: SocketAddr, seen: &Seen) -> Result<()> {
     let requests = tcp::Client {
         requests: 10,
         request_bytes: 500,
@@ -128,7 +165,22 @@ fn request(client: &Namespace, server: SocketAddr) -> Result<()> {
         pause: Duration::from_millis(30),
         ..tcp::Client::new(server)
     };
-    requests.run(client)?;
+    let exchanges = requests.run(client)?;
+    let waits = exchanges.iter().map(|exchange| exchange.complete);
+    seen.lock().waits.extend(waits);
+    Ok(())
+}
+
+/// A connection that is closed at once, and a pause.
+fn connect(client: &Namespace, server: SocketAddr, seen: &Seen) -> Result<()> {
+    let connected = client.enter(|| {
+        let begin = Instant::now();
+        let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+        Ok::<_, std::io::Error>((stream.local_addr()?.port(), begin.elapsed()))
+    })?;
+    let connected = connected.with_context(|| format!("connect to {server}"))?;
+    seen.lock().connects.push(connected);
+    std::thread::sleep(CONNECTION / 10);
     Ok(())
 }
 

@@ -52,10 +52,10 @@ fn chain() -> Result<Chain> {
         seed: 1,
     };
     let chain = Chain::builder(3)
-        .link(0, LinkConfig::symmetric(MILLISECOND))
-        .link(1, LinkConfig::symmetric(3 * MILLISECOND))
-        .link(2, narrow)
-        .link(3, LinkConfig::symmetric(MILLISECOND))
+        .link(1, LinkConfig::symmetric(MILLISECOND))
+        .link(2, LinkConfig::symmetric(3 * MILLISECOND))
+        .link(3, narrow)
+        .link(4, LinkConfig::symmetric(MILLISECOND))
         .build()?;
     Ok(chain)
 }
@@ -111,10 +111,13 @@ fn take(store: &Path, folder: &Path) -> Result<()> {
         binary()?.display(),
         store.display()
     );
-    let terminal = Terminal::open("pictures", 150, 40, &command)?;
+    let terminal = Terminal::open("list", 150, 14, &command)?;
     terminal.shows(&["live", ":443"])?;
     svg::write(&folder.join("top.svg"), &terminal.coloured()?)?;
-    terminal.press(&["Down", "Enter"])?;
+    drop(terminal);
+    let terminal = Terminal::open("page", 150, 40, &command)?;
+    terminal.shows(&["live", ":443"])?;
+    terminal.press(&["s", "s", "Enter"])?;
     terminal.shows(&["round trip", "response", "bit/s", "router", "events"])?;
     svg::write(&folder.join("top-flow.svg"), &terminal.coloured()?)
 }

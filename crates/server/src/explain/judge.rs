@@ -1,0 +1,202 @@
+//! What follows from all evidence together: one fault has several symptoms, and only the fault is
+//! told.
+
+use super::evidence::Evidence;
+use super::explanation::{Cause, Finding};
+use super::hops::{self, Link, SlowPath};
+use super::response::{self, Servers};
+use super::rtt::{self, Halves};
+use super::traffic::{self, Loss};
+use super::{dns, profile};
+
+/// A process that does not run is late to accept for about as long as it is late to answer; one
+/// whose accept queue is full, for longer.
+const ALIKE: std::ops::Range<f64> = 0.1..4.0;
+/// What a slow path adds is no more than so many times itself.
+const ALIKE_PATH: f64 = 1.8;
+/// A server that adds less than this part of what the network adds may add nothing.
+const BESIDE: f64 = 0.4;
+/// A cause explains a rise where it is this part of it.
+const EXPLAINED: f64 = 0.5;
+
+/// What each measurement says.
+pub(super) struct Judged {
+    pub(super) halves: Halves,
+    pub(super) servers: Servers,
+    pub(super) loss: Loss,
+    /// The biggest first.
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Judged {
+    pub(super) fn of(evidence: &Evidence) -> Self {
+        let halves = Halves::of(&evidence.rtt.rows, &evidence.flows);
+        let servers = Servers::of(
+            &evidence.responses.rows,
+            &evidence.rtt.rows,
+            &evidence.flows,
+        );
+        let loss = Loss::of(&evidence.traffic.rows, &evidence.flows);
+        let mut judged = Self {
+            halves,
+            servers,
+            loss,
+            findings: Vec::new(),
+        };
+        judged.network(evidence);
+        judged.ends(evidence);
+        let dns = &evidence.dns;
+        let is_lossy = judged.findings.iter().any(|it| it.cause == Cause::Loss);
+        let loss = if is_lossy { judged.loss.ratio() } else { 0.0 };
+        let network = dns::Network {
+            more_ns: judged.network_ns(),
+            loss,
+        };
+        judged
+            .findings
+            .extend(dns::judge(&dns.rows, network, &dns.statement));
+        judged
+            .findings
+            .sort_by_key(|finding| std::cmp::Reverse(finding.amount_ns));
+        judged
+    }
+
+    /// Queues, ways and loss.
+    fn network(&mut self, evidence: &Evidence) {
+        let halves = &self.halves;
+        let towards_server = halves.towards_server.as_ref();
+        let changes = &evidence.route_changes;
+        let route = hops::route(&changes.rows, towards_server, &changes.statement);
+        let mut links = Link::all(&evidence.congestion.rows);
+        let slow_path = slow_path(evidence, &links);
+        if let Some(path) = &slow_path {
+            // Its own links are no other cause.
+            links.retain(|link| !link.flows.is_disjoint(&path.others));
+        }
+        let statement = &evidence.congestion.statement;
+        let rtts = &evidence.rtt.rows;
+        let mut found: Vec<Finding> = links
+            .iter()
+            .filter_map(|link| link.finding(rtts, statement))
+            .collect();
+        found.extend(route);
+        found.extend(slow_path.map(|path| path.finding));
+        let explained: u64 = found.iter().map(|finding| finding.amount_ns).sum();
+        let by_rtt = rtt::judge(halves, &evidence.rtt.statement);
+        found.extend(by_rtt.into_iter().filter(|finding| {
+            finding.cause == Cause::ClientSide
+                || (explained as f64) < EXPLAINED * finding.amount_ns as f64
+        }));
+        let lost = traffic::judge(
+            &self.loss,
+            self.recovery_ns(evidence),
+            &evidence.traffic.statement,
+        );
+        if let Some(lost) = lost {
+            // What is lost while a queue is there, and only then, did not fit into it.
+            match links
+                .iter()
+                .position(|link| link.covers(&self.loss.times_ns))
+            {
+                Some(_) => note_overflow(&mut found, &self.loss),
+                None => found.push(lost),
+            }
+        }
+        self.findings.extend(found);
+    }
+
+    /// What is wrong with the network adds, at most.
+    fn network_ns(&self) -> u64 {
+        let amounts = self.findings.iter().filter(|it| it.cause.is_network());
+        amounts.map(|it| it.amount_ns).max().unwrap_or_default()
+    }
+
+    /// What a client waits for losses, on average over responses.
+    fn recovery_ns(&self, evidence: &Evidence) -> u64 {
+        let stalled = profile::stalled_ns(&evidence.profiles.rows) as f64;
+        // A loss that does not stall costs a round trip at least.
+        let resent = self.loss.all() as f64 * self.halves.now_ns().unwrap_or_default();
+        (stalled.max(resent) / self.servers.responses.max(1.0)) as u64
+    }
+
+    /// Servers, and what their hosts do.
+    fn ends(&mut self, evidence: &Evidence) {
+        let profiles = &evidence.profiles;
+        let (rows, statement) = (&profiles.rows, profiles.statement.as_str());
+        let mut served = response::judge(&self.servers, &evidence.responses.statement);
+        let accepted = profile::accept_queue(rows);
+        let closed = profile::closed(rows);
+        let on_slow_path = self.findings.iter().find(|it| it.cause == Cause::SlowPath);
+        if let Some(path) = on_slow_path.map(|path| path.amount_ns as f64) {
+            // Flows that take it wait longer, whichever server they ask.
+            served.retain(|it| it.amount_ns as f64 > ALIKE_PATH * path);
+        }
+        // Queues come and go within an interval: of that, some is told as the server's.
+        let network_ns = self.network_ns() as f64;
+        served.retain(|it| it.amount_ns as f64 > BESIDE * network_ns);
+        let mut found = Vec::new();
+        if let Some(closed) = closed {
+            let finding = profile::not_reading(&closed, self.servers.responses, statement);
+            // Who does not read is late to answer, too.
+            served.retain(|it| {
+                !closed.is_server || (finding.amount_ns as f64) < EXPLAINED * it.amount_ns as f64
+            });
+            found.push(finding);
+        }
+        if let Some(waited) = accepted {
+            let late = profile::late_to_accept(&waited, rows, statement);
+            let stalled = served.iter().position(|it| {
+                let ratio = waited.amount_ns() as f64 / it.amount_ns.max(1) as f64;
+                it.cause == Cause::ServerResponse && ALIKE.contains(&ratio)
+            });
+            match stalled {
+                Some(place) => found.push(stall(served.remove(place), late)),
+                None => found.push(late),
+            }
+        }
+        let is_lossy = self.findings.iter().any(|it| it.cause == Cause::Loss);
+        let establishment = profile::establishment(rows);
+        if let Some(waited) = establishment.filter(|_| !is_lossy && found.is_empty()) {
+            found.push(profile::late_to_establish(&waited, statement));
+        }
+        self.findings.extend(served);
+        self.findings.extend(found);
+    }
+}
+
+/// A slow way: since packets began to wait for a link of it, or lately.
+fn slow_path(evidence: &Evidence, links: &[Link]) -> Option<SlowPath> {
+    let Evidence {
+        paths, rtt, flows, ..
+    } = evidence;
+    let begins = links.iter().filter_map(Link::since_ns);
+    let mut times = begins.chain([hops::last_third_ns(&rtt.rows)]);
+    times.find_map(|since_ns| {
+        hops::slow_path(&paths.rows, &rtt.rows, since_ns, flows, &paths.statement)
+    })
+}
+
+/// The full queue lost packets, too.
+fn note_overflow(found: &mut [Finding], loss: &Loss) {
+    if let Some(finding) = found.iter_mut().max_by_key(|finding| finding.amount_ns) {
+        let note = format!("; {} packets did not fit into the queue", loss.all());
+        finding.text.push_str(&note);
+    }
+}
+
+/// A process that is late to answer and late to accept.
+fn stall(served: Finding, late: Finding) -> Finding {
+    let text = format!(
+        "{}; {}: its process does not run all the time, or does one thing after the other",
+        served.text, late.text
+    );
+    let mut evidence = served.evidence;
+    evidence.extend(late.evidence);
+    Finding {
+        cause: Cause::HostStall,
+        text,
+        evidence,
+        place: late.place,
+        ..served
+    }
+}

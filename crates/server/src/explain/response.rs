@@ -1,0 +1,296 @@
+//! Responses: what is left of waiting when the network is taken off.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+
+use super::change::{Point, Rise, median, quantile, rise};
+use super::explanation::{Cause, Confidence, Finding, duration};
+use super::flows::{Flows, Place, shown};
+use super::rtt;
+
+pub(super) const SQL: &str = include_str!("response.sql");
+
+/// Smaller rises are told of nobody.
+const LEAST_NS: f64 = 3e6;
+const LEAST_RATIO: f64 = 0.3;
+/// A server that takes so long, and longer than the network, is worth a word though it always did.
+const LONG_NS: f64 = 50e6;
+/// One of several is slow where it takes so many times as long as the others.
+const SLOWER: f64 = 1.6;
+
+/// What a client waited in an interval.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Row {
+    pub(super) time_ns: i64,
+    pub(super) community_id: String,
+    pub(super) source: String,
+    pub(super) source_port: u16,
+    pub(super) destination: String,
+    pub(super) destination_port: u16,
+    pub(super) p50_ns: Option<u64>,
+    pub(super) responses: Option<f64>,
+}
+
+/// What a server took, of established flows: the first request of a connection may wait for other
+/// things.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Served {
+    /// Without the network.
+    pub(super) now_ns: f64,
+    pub(super) rise: Option<Rise>,
+    /// With the network.
+    pub(super) latency_ns: f64,
+}
+
+/// What servers took.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    /// All together; absent without responses.
+    pub(super) all: Option<Served>,
+    each: BTreeMap<Place, Served>,
+    /// Responses that were waited for.
+    pub(super) responses: f64,
+}
+
+/// A moment of a server: what it took, and what the client waited.
+type Moments = BTreeMap<i64, Vec<(f64, f64)>>;
+
+impl Servers {
+    pub(super) fn of(rows: &[Row], rtts: &[rtt::Row], flows: &Flows) -> Self {
+        let network = Network::of(rtts, flows);
+        let mut all = Moments::new();
+        let mut each: BTreeMap<Place, Moments> = BTreeMap::new();
+        let mut responses = 0.0;
+        for row in rows {
+            responses += row.responses.unwrap_or_default();
+            let Some(latency) = row.p50_ns else { continue };
+            let Some(flow) = flows.get(&row.community_id) else {
+                continue;
+            };
+            let is_known = flow.server.0 == row.destination
+                && flow.server.1 == row.destination_port
+                && flows.is_established(&row.community_id, row.time_ns);
+            if !is_known {
+                continue;
+            }
+            // Without round trips it is the network's part, too.
+            let rtt_ns = network.at(row, &flow.server).unwrap_or_default();
+            let moment = ((latency as f64 - rtt_ns).max(0.0), latency as f64);
+            all.entry(row.time_ns).or_default().push(moment);
+            let server = each.entry(flow.server.clone()).or_default();
+            server.entry(row.time_ns).or_default().push(moment);
+        }
+        let each = each
+            .into_iter()
+            .filter_map(|(place, moments)| Some((place, served(&moments)?)));
+        Self {
+            all: served(&all),
+            each: each.collect(),
+            responses,
+        }
+    }
+
+    /// The one of several that is slower than all others.
+    fn slow_one(&self) -> Option<(&Place, f64, f64)> {
+        let (place, slow) = self
+            .each
+            .iter()
+            .max_by(|one, other| one.1.now_ns.total_cmp(&other.1.now_ns))?;
+        let others = self.each.iter().filter(|(other, _)| *other != place);
+        let others = others.map(|(_, served)| served.now_ns).reduce(f64::max)?;
+        let is_slow = slow.now_ns > others * SLOWER && slow.now_ns - others > LEAST_NS;
+        is_slow.then_some((place, slow.now_ns, others))
+    }
+}
+
+fn served(moments: &Moments) -> Option<Served> {
+    let series = |pick: fn(&(f64, f64)) -> f64| -> Vec<Point> {
+        let middle =
+            |moment: &Vec<(f64, f64)>| median(&moment.iter().map(pick).collect::<Vec<_>>());
+        moments
+            .iter()
+            .filter_map(|(time, moment)| Some((*time, middle(moment)?)))
+            .collect()
+    };
+    let taken = series(|moment| moment.0);
+    let rise = rise(&taken, LEAST_NS, LEAST_RATIO);
+    let now = |points: &[Point]| {
+        let is_now = |time| rise.is_none_or(|rise| time >= rise.since_ns);
+        let values = points
+            .iter()
+            .filter(|(time, _)| is_now(*time))
+            .map(|point| point.1);
+        median(&values.collect::<Vec<_>>())
+    };
+    Some(Served {
+        now_ns: now(&taken)?,
+        rise,
+        latency_ns: now(&series(|moment| moment.1))?,
+    })
+}
+
+/// Round trips by flow and time, towards servers: what is waited for them is no time of the
+/// server's.
+struct Network<'a> {
+    flows: HashMap<(&'a str, i64), f64>,
+    /// By how much round trips were over the least ones.
+    rises: HashMap<i64, f64>,
+    least: HashMap<&'a Place, f64>,
+}
+
+impl<'a> Network<'a> {
+    fn of(rtts: &[rtt::Row], flows: &'a Flows) -> Self {
+        let mut by_flow = HashMap::new();
+        let mut by_time: HashMap<i64, Vec<f64>> = HashMap::new();
+        let mut least: HashMap<&Place, f64> = HashMap::new();
+        for row in rtts {
+            let is_there =
+                flows.is_server(&row.community_id, &row.destination, row.destination_port);
+            let known = flows
+                .entry(&row.community_id)
+                .filter(|_| is_there == Some(true));
+            if let (Some((id, flow)), Some(min)) = (known, row.min_ns) {
+                let min = min as f64;
+                by_flow.insert((id, row.time_ns), min);
+                by_time.entry(row.time_ns).or_default().push(min);
+                let least = least.entry(&flow.server).or_insert(f64::INFINITY);
+                *least = least.min(min);
+            }
+        }
+        let quick = by_time
+            .into_iter()
+            .filter_map(|(time, values)| Some((time, quantile(&values, rtt::QUICK)?)));
+        let quick: Vec<_> = quick.collect();
+        let shortest = quick
+            .iter()
+            .map(|moment| moment.1)
+            .fold(f64::INFINITY, f64::min);
+        let rises = quick
+            .into_iter()
+            .map(|(time, value)| (time, value - shortest));
+        Self {
+            flows: by_flow,
+            rises: rises.collect(),
+            least,
+        }
+    }
+
+    /// That of the flow, or the least one to its server and what all round trips were longer at
+    /// that time: where the server delays acknowledgements until it answers, that is less.
+    fn at(&self, row: &Row, server: &Place) -> Option<f64> {
+        let of_flow = self
+            .flows
+            .get(&(row.community_id.as_str(), row.time_ns))
+            .copied();
+        let rise = self.rises.get(&row.time_ns).copied().unwrap_or_default();
+        let of_all = self.least.get(server).map(|least| least + rise);
+        [of_flow, of_all].into_iter().flatten().reduce(f64::min)
+    }
+}
+
+/// What is wrong with servers.
+pub(super) fn judge(servers: &Servers, evidence: &str) -> Vec<Finding> {
+    if let Some((place, slow, others)) = servers.slow_one() {
+        let text = format!(
+            "{} takes {} to answer, the {} other servers at most {}",
+            shown(place),
+            duration(slow as u64),
+            servers.each.len() - 1,
+            duration(others as u64)
+        );
+        let since = servers.each[place].rise.map(|rise| rise.since_ns);
+        let amount_ns = (slow - others) as u64;
+        let finding = Finding::new(Cause::OneServer, text, Confidence::Medium, amount_ns);
+        return vec![finding.at(shown(place)).since(since).shown_by(evidence)];
+    }
+    let Some(all) = &servers.all else {
+        return Vec::new();
+    };
+    let network_ns = all.latency_ns - all.now_ns;
+    let finding = match all.rise {
+        Some(rise) => {
+            let text = format!(
+                "the server takes {} to answer, {} before",
+                duration(rise.now as u64),
+                duration(rise.before as u64)
+            );
+            let amount_ns = (rise.now - rise.before) as u64;
+            let finding = Finding::new(Cause::ServerResponse, text, Confidence::Medium, amount_ns);
+            finding.since(Some(rise.since_ns))
+        }
+        None if all.now_ns > network_ns.max(LONG_NS) => {
+            let text = format!(
+                "the server takes {} to answer, and did so all the time",
+                duration(all.now_ns as u64)
+            );
+            Finding::new(
+                Cause::ServerResponse,
+                text,
+                Confidence::Low,
+                all.now_ns as u64,
+            )
+        }
+        None => return Vec::new(),
+    };
+    let place = servers.each.keys().next().map(shown);
+    let place = place.filter(|_| servers.each.len() == 1);
+    vec![Finding {
+        place,
+        ..finding.shown_by(evidence)
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(now_ns: f64, before: f64) -> Served {
+        let rise = (now_ns > before).then_some(Rise {
+            since_ns: 7,
+            before,
+            now: now_ns,
+        });
+        Served {
+            now_ns,
+            rise,
+            latency_ns: now_ns + 10e6,
+        }
+    }
+
+    fn servers(each: &[f64]) -> Servers {
+        let each = (1..)
+            .zip(each)
+            .map(|(number, now)| ((format!("192.0.2.{number}"), 80), served(*now, 5e6)));
+        Servers {
+            all: Some(served(30e6, 5e6)),
+            each: each.collect(),
+            responses: 100.0,
+        }
+    }
+
+    #[test]
+    fn one_of_several_is_told_by_its_address() {
+        let findings = judge(&servers(&[5e6, 40e6, 6e6]), "");
+        assert_eq!(findings[0].cause, Cause::OneServer);
+        assert_eq!(findings[0].place.as_deref(), Some("192.0.2.2:80"));
+        assert_eq!(findings[0].amount_ns, 34_000_000);
+    }
+
+    #[test]
+    fn all_together_are_the_servers() {
+        let findings = judge(&servers(&[30e6, 31e6]), "");
+        assert_eq!(findings[0].cause, Cause::ServerResponse);
+        assert_eq!(findings[0].amount_ns, 25_000_000);
+        assert!(findings[0].since.is_some());
+    }
+
+    #[test]
+    fn a_server_that_answers_as_ever_is_nothing() {
+        let servers = Servers {
+            all: Some(served(5e6, 5e6)),
+            ..Servers::default()
+        };
+        assert_eq!(judge(&servers, ""), []);
+    }
+}
