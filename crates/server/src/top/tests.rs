@@ -217,7 +217,7 @@ fn flows_are_put_together() {
     typed(&mut state, "1gggg");
     assert!(drawn(&mut state, 130, 6).contains("asking"));
     settle(&mut state);
-    assert!(drawn(&mut state, 130, 6).contains("tcp 10.0.0.1:1000"));
+    assert!(drawn(&mut state, 130, 6).contains("udp 10.0.0.1:2000"));
 }
 
 #[test]
