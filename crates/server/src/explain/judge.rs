@@ -136,7 +136,13 @@ impl Judged {
         served.retain(|it| it.amount_ns as f64 > BESIDE * network_ns);
         let mut found = Vec::new();
         if let Some(closed) = closed {
-            let finding = profile::not_reading(&closed, self.servers.responses, statement);
+            let own = evidence
+                .responses
+                .rows
+                .iter()
+                .filter(|row| row.community_id == closed.id);
+            let responses = own.filter_map(|row| row.responses).sum();
+            let finding = profile::not_reading(&closed, responses, statement);
             // Who does not read is late to answer, too.
             served.retain(|it| {
                 !closed.is_server || (finding.amount_ns as f64) < EXPLAINED * it.amount_ns as f64

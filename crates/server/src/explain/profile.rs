@@ -124,6 +124,8 @@ fn late(points: &[Point], rise: Option<Rise>, much_ns: f64) -> Option<Waited> {
 /// The part of the time in which the receiver's window was closed, and whose.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Closed {
+    /// The Community ID of the connection.
+    pub(super) id: String,
     /// 0 to 1.
     pub(super) part: f64,
     pub(super) since_ns: Option<i64>,
@@ -146,11 +148,11 @@ pub(super) fn closed(rows: &[Row]) -> Option<Closed> {
     }
     let closed = connections
         .iter()
-        .filter_map(|((_, role), rows)| of_connection(role, rows));
+        .filter_map(|((id, role), rows)| of_connection(id, role, rows));
     closed.max_by_key(|closed| closed.limited_ns)
 }
 
-fn of_connection(role: &str, rows: &[&Row]) -> Option<Closed> {
+fn of_connection(id: &str, role: &str, rows: &[&Row]) -> Option<Closed> {
     let part = |row: &&&Row| {
         let part = row.window_limited_ns? as f64 / row.duration_ns? as f64;
         Some((row.time_ns, 1e3 * part))
@@ -170,6 +172,7 @@ fn of_connection(role: &str, rows: &[&Row]) -> Option<Closed> {
     let part = limited_ns as f64 / all_ns.max(1) as f64;
     let is_server = role == "client";
     (part >= CLOSED).then_some(Closed {
+        id: id.to_owned(),
         part,
         since_ns,
         limited_ns,
@@ -211,7 +214,7 @@ pub(super) fn late_to_accept(waited: &Waited, rows: &[Row], evidence: &str) -> F
     }
 }
 
-/// A receiver does not read. `responses` are those that its flows waited for.
+/// A receiver does not read. `responses` are those that the connection waited for.
 pub(super) fn not_reading(closed: &Closed, responses: f64, evidence: &str) -> Finding {
     let who = if closed.is_server {
         "the server"
