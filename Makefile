@@ -26,6 +26,9 @@ build-server: ## build target/release/fathom-server, which answers queries (20 m
 demo: setup-demo ## measure real traffic in a lab on this machine, and compare with the truth (needs root)
 	cargo build --release -p fathom -p fathom-tests --bins
 	@$(TARGET)/release/demo
+	@echo 'Now the server is built, without optimisation (7 minutes on two cores), for the second part.'
+	cargo build -p fathom-server
+	@PATH="$(abspath $(TARGET))/debug:$$PATH" $(TARGET)/release/demo explain
 
 check: ## formatting, lints, generated files, documentation
 	cargo fmt --all --check

@@ -74,22 +74,35 @@ impl Case {
     /// `server` is the program whose command `serve ADDRESS` is [`serve`]. What was measured is
     /// kept in `directory`.
     pub fn run(&self, server: &Path, directory: &Path) -> Result<Told> {
+        self.run_beside(server, directory, BEFORE, |_| Ok(()))
+    }
+
+    /// The same beside what `begin` starts over the store. All is well for as long as `quiet`, and a
+    /// little more.
+    pub fn run_beside<T>(
+        &self,
+        server: &Path,
+        directory: &Path,
+        quiet: Duration,
+        begin: impl FnOnce(&Path) -> Result<T>,
+    ) -> Result<Told> {
         let mut random = Sequence::new(self.seed);
         let scene = Scene::build(server, &self.faults, &mut random)?;
         let agent = scene.measure(directory)?;
-        let begin = Instant::now();
+        let beside = begin(&scene::store(directory))?;
+        let start = Instant::now();
         let clients = scene.ask()?;
         let more = Duration::from_millis(random.below(BEFORE_MORE_MS));
-        std::thread::sleep(BEFORE + more);
+        std::thread::sleep(quiet + more);
         let faults = self
             .faults
             .iter()
             .map(|fault| fault.begin(&scene, &mut random));
         let faults = faults.collect::<Result<Vec<_>>>()?;
         std::thread::sleep(DURING);
-        let since = begin.elapsed() + Duration::from_secs(1);
+        let since = start.elapsed() + Duration::from_secs(1);
         let explanation = scene::explain(agent, directory, &scene.service(), since)?;
-        drop((faults, clients));
+        drop((faults, clients, beside));
         Ok(Told::of(explanation))
     }
 

@@ -176,7 +176,7 @@ impl Scene {
     }
 }
 
-fn store(directory: &Path) -> PathBuf {
+pub(super) fn store(directory: &Path) -> PathBuf {
     directory.join("store")
 }
 

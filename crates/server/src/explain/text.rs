@@ -7,6 +7,20 @@ use super::explanation::{Confidence, Explanation, Finding, duration};
 /// Characters of the longest bar.
 const BAR: f64 = 32.0;
 
+impl Explanation {
+    /// Without the statements that show the evidence.
+    pub(crate) fn in_brief(&self) -> String {
+        let mut brief = self.clone();
+        for finding in &mut brief.findings {
+            finding.evidence.clear();
+        }
+        let mut text = Vec::new();
+        // Memory takes all that is written.
+        let _ = write(&brief, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
 /// # Errors
 /// When it cannot be written.
 pub(super) fn write(explanation: &Explanation, to: &mut impl Write) -> io::Result<()> {

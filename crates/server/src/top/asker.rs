@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::now_ns;
 use super::span::Span;
+use crate::explain::{self, Explanation, Subject};
 use crate::lists::flow::{self, FlowAnswer, FlowQuestion};
 use crate::lists::groups::{self, Group};
 use crate::lists::{self, Answer, List, Question, Range};
@@ -45,6 +46,7 @@ pub(super) enum What {
         community_id: String,
         host: String,
     },
+    Explanation(Subject),
 }
 
 /// What came of it.
@@ -62,12 +64,14 @@ pub(super) struct Told {
     pub(super) content: Content,
 }
 
-/// Rows, or a flow.
+/// Rows, a flow, or where latency comes from.
 #[derive(Debug)]
 pub(super) enum Content {
     Rows(Answer),
     /// `None`: the flow has no records in the range.
     Flow(Option<Box<FlowAnswer>>),
+    /// `None`: nothing was measured in the range.
+    Explanation(Option<Box<Explanation>>),
 }
 
 /// How far the records go.
@@ -208,6 +212,14 @@ async fn answer(engine: &Engine, ask: &Ask) -> anyhow::Result<Told> {
                 range,
             };
             Content::Flow(flow::answer(engine, &question).await?.map(Box::new))
+        }
+        What::Explanation(subject) => {
+            let span = explain::Span {
+                from_ns: range.from_ns,
+                to_ns: range.to_ns,
+            };
+            let explanation = explain::explain(engine, subject, &span).await?;
+            Content::Explanation(explanation.map(Box::new))
         }
     };
     Ok(Told {

@@ -17,6 +17,10 @@ const KEYS: &[Key] = &[
         "Enter",
         "the page of a flow; the flows of a server, network, host",
     ),
+    (
+        "e",
+        "where the latency of a flow, a server or a host comes from",
+    ),
     ("Esc", "back"),
     (
         "g",
@@ -26,7 +30,7 @@ const KEYS: &[Key] = &[
     ("0", "the newest records again"),
     ("-  +", "a shorter range, a longer one"),
 ];
-const SHORT_KEYS: &str = "Enter open  [ ] time  - + range  1-7 tabs  ";
+const SHORT_KEYS: &str = "Enter open  e explain  [ ] time  - + range  1-7 tabs  ";
 /// The line of tabs needs so much to name all.
 const NAMES: u16 = 72;
 
@@ -42,7 +46,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, palette: Palette) {
     draw_tabs(frame, tabs, state);
     let status = status(state, palette);
     frame.render_widget(status, head);
-    if let Some(page) = &mut state.page {
+    if let Some(explained) = &state.explained {
+        explained.draw(frame, body);
+    } else if let Some(page) = &mut state.page {
         page::draw::draw(frame, body, page, state.range, &state.zone, palette);
     } else {
         let (table, list) = (&mut state.tables[state.tab], &state.lists[state.tab]);
@@ -107,7 +113,7 @@ fn status(state: &State, palette: Palette) -> Line<'static> {
             spans.push(Span::styled(text, palette.style(severity)));
         }
     }
-    if state.page.is_none() {
+    if state.page.is_none() && state.explained.is_none() {
         let (table, list) = (&state.tables[state.tab], &state.lists[state.tab]);
         let counts = match list.counts() {
             (total, listed) if total > listed as u64 => format!("{listed} of {total}"),
@@ -152,7 +158,9 @@ fn foot_line(state: &State, palette: Palette) -> Line<'static> {
         (None, None) => Line::raw(format!("{SHORT_KEYS}{}", Table::SHORT_KEYS)).style(dim),
         (Some(page), _) => match page.table.prompt() {
             Some(prompt) => Line::raw(prompt),
-            None => Line::raw("Esc back  [ ] time  - + range  0 newest  q quit  ? help").style(dim),
+            None => {
+                Line::raw("Esc back  e explain  [ ] time  - + range  q quit  ? help").style(dim)
+            }
         },
     }
 }

@@ -5,6 +5,7 @@ mod chart;
 mod clock;
 mod columns;
 mod draw;
+mod explained;
 mod fields;
 mod page;
 mod rows;

@@ -8,10 +8,12 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, MouseButton, Mouse
 use ratatui::layout::{Position, Rect};
 
 use super::asker::{Ask, Content, Newest, Reply, What};
+use super::explained::Explained;
 use super::page::Page;
 use super::rows::Listed;
 use super::span::{Span, Width};
 use super::tabs::{GROUPED, TABS, Tab, place_of};
+use crate::explain::Subject;
 use crate::lists::groups::Group;
 use crate::lists::{List, Range};
 
@@ -26,6 +28,8 @@ pub(crate) struct State {
     group: Option<Group>,
     /// The flow that is looked at.
     pub(super) page: Option<Page>,
+    /// Whose latency is explained, above all else.
+    pub(super) explained: Option<Explained>,
     pub(super) span: Span,
     /// What is shown is of this range.
     pub(super) range: Option<Range>,
@@ -47,6 +51,7 @@ impl State {
             lists: TABS.iter().map(Listed::none).collect(),
             group: None,
             page: None,
+            explained: None,
             span: Span {
                 end_ns: None,
                 width,
@@ -73,12 +78,13 @@ impl State {
 
     /// What is to be asked.
     pub(super) fn ask(&self) -> Ask {
-        let what = match &self.page {
-            Some(page) => What::Flow {
+        let what = match (&self.explained, &self.page) {
+            (Some(explained), _) => What::Explanation(explained.subject.clone()),
+            (None, Some(page)) => What::Flow {
                 community_id: page.community_id.clone(),
                 host: page.host.clone(),
             },
-            None => self.what(self.tab),
+            (None, None) => self.what(self.tab),
         };
         Ask {
             span: self.span,
@@ -147,6 +153,11 @@ impl State {
                     page.take(answer);
                 }
             }
+            Content::Explanation(explanation) => {
+                if let Some(explained) = &mut self.explained {
+                    explained.take(explanation.as_deref());
+                }
+            }
         }
     }
 
@@ -156,12 +167,14 @@ impl State {
             return ControlFlow::Continue(());
         }
         let (table, list) = (&mut self.tables[self.tab], &self.lists[self.tab]);
-        let reaction = match &mut self.page {
-            Some(page) => page.on_event(event),
-            None => table.on_event(event, list),
+        let reaction = match (&mut self.explained, &mut self.page) {
+            (Some(explained), _) => explained.on_event(event),
+            (None, Some(page)) => page.on_event(event),
+            (None, None) => table.on_event(event, list),
         };
         match reaction {
             Reaction::Quit => return ControlFlow::Break(()),
+            Reaction::Back if self.explained.is_some() => self.explained = None,
             Reaction::Back => self.page = None,
             Reaction::Open => self.open(),
             Reaction::Taken | Reaction::Ignored => {}
@@ -170,9 +183,10 @@ impl State {
     }
 
     fn takes_all_keys(&self) -> bool {
-        match &self.page {
-            Some(page) => page.table.takes_all_keys(),
-            None => self.tables[self.tab].takes_all_keys(),
+        match (&self.explained, &self.page) {
+            (Some(_), _) => false,
+            (None, Some(page)) => page.table.takes_all_keys(),
+            (None, None) => self.tables[self.tab].takes_all_keys(),
         }
     }
 
@@ -200,6 +214,9 @@ impl State {
             KeyCode::Char(digit @ '1'..='9') => {
                 return self.go_to(digit as usize - '1' as usize);
             }
+            KeyCode::Char('e') if self.explained.is_none() => {
+                self.explained = self.subject().map(Explained::new);
+            }
             KeyCode::Char('g') if self.is_of_flows() => self.regroup(Group::after(self.group)),
             KeyCode::Char('[') | KeyCode::Left => self.span = self.span.moved(-1, newest_ns),
             KeyCode::Char(']') | KeyCode::Right => self.span = self.span.moved(1, newest_ns),
@@ -226,9 +243,30 @@ impl State {
         if tab < TABS.len() {
             self.tab = tab;
             self.page = None;
+            self.explained = None;
             self.error = None;
         }
         true
+    }
+
+    /// Whose latency can be explained: that of the flow of the page, or of the selected row.
+    fn subject(&self) -> Option<Subject> {
+        if let Some(page) = &self.page {
+            return Some(Subject::Id(page.community_id.clone()));
+        }
+        let list = &self.lists[self.tab];
+        let row = list.row(self.tables[self.tab].selected()?)?;
+        match (list.tab.list, self.group_of(self.tab)) {
+            (List::Flows, None) | (List::Connections, _) => {
+                Some(Subject::Id(row.text("community_id").to_owned()))
+            }
+            (List::Servers, _) => {
+                let end = row.endpoint("destination", "destination_port").parse();
+                end.ok().map(Subject::Service)
+            }
+            (List::Hosts, _) => Some(Subject::Host(row.text("host").to_owned())),
+            _ => None,
+        }
     }
 
     /// A flow has a page; of other rows, the flows are shown.

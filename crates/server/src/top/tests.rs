@@ -77,6 +77,22 @@ fn a_flow_has_everything_on_one_axis_of_time() {
 }
 
 #[test]
+fn the_latency_of_a_flow_or_a_server_is_explained() {
+    for (list, subject) in [(List::Flows, "flow 1:"), (List::Servers, "service ")] {
+        let mut state = opened(list);
+        drawn(&mut state, 150, 8);
+        press(&mut state, &[KeyCode::Down, KeyCode::Char('e')]);
+        let waiting = drawn(&mut state, 150, 8);
+        assert!(waiting.contains(subject), "{waiting}");
+        assert!(matches!(state.ask().what, What::Explanation(_)));
+        settle(&mut state);
+        assert!(drawn(&mut state, 150, 8).contains("nothing was measured in this range"));
+        press(&mut state, &[KeyCode::Esc]);
+        assert!(matches!(state.ask().what, What::List { .. }));
+    }
+}
+
+#[test]
 fn help_lists_all_keys() {
     let mut state = opened(List::Flows);
     typed(&mut state, "?");

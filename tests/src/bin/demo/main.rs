@@ -1,7 +1,9 @@
 //! `make demo`: real traffic through a network on this machine, measured by `fathom` on its router,
-//! and what it says beside the truth.
+//! and what it says beside the truth. `demo explain` is its second part: a page, a fault, and what
+//! `fathom explain` says of it.
 
 mod agent;
+mod explained;
 mod rows;
 mod screen;
 mod traffic;
@@ -64,6 +66,9 @@ fn main() -> ExitCode {
 
 /// The whole demonstration; whether it came to its end.
 fn run() -> Result<bool> {
+    if std::env::args().nth(1).as_deref() == Some("explain") {
+        return explained::show().map(|()| true);
+    }
     let seconds = match std::env::args().nth(1) {
         Some(text) => text
             .parse()

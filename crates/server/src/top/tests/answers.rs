@@ -132,6 +132,7 @@ pub(super) fn reply_to(ask: Ask, newest: Newest) -> Reply {
         What::List { group: Some(_), .. } => Content::Rows(grouped()),
         What::List { list, .. } => Content::Rows(answer(*list, &rows_of(*list))),
         What::Flow { .. } => Content::Flow(Some(Box::new(page()))),
+        What::Explanation(_) => Content::Explanation(None),
     };
     let range = ask.span.range(newest.time_ns.unwrap_or_default());
     Reply {
