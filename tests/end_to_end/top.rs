@@ -32,7 +32,16 @@ fn top(store: &str) -> String {
 #[test]
 fn keys_and_mouse_lead_through_a_store() {
     let directory = tempfile::tempdir().unwrap();
-    let terminal = Terminal::open("keys", 130, 30, &top(&fill(directory.path()))).unwrap();
+    let terminal = Terminal::open(
+        "keys",
+        130,
+        30,
+        &format!(
+            "({}); echo ended with $?; exec cat",
+            top(&fill(directory.path()))
+        ),
+    )
+    .unwrap();
     let flow = "tcp 10.0.0.1:40000 > 10.0.1.1:8080";
     terminal
         .shows(&[flow, "live", "last record", "busiest first", "20.", "24."])
@@ -66,7 +75,7 @@ fn keys_and_mouse_lead_through_a_store() {
     terminal.click(place + 3, 0).unwrap();
     terminal.shows(&["study", "last record"]).unwrap();
     terminal.press(&["q"]).unwrap();
-    terminal.shows(&["Pane is dead (status 0"]).unwrap();
+    terminal.shows(&["ended with 0"]).unwrap();
 }
 
 #[test]

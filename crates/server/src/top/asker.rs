@@ -136,6 +136,11 @@ impl Asker {
         self.replies.try_recv().ok()
     }
 
+    /// Ends it. What is asked still is not waited for.
+    pub(super) fn end(self) {
+        self.runtime.shutdown_background();
+    }
+
     /// Asks, and waits for the reply.
     pub(super) fn answer(&self, ask: Ask) -> Reply {
         let answer = self.runtime.block_on(answer(&self.engine, &ask));

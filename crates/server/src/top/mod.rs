@@ -106,6 +106,7 @@ pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<()> {
             drawn = None;
         }
     }
+    asker.end();
     Ok(())
 }
 
