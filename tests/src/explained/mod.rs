@@ -77,8 +77,8 @@ impl Case {
         self.run_beside(server, directory, BEFORE, |_| Ok(()))
     }
 
-    /// The same beside what `begin` starts over the store. All is well for as long as `quiet`, and a
-    /// little more.
+    /// The same beside what `begin` starts over the store. All is well for as long as `quiet`, and
+    /// a little more.
     pub fn run_beside<T>(
         &self,
         server: &Path,
