@@ -15,11 +15,11 @@ mod towards;
 
 use std::io::{self, BufWriter, Write};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
-use crate::query::{Engine, EngineArguments};
+use crate::query::{self, Engine, EngineArguments};
 use comparison::Comparison;
 use grouping::Grouping;
 use metric::Metric;
@@ -104,10 +104,8 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<()> {
     }
     let question = Question::new(arguments, Timestamp::now())?;
     let engine = Engine::open(&arguments.engine)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().build();
-    let runtime = runtime.context("cannot start threads")?;
     let asked = sessions::of_store(&engine, &arguments.engine, &question);
-    let sessions = runtime.block_on(asked)?;
+    let sessions = query::wait_for(asked)?;
     if sessions.groups.is_empty() {
         bail!("{}", nothing(&question, &sessions));
     }

@@ -2,8 +2,9 @@
 
 use super::flows::Flows;
 use super::question::Question;
-use super::subject::{Span, Subject};
+use super::subject::Subject;
 use super::{dns, hops, profile, response, rtt, traffic};
+use crate::lists::Range;
 use crate::query::Engine;
 
 /// Statements give so many rows at most, those of the beginning.
@@ -36,9 +37,9 @@ impl Evidence {
     pub(super) async fn gather(
         engine: &Engine,
         subject: &Subject,
-        span: &Span,
+        range: Range,
     ) -> anyhow::Result<Self> {
-        let of = |sql| Question::of(sql, subject, span);
+        let of = |sql| Question::of(sql, subject, range);
         let rtt = asked(engine, &of(rtt::SQL)).await?;
         let responses = asked(engine, &of(response::SQL)).await?;
         let traffic = asked(engine, &of(traffic::SQL)).await?;

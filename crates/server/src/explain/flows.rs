@@ -33,42 +33,37 @@ impl Flows {
     ) -> Self {
         let mut flows = Self::default();
         for row in responses {
-            flows.add(&row.community_id, row.time_ns, || {
-                let client = (row.source.clone(), row.source_port);
-                Some((client, (row.destination.clone(), row.destination_port)))
-            });
+            let client = (row.source.as_str(), row.source_port);
+            let server = (row.destination.as_str(), row.destination_port);
+            flows.add(&row.community_id, row.time_ns, client, server);
         }
         for row in traffic {
-            flows.add(&row.community_id, row.time_ns, || {
-                let client = (row.source.clone(), row.source_port);
-                Some((client, (row.destination.clone(), row.destination_port)))
-            });
+            let client = (row.source.as_str(), row.source_port);
+            let server = (row.destination.as_str(), row.destination_port);
+            flows.add(&row.community_id, row.time_ns, client, server);
         }
-        for row in rtts
-            .iter()
-            .filter(|row| row.source_port > row.destination_port)
-        {
-            flows.add(&row.community_id, row.time_ns, || {
-                let client = (row.source.clone(), row.source_port);
-                Some((client, (row.destination.clone(), row.destination_port)))
-            });
+        for row in rtts {
+            if row.source_port > row.destination_port {
+                let client = (row.source.as_str(), row.source_port);
+                let server = (row.destination.as_str(), row.destination_port);
+                flows.add(&row.community_id, row.time_ns, client, server);
+            }
         }
         flows
     }
 
-    fn add(&mut self, id: &str, time_ns: i64, ends: impl FnOnce() -> Option<(Place, Place)>) {
+    fn add(&mut self, id: &str, time_ns: i64, client: (&str, u16), server: (&str, u16)) {
         if let Some(flow) = self.0.get_mut(id) {
             flow.first_ns = flow.first_ns.min(time_ns);
-        } else if let Some((client, server)) = ends() {
-            self.0.insert(
-                id.to_owned(),
-                Flow {
-                    client,
-                    server,
-                    first_ns: time_ns,
-                },
-            );
+            return;
         }
+        let place = |(address, port): (&str, u16)| (address.to_owned(), port);
+        let flow = Flow {
+            client: place(client),
+            server: place(server),
+            first_ns: time_ns,
+        };
+        self.0.insert(id.to_owned(), flow);
     }
 
     pub(super) fn len(&self) -> usize {

@@ -30,11 +30,13 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use crate::query::{Engine, EngineArguments};
+use crate::lists::Range;
+use crate::query::{self, Engine, EngineArguments};
 use evidence::Evidence;
 pub(crate) use explanation::Explanation;
+use explanation::moment;
 use judge::Judged;
-pub(crate) use subject::{End, Span, Subject};
+pub(crate) use subject::{End, Subject};
 
 /// Say where the latency of a flow, a host or a service comes from.
 ///
@@ -98,26 +100,24 @@ enum Format {
 /// # Errors
 /// When there is no store, nothing was measured of the subject, or it cannot be printed.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().build();
-    let runtime = runtime.context("cannot start threads")?;
     let until = match arguments.until {
         Some(moment) => moment,
         None => jiff::Timestamp::try_from(SystemTime::now())?,
     };
     let to_ns = i64::try_from(until.as_nanosecond())?;
     let since_ns = i64::try_from(arguments.since.as_nanos())?;
-    let span = Span {
+    let range = Range {
         from_ns: to_ns.saturating_sub(since_ns),
         to_ns,
     };
     let subject = arguments.subject.subject()?;
     let engine = Engine::open(&arguments.engine)?;
-    let explanation = runtime.block_on(explain(&engine, &subject, &span))?;
+    let explanation = query::wait_for(explain(&engine, &subject, range))?;
     let explanation = explanation.with_context(|| {
         format!(
             "nothing was measured of {subject} from {} to {}: say a longer --since, or another --until",
-            span.from(),
-            span.to()
+            moment(range.from_ns),
+            moment(range.to_ns)
         )
     })?;
     let mut output = io::stdout().lock();
@@ -136,14 +136,14 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<()> {
 pub(crate) async fn explain(
     engine: &Engine,
     subject: &Subject,
-    span: &Span,
+    range: Range,
 ) -> anyhow::Result<Option<Explanation>> {
-    let evidence = Evidence::gather(engine, subject, span).await?;
+    let evidence = Evidence::gather(engine, subject, range).await?;
     if evidence.is_empty() {
         return Ok(None);
     }
     let mut judged = Judged::of(&evidence);
-    shared::look(engine, subject, span, &mut judged.findings).await?;
+    shared::look(engine, subject, range, &mut judged.findings).await?;
     let latency = judged
         .servers
         .all
@@ -151,8 +151,8 @@ pub(crate) async fn explain(
         .map(|served| served.latency_ns as u64);
     Ok(Some(Explanation {
         subject: subject.to_string(),
-        from: span.from(),
-        to: span.to(),
+        from: moment(range.from_ns),
+        to: moment(range.to_ns),
         flows: evidence.flows.len(),
         latency_ns: latency,
         parts: parts::of(&judged, &evidence),

@@ -4,7 +4,8 @@ use datafusion::scalar::ScalarValue;
 use serde::de::DeserializeOwned;
 
 use super::explanation::moment;
-use super::subject::{Span, Subject};
+use super::subject::Subject;
+use crate::lists::Range;
 use crate::query::Engine;
 
 /// A statement with its parameters.
@@ -16,10 +17,10 @@ pub(super) struct Question {
 
 impl Question {
     /// `sql` has `{subject}` where its rows must belong to the subject, and `$1` and `$2` for the
-    /// span.
-    pub(super) fn of(sql: &str, subject: &Subject, span: &Span) -> Self {
+    /// range.
+    pub(super) fn of(sql: &str, subject: &Subject, range: Range) -> Self {
         let (condition, more) = subject.condition();
-        let mut values = span.values();
+        let mut values = range.parameters();
         values.extend(more);
         Self {
             sql: sql.replace("{subject}", &condition),
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_user_sees_values_in_place_of_parameters() {
-        let span = Span {
+        let range = Range {
             from_ns: 0,
             to_ns: 1_000_000_000,
         };
@@ -73,7 +74,7 @@ mod tests {
         let question = Question::of(
             "SELECT 1\n WHERE time > $1 AND {subject} AND far = FAR",
             &subject,
-            &span,
+            range,
         );
         assert_eq!(
             question.with("FAR", "192.0.2.1").text(),

@@ -4,7 +4,8 @@ use serde::Deserialize;
 
 use super::explanation::{Cause, Finding, Shared, moment};
 use super::question::Question;
-use super::subject::{Span, Subject};
+use super::subject::Subject;
+use crate::lists::Range;
 use crate::query::Engine;
 
 #[derive(Deserialize)]
@@ -20,7 +21,7 @@ struct Others {
 pub(super) async fn look(
     engine: &Engine,
     subject: &Subject,
-    span: &Span,
+    range: Range,
     findings: &mut [Finding],
 ) -> anyhow::Result<()> {
     for finding in findings {
@@ -35,7 +36,7 @@ pub(super) async fn look(
             .filter(|(rest, _)| !rest.contains(':') || rest.ends_with(']'));
         let address = address.map_or(place, |(address, _)| address.trim_matches(['[', ']']));
         let least = finding.amount_ns / 2;
-        let question = Question::of(sql, subject, span)
+        let question = Question::of(sql, subject, range)
             .with("{place}", address)
             .with("{least}", least);
         let others: Vec<Others> = question.ask(engine).await?;

@@ -1,12 +1,10 @@
-//! Whose latency is explained, and of which time.
+//! Whose latency is explained.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use datafusion::scalar::ScalarValue;
-
-use super::explanation::moment;
 
 /// Whose latency.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,13 +24,6 @@ pub(crate) enum Subject {
 pub(crate) struct End {
     pub(crate) address: Option<IpAddr>,
     pub(crate) port: Option<u16>,
-}
-
-/// A time: after `from_ns`, and not after `to_ns`, both since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) from_ns: i64,
-    pub(crate) to_ns: i64,
 }
 
 impl FromStr for End {
@@ -97,7 +88,7 @@ impl Subject {
     }
 
     /// What a row must be to belong to it, and the parameters of that, from $3 on: $1 and $2 are
-    /// the span.
+    /// the range of time.
     pub(super) fn condition(&self) -> (String, Vec<ScalarValue>) {
         let mut values = Vec::new();
         let sql = match self {
@@ -170,22 +161,6 @@ impl fmt::Display for Subject {
             Self::Host(host) => write!(to, "host {host}"),
             Self::Service(end) => write!(to, "service {end}"),
         }
-    }
-}
-
-impl Span {
-    /// Its parameters, $1 and $2.
-    pub(super) fn values(&self) -> Vec<ScalarValue> {
-        let time = |ns| ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into()));
-        vec![time(self.from_ns), time(self.to_ns)]
-    }
-
-    pub(crate) fn from(&self) -> String {
-        moment(self.from_ns)
-    }
-
-    pub(crate) fn to(&self) -> String {
-        moment(self.to_ns)
     }
 }
 

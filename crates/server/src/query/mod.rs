@@ -74,9 +74,16 @@ pub(crate) fn run(arguments: &QueryArguments) -> anyhow::Result<()> {
         // A process that needs more dies of it, and nobody looks at what it had.
         setrlimit(Resource::RLIMIT_CORE, 0, 0).context("cannot forbid dumps of memory")?;
     }
+    wait_for(answer(arguments))
+}
+
+/// Answers on as many threads as there are processors.
+///
+/// # Errors
+/// When threads cannot be started, or there is no answer.
+pub(crate) fn wait_for<T>(answer: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().build();
-    let runtime = runtime.context("cannot start threads")?;
-    runtime.block_on(answer(arguments))
+    runtime.context("cannot start threads")?.block_on(answer)
 }
 
 async fn answer(arguments: &QueryArguments) -> anyhow::Result<()> {

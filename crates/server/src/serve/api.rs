@@ -22,7 +22,7 @@ use super::problem::Problem;
 use super::questions::{Asked, When};
 use super::sql::{self, StatementAnswer, StatementAsked};
 use super::{Shared, table};
-use crate::explain::{self, Explanation, Span, Subject};
+use crate::explain::{self, Explanation, Subject};
 use crate::lists::flow::{self, FlowAnswer, FlowQuestion};
 use crate::lists::{self, Answer, List, Question};
 
@@ -219,13 +219,9 @@ async fn explanation(
     Asked(when): Asked<When>,
 ) -> Result<Response, Problem> {
     let range = when.range()?;
-    let span = Span {
-        from_ns: range.from_ns,
-        to_ns: range.to_ns,
-    };
     let subject = asked.subject()?;
     let answering = Box::pin(async {
-        let explanation = explain::explain(&shared.engine, &subject, &span).await?;
+        let explanation = explain::explain(&shared.engine, &subject, range).await?;
         explanation.ok_or_else(|| {
             let words = "nothing was measured of it in this range";
             Problem::new(StatusCode::NOT_FOUND, words)

@@ -219,11 +219,7 @@ async fn answer(engine: &Engine, ask: &Ask) -> anyhow::Result<Told> {
             Content::Flow(flow::answer(engine, &question).await?.map(Box::new))
         }
         What::Explanation(subject) => {
-            let span = explain::Span {
-                from_ns: range.from_ns,
-                to_ns: range.to_ns,
-            };
-            let explanation = explain::explain(engine, subject, &span).await?;
+            let explanation = explain::explain(engine, subject, range).await?;
             Content::Explanation(explanation.map(Box::new))
         }
     };
