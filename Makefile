@@ -30,13 +30,14 @@ demo: setup-demo ## measure real traffic in a lab on this machine, and compare w
 	cargo build -p fathom-server
 	@PATH="$(abspath $(TARGET))/debug:$$PATH" $(TARGET)/release/demo explain
 
-check: ## formatting, lints, generated files, documentation
+check: ## formatting, lints, generated files, documentation, licences of crates
 	cargo fmt --all --check
 	clang-format --dry-run -Werror $(C_SOURCES)
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p fathom --no-default-features -- -D warnings
 	cargo run -q -p fathom-bindings
 	scripts/page check
+	scripts/crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps -q
 
 format: ## format all sources
