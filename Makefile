@@ -38,6 +38,7 @@ check: ## formatting, lints, generated files, documentation, licences of crates
 	cargo run -q -p fathom-bindings
 	scripts/page check
 	scripts/crates
+	scripts/manifests
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps -q
 
 format: ## format all sources

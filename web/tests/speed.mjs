@@ -4,7 +4,7 @@ import { chromium } from "playwright-core";
 const [, , address, from, to] = process.argv;
 const range = `from=${from}&to=${to}`;
 const row = (what, most, seconds) => {
-	console.log(`| serve, ${what} | at most ${most} s | ${seconds.toFixed(2)} s | ${seconds <= most ? "reached" : "missed"} |`);
+	console.log(`| serve, ${what} | at most ${most} s | ${seconds.toFixed(2)} s | ${seconds <= most ? "reached" : "MISSED"} |`);
 	return seconds <= most;
 };
 

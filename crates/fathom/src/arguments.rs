@@ -127,27 +127,11 @@ pub(crate) enum Command {
     /// Keep the records that agents and exporters send in a store; by `fathom-server`, a program of
     /// its own.
     #[command(disable_help_flag = true)]
-    Collect {
-        /// What `fathom-server collect` takes: `fathom collect --help` says it.
-        #[arg(
-            value_name = "OPTIONS",
-            trailing_var_arg = true,
-            allow_hyphen_values = true
-        )]
-        arguments: Vec<OsString>,
-    },
+    Collect(ServerArguments),
     /// Compare groups of sessions: providers, versions of IP, networks, hosts; by `fathom-server`,
     /// a program of its own.
     #[command(disable_help_flag = true)]
-    Compare {
-        /// What `fathom-server compare` takes: `fathom compare --help` says it.
-        #[arg(
-            value_name = "OPTIONS",
-            trailing_var_arg = true,
-            allow_hyphen_values = true
-        )]
-        arguments: Vec<OsString>,
-    },
+    Compare(ServerArguments),
     /// Fill a store from capture files, with round trips, responses and traffic.
     ///
     /// Each flow has one record of each measurement and interval. Intervals end at multiples of
@@ -157,49 +141,17 @@ pub(crate) enum Command {
     /// Say where the latency of a flow, a host or a service comes from, by the records of a store;
     /// by `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
-    Explain {
-        /// What `fathom-server explain` takes: `fathom explain --help` says it.
-        #[arg(
-            value_name = "OPTIONS",
-            trailing_var_arg = true,
-            allow_hyphen_values = true
-        )]
-        arguments: Vec<OsString>,
-    },
+    Explain(ServerArguments),
     /// Ask the records of a store, in SQL; by `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
-    Query {
-        /// What `fathom-server query` takes: `fathom query --help` says it.
-        #[arg(
-            value_name = "OPTIONS AND SQL",
-            trailing_var_arg = true,
-            allow_hyphen_values = true
-        )]
-        arguments: Vec<OsString>,
-    },
+    Query(ServerArguments),
     /// Show flows, hops, servers and connections of a store on the terminal, as they change; by
     /// `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
-    Top {
-        /// What `fathom-server top` takes: `fathom top --help` says it.
-        #[arg(
-            value_name = "OPTIONS",
-            trailing_var_arg = true,
-            allow_hyphen_values = true
-        )]
-        arguments: Vec<OsString>,
-    },
+    Top(ServerArguments),
     /// Show the records of a store in a browser; by `fathom-server`, a program of its own.
     #[command(disable_help_flag = true)]
-    Serve {
-        /// What `fathom-server serve` takes: `fathom serve --help` says it.
-        #[arg(
-            value_name = "OPTIONS",
-            trailing_var_arg = true,
-            allow_hyphen_values = true
-        )]
-        arguments: Vec<OsString>,
-    },
+    Serve(ServerArguments),
     /// Work with stores beyond this machine.
     #[cfg(feature = "live")]
     #[command(subcommand)]
@@ -273,6 +225,18 @@ impl Command {
             _ => None,
         }
     }
+}
+
+/// What a command of `fathom-server` takes.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArguments {
+    /// Options and arguments of the command: `--help` lists them.
+    #[arg(
+        value_name = "OPTIONS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) arguments: Vec<OsString>,
 }
 
 /// Options of `fathom doctor`.

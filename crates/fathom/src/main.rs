@@ -118,13 +118,13 @@ fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Agent(options) => agent::run(options, arguments.config.as_deref())?,
         #[cfg(feature = "live")]
         Command::Store(StoreCommand::Init(options)) => clickhouse::init(options)?,
-        Command::Collect { arguments } => return server::run("collect", arguments),
-        Command::Compare { arguments } => return server::run("compare", arguments),
+        Command::Collect(typed) => return server::run("collect", &typed.arguments),
+        Command::Compare(typed) => return server::run("compare", &typed.arguments),
         Command::Import(options) => import::run(options, arguments.config.as_deref())?,
-        Command::Explain { arguments } => return server::run("explain", arguments),
-        Command::Query { arguments } => return server::run("query", arguments),
-        Command::Top { arguments } => return server::run("top", arguments),
-        Command::Serve { arguments } => return server::run("serve", arguments),
+        Command::Explain(typed) => return server::run("explain", &typed.arguments),
+        Command::Query(typed) => return server::run("query", &typed.arguments),
+        Command::Top(typed) => return server::run("top", &typed.arguments),
+        Command::Serve(typed) => return server::run("serve", &typed.arguments),
         Command::Ipfix(IpfixCommand::Dump(options)) if options.print_config => {
             configuration::print("ipfix.dump")?;
         }

@@ -95,9 +95,9 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     };
     let open_view = || open_view(arguments, &signals);
     let mut session = Session::start(measurements, &plan, open_view)?;
-    drop(emptying);
     // The kernel's types took much, while programs were loaded.
     memory::return_what_is_free();
+    drop(emptying);
     let measured = service.attend(&mut session);
     drop(service);
     session.end(measured)

@@ -11,13 +11,21 @@
 
 #include "segments.h"
 
-/* A flow that was zeroed, before its first packet. */
+/* From here on ports are those that clients get from their system (Linux; RFC 6335 says 49152). */
+#define TRAFFIC_EPHEMERAL_PORT 32768
+
+/* A flow that was zeroed, before its first packet. One that is met in the middle shows its opener by its ports. */
 static __always_inline void traffic_open(struct traffic_flow *flow, const struct packet *packet)
 {
+	int is_low_ephemeral = packet->key.low_port >= TRAFFIC_EPHEMERAL_PORT;
+	int is_high_ephemeral = packet->key.high_port >= TRAFFIC_EPHEMERAL_PORT;
+
 	flow->opener = packet->direction & 1;
 	flow->reordering = TRAFFIC_REORDERING;
-	if (packet->kind == PACKET_KIND_TCP && (packet->tcp_flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK))
-		flow->opener = !packet->direction;
+	if (packet->kind == PACKET_KIND_TCP && packet->tcp_flags & TCP_SYN)
+		flow->opener ^= !!(packet->tcp_flags & TCP_ACK);
+	else if (is_low_ephemeral != is_high_ephemeral)
+		flow->opener = is_high_ephemeral;
 }
 
 /*

@@ -79,7 +79,7 @@ struct traffic_flow {
 	struct traffic_half half[2]; /* by the direction of the packets */
 	__u64 handshake; /* ns; when the SYN passed; 0: there is nothing to time */
 	__u32 reordering; /* TRAFFIC_TICK; what comes later was not overtaken */
-	__u8 opener; /* direction of who sent the SYN, else of the first packet */
+	__u8 opener; /* direction of who sent the SYN; of a flow met in the middle by ports: traffic_open */
 	__u8 padding[3];
 };
 FATHOM_ASSERT_SIZE(struct traffic_flow, 256);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::change::{Point, rise};
 use super::explanation::{Cause, Confidence, Finding, duration};
@@ -13,6 +14,8 @@ pub(super) const SQL: &str = include_str!("dns.sql");
 const LEAST_PART: f64 = 0.04;
 const LEAST_QUERIES: usize = 2;
 const SURE_QUERIES: usize = 3;
+/// A lossy network makes so many bad queries less often than this.
+const CHANCE: f64 = 0.01;
 /// A rise of what answers take.
 const LEAST_NS: f64 = 20e6;
 
@@ -61,10 +64,16 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Whether so many bad queries of all are more than a lossy network makes: it may lose the
-    /// query or the answer.
+    /// Whether so many bad queries of all are more than a lossy network makes. It may lose the query
+    /// or the answer; `loss` was seen on a few packets, so it may be twice as much.
     fn is_exceeded(self, bad: usize, all: usize) -> bool {
-        self.loss == 0.0 || bad as f64 > 4.0 * self.loss * all as f64 + 2.0
+        let reached = (1.0 - 2.0 * self.loss).max(0.0).powi(2);
+        let fewer = (bad as u64).checked_sub(1);
+        let by_chance = Binomial::new(1.0 - reached, all as u64);
+        match (by_chance, fewer) {
+            (Ok(by_chance), Some(fewer)) => by_chance.sf(fewer) < CHANCE,
+            _ => false,
+        }
     }
 }
 
@@ -91,7 +100,7 @@ pub(super) fn judge(rows: &[Row], network: Network, evidence: &str) -> Option<Fi
             since.len(),
             duration(all_ns as u64)
         );
-        let is_sure = bad.len() >= SURE_QUERIES;
+        let is_sure = bad.len() >= SURE_QUERIES && network.loss == 0.0;
         let confidence = if is_sure {
             Confidence::High
         } else {
@@ -167,6 +176,12 @@ mod tests {
             loss: 0.2,
         };
         assert_eq!(judge(&rows, lossy, ""), None);
+        let lossy = Network {
+            more_ns: 0,
+            loss: 0.02,
+        };
+        let finding = judge(&rows, lossy, "").unwrap();
+        assert_eq!(finding.confidence, Confidence::Medium);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::flows::Flows;
 use super::question::Question;
 use super::subject::Subject;
-use super::{dns, hops, profile, response, rtt, traffic};
+use super::{dns, hops, links, profile, response, rtt, traffic};
 use crate::lists::Range;
 use crate::query::Engine;
 
@@ -24,7 +24,7 @@ pub(super) struct Evidence {
     pub(super) rtt: Asked<rtt::Row>,
     pub(super) responses: Asked<response::Row>,
     pub(super) traffic: Asked<traffic::Row>,
-    pub(super) congestion: Asked<hops::Congestion>,
+    pub(super) congestion: Asked<links::Congestion>,
     pub(super) route_changes: Asked<hops::RouteChange>,
     pub(super) paths: Asked<hops::OnPath>,
     pub(super) profiles: Asked<profile::Row>,
@@ -48,7 +48,7 @@ impl Evidence {
             rtt,
             responses,
             traffic,
-            congestion: asked(engine, &of(hops::CONGESTION)).await?,
+            congestion: asked(engine, &of(links::SQL)).await?,
             route_changes: asked(engine, &of(hops::ROUTE_CHANGE)).await?,
             paths: asked(engine, &of(hops::PATH)).await?,
             profiles: asked(engine, &of(profile::SQL)).await?,

@@ -1,4 +1,4 @@
-//! Hops: where on the path packets wait, and which way they take.
+//! Hops: which way packets take.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,35 +9,15 @@ use super::explanation::{Cause, Confidence, Finding, duration};
 use super::flows::{Flows, Place};
 use super::rtt::{self, Half};
 
-pub(super) const CONGESTION: &str = include_str!("congestion.sql");
 pub(super) const ROUTE_CHANGE: &str = include_str!("route_change.sql");
 pub(super) const PATH: &str = include_str!("path.sql");
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// Seconds in which packets waited for a link, at least; and so many are no chance.
-const LEAST_SECONDS: usize = 3;
-const SURE_SECONDS: usize = 4;
-/// Links with less waiting than this part of the worst one are its echo.
-const ECHO: f64 = 0.3;
-/// Of a queue the application's own round trips show this part at least.
-const FELT: f64 = 0.3;
 /// Between a change of route and what it did to round trips, at most.
 const SAME_MOMENT_NS: i64 = 3 * SECOND_NS;
 /// Ways differ by so much at least: in ns, and as a part of the faster.
 const APART_NS: f64 = 2e6;
 const APART_RATIO: f64 = 0.15;
-
-/// A link that packets waited for in a second.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Congestion {
-    pub(super) time_ns: i64,
-    pub(super) community_id: String,
-    pub(super) ttl: u8,
-    pub(super) near: Option<String>,
-    pub(super) far: Option<String>,
-    pub(super) direction: String,
-    pub(super) queue_ns: u64,
-}
 
 /// Another way than before.
 #[derive(Debug, Clone, Deserialize)]
@@ -55,152 +35,6 @@ pub(super) struct OnPath {
     pub(super) ttl: u8,
     pub(super) responder: String,
     pub(super) last_ns: i64,
-}
-
-/// A link, and what was told of it.
-#[derive(Debug)]
-pub(super) struct Link {
-    pub(super) ttl: u8,
-    pub(super) near: Option<String>,
-    pub(super) far: Option<String>,
-    pub(super) direction: String,
-    pub(super) queue_ns: f64,
-    pub(super) seconds: BTreeSet<i64>,
-    pub(super) flows: BTreeSet<String>,
-}
-
-impl Link {
-    /// Links that packets waited for, without those that only echo a worse one.
-    pub(super) fn all(rows: &[Congestion]) -> Vec<Self> {
-        let mut links: BTreeMap<(u8, Option<&str>), Vec<&Congestion>> = BTreeMap::new();
-        for row in rows {
-            links
-                .entry((row.ttl, row.far.as_deref()))
-                .or_default()
-                .push(row);
-        }
-        let mut links: Vec<Self> = links
-            .into_values()
-            .filter_map(|rows| Self::of(&rows))
-            .collect();
-        let waited = |link: &Self| link.queue_ns * link.seconds.len() as f64;
-        let worst = links.iter().map(waited).fold(0.0, f64::max);
-        links.retain(|link| waited(link) >= ECHO * worst && link.seconds.len() >= LEAST_SECONDS);
-        // While routers before it were silent, a link began nearer: it is the one that is known.
-        let begins: Vec<_> = links
-            .iter()
-            .map(|link| (link.near.clone(), link.ttl))
-            .collect();
-        links.retain(|link| {
-            let is_shorter =
-                |(near, ttl): &(Option<String>, u8)| *near == link.near && *ttl < link.ttl;
-            !begins.iter().any(is_shorter)
-        });
-        links
-    }
-
-    fn of(rows: &[&Congestion]) -> Option<Self> {
-        let queues: Vec<f64> = rows.iter().map(|row| row.queue_ns as f64).collect();
-        let mut directions: BTreeMap<&str, usize> = BTreeMap::new();
-        for row in rows {
-            *directions.entry(&row.direction).or_default() += 1;
-        }
-        let (direction, _) = directions.into_iter().max_by_key(|(_, count)| *count)?;
-        Some(Self {
-            ttl: rows[0].ttl,
-            near: rows[0].near.clone(),
-            far: rows[0].far.clone(),
-            direction: direction.to_owned(),
-            queue_ns: median(&queues)?,
-            seconds: rows.iter().map(|row| row.time_ns / SECOND_NS).collect(),
-            flows: rows.iter().map(|row| row.community_id.clone()).collect(),
-        })
-    }
-
-    /// The first second of it.
-    pub(super) fn since_ns(&self) -> Option<i64> {
-        self.seconds.first().map(|second| second * SECOND_NS)
-    }
-
-    /// Whether nearly all of these moments are among its seconds, or next to them.
-    pub(super) fn covers(&self, times_ns: &[i64]) -> bool {
-        let near = |time: &&i64| {
-            let second = *time / SECOND_NS;
-            self.seconds.range(second - 2..=second + 2).next().is_some()
-        };
-        times_ns.iter().filter(near).count() * 10 >= times_ns.len() * 8
-    }
-
-    /// How much longer round trips of its own flows were around its seconds than their least ones;
-    /// absent where none were measured.
-    fn felt_ns(&self, rtts: &[rtt::Row]) -> Option<f64> {
-        let mut flows: HashMap<_, Vec<(i64, f64)>> = HashMap::new();
-        for row in rtts
-            .iter()
-            .filter(|row| self.flows.contains(&row.community_id))
-        {
-            let way = (
-                row.community_id.as_str(),
-                row.destination.as_str(),
-                row.destination_port,
-            );
-            let min = row.min_ns.map(|min| (row.time_ns / SECOND_NS, min as f64));
-            flows.entry(way).or_default().extend(min);
-        }
-        let mut felt = Vec::new();
-        for values in flows.values() {
-            let least = values
-                .iter()
-                .map(|value| value.1)
-                .fold(f64::INFINITY, f64::min);
-            let is_there = |second: i64| {
-                self.seconds.contains(&second) || self.seconds.contains(&(second - 1))
-            };
-            let there = values.iter().filter(|value| is_there(value.0));
-            // The side where nothing waits says nothing.
-            let excess = median(&there.map(|value| value.1 - least).collect::<Vec<_>>());
-            felt.extend(excess.filter(|excess| *excess > 0.0));
-        }
-        if flows.is_empty() {
-            None
-        } else {
-            Some(median(&felt).unwrap_or_default())
-        }
-    }
-
-    /// What is wrong with it; nothing where the application's own round trips do not show it.
-    pub(super) fn finding(&self, rtts: &[rtt::Row], evidence: &str) -> Option<Finding> {
-        let far = self.far.as_deref().unwrap_or("the next router");
-        let near = self.near.as_deref().unwrap_or("the router before");
-        let cause = if self.ttl == 1 {
-            Cause::ClientSide
-        } else {
-            Cause::HopQueue
-        };
-        let way = match self.direction.as_str() {
-            "forward" => "on the way there",
-            "reverse" => "on the way back",
-            "both" => "in both directions",
-            _ => "in a direction that is not known",
-        };
-        let text = format!(
-            "packets wait {} for the link {near} - {far} (hop {}), {way}, in {} seconds",
-            duration(self.queue_ns as u64),
-            self.ttl,
-            self.seconds.len()
-        );
-        let felt_ns = self.felt_ns(rtts);
-        if felt_ns.is_some_and(|felt| felt < FELT * self.queue_ns) {
-            return None;
-        }
-        let confidence = if felt_ns.is_some() && self.seconds.len() >= SURE_SECONDS {
-            Confidence::High
-        } else {
-            Confidence::Medium
-        };
-        let finding = Finding::new(cause, text, confidence, self.queue_ns as u64);
-        Some(finding.at(far).since(self.since_ns()).shown_by(evidence))
-    }
 }
 
 /// A way that is longer than the one before: told where round trips rose as it was taken.

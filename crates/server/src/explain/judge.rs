@@ -3,7 +3,8 @@
 
 use super::evidence::Evidence;
 use super::explanation::{Cause, Finding};
-use super::hops::{self, Link, SlowPath};
+use super::hops::{self, SlowPath};
+use super::links::Link;
 use super::response::{self, Servers};
 use super::rtt::{self, Halves};
 use super::traffic::{self, Loss};
@@ -67,11 +68,13 @@ impl Judged {
         let towards_server = halves.towards_server.as_ref();
         let changes = &evidence.route_changes;
         let route = hops::route(&changes.rows, towards_server, &changes.statement);
-        let mut links = Link::all(&evidence.congestion.rows);
+        let mut links = Link::all(&evidence.congestion.rows, &evidence.paths.rows);
         let slow_path = slow_path(evidence, &links);
         if let Some(path) = &slow_path {
-            // Its own links are no other cause.
-            links.retain(|link| !link.flows.is_disjoint(&path.others));
+            // Its own links are no other cause: those are that most of the others wait for, too.
+            links.retain(|link| {
+                2 * link.flows.intersection(&path.others).count() >= path.others.len()
+            });
         }
         let statement = &evidence.congestion.statement;
         let rtts = &evidence.rtt.rows;

@@ -13,6 +13,7 @@ mod explanation;
 mod flows;
 mod hops;
 mod judge;
+mod links;
 mod parts;
 mod profile;
 mod question;

@@ -9,6 +9,8 @@ use clap::Args;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::json::ArrayWriter;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::cache::DefaultFilesMetadataCache;
+use datafusion::execution::cache::cache_manager::{CacheManagerConfig, FileMetadataCache};
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
@@ -29,6 +31,8 @@ pub(super) const MERGED: &str = "segments were merged or removed while they were
 /// Each stream of rows of a plan has so much memory at least; there are as many as processors, or
 /// fewer.
 const STREAM_MIB: usize = 64;
+/// The memory for footers of segments: those of a thousand segments, about.
+const FOOTERS_MIB: usize = 128;
 
 /// Which records, and what is known of their addresses.
 #[derive(Debug, Args)]
@@ -83,6 +87,8 @@ pub(crate) struct Engine {
     pub(super) directory: PathBuf,
     files: Arc<AddressFiles>,
     memory_mib: usize,
+    /// Segments stay as they are, so their footers are read once.
+    footers: Arc<dyn FileMetadataCache>,
 }
 
 impl Engine {
@@ -96,6 +102,7 @@ impl Engine {
             directory: arguments.store.path.clone(),
             files: Arc::new(files),
             memory_mib: arguments.memory,
+            footers: Arc::new(DefaultFilesMetadataCache::new(FOOTERS_MIB << 20)),
         })
     }
 
@@ -117,7 +124,10 @@ impl Engine {
     /// # Errors
     /// When a segment cannot be read.
     pub(super) async fn context(&self, snapshot: &Snapshot) -> anyhow::Result<SessionContext> {
-        let context = empty_context(self.memory_mib)?;
+        let caches = CacheManagerConfig::default()
+            .with_metadata_cache_limit(FOOTERS_MIB << 20)
+            .with_file_metadata_cache(Some(Arc::clone(&self.footers)));
+        let context = empty_context(self.memory_mib, caches)?;
         functions::register(&context);
         addresses::register(&context, &self.files);
         tables::register(&context, snapshot)?;
@@ -186,7 +196,10 @@ pub(super) async fn plan(context: &SessionContext, statement: &str) -> anyhow::R
 ///
 /// # Errors
 /// When memory cannot be limited.
-pub(super) fn empty_context(memory_mib: usize) -> anyhow::Result<SessionContext> {
+pub(super) fn empty_context(
+    memory_mib: usize,
+    caches: CacheManagerConfig,
+) -> anyhow::Result<SessionContext> {
     let mut config = SessionConfig::new().with_information_schema(true);
     let streams = config
         .target_partitions()
@@ -196,6 +209,7 @@ pub(super) fn empty_context(memory_mib: usize) -> anyhow::Result<SessionContext>
     let pool = Pool::new(memory_mib << 20, streams);
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(pool))
+        .with_cache_manager(caches)
         .build_arc()
         .context("cannot set a limit of memory")?;
     let options = config.options_mut();

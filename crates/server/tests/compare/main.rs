@@ -96,12 +96,10 @@ fn packets(flow: FlowKey, rtt_ms: u64) -> Vec<Box<dyn Record>> {
         };
         let mut latency_histogram = Histogram::new();
         latency_histogram.record(2 * rtt_ms * MILLISECOND);
-        // Of some the other end was seen first.
-        let is_met = flow.source_port.is_multiple_of(2);
         records.push(Box::new(Traffic {
             time,
             duration_ns,
-            flow: if is_met { flow.reversed() } else { flow },
+            flow,
             interface,
         }));
         records.push(Box::new(round_trips(flow, rtt_ms)));

@@ -211,18 +211,10 @@ fn profile(records: &[Value], seen: &Seen) -> Row {
 }
 
 fn traffic(records: &[Value], wan: &Link) -> Row {
-    // Of a flow that was met in the middle, the other end may be the source.
-    let lost = of_kind(records, "traffic").filter_map(|it| {
-        let is_forward = is_at(it, "destination_port", &BULK_PORTS);
-        let is_backward = is_at(it, "source_port", &BULK_PORTS);
-        let field = match (is_forward, is_backward) {
-            (true, _) => "packets_lost_after",
-            (_, true) => "reverse_packets_lost_after",
-            _ => return None,
-        };
-        it[field].as_f64()
-    });
-    let lost: Vec<_> = lost.collect();
+    let lost = of_kind(records, "traffic")
+        .filter(|it| is_at(it, "destination_port", &BULK_PORTS))
+        .filter_map(|it| it["packets_lost_after"].as_f64())
+        .collect::<Vec<_>>();
     let truth = wan.truth();
     let dropped = truth.iter().filter(|packet| {
         let to_bulk = packet

@@ -200,7 +200,11 @@ fn answer(context: &SessionContext, snapshot: &Snapshot, question: &str) -> (Str
 fn is_same(directory: &Path) -> Result<(), TestCaseError> {
     let snapshot = Snapshot::of(directory).unwrap();
     for question in BY_TIME.into_iter().chain(NOT_BY_TIME) {
-        let (plan, by_slices) = answer(&context(1024).unwrap(), &snapshot, question);
+        let (plan, by_slices) = answer(
+            &context(1024, Default::default()).unwrap(),
+            &snapshot,
+            question,
+        );
         let (_, at_once) = answer(&SessionContext::new(), &snapshot, question);
         prop_assert_eq!(&by_slices, &at_once, "{}\n{}", question, plan);
         let is_by_time = BY_TIME.contains(&question);
