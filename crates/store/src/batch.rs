@@ -99,7 +99,13 @@ impl Collected {
     }
 
     fn take(&mut self) -> Batch {
-        let columns = self.growing.iter_mut().map(Growing::take).collect();
+        let columns = self.growing.iter_mut().map(|column| {
+            let mut column = column.take();
+            // Columns begin with room for a thousand values: a batch of a few would take as much.
+            column.shrink_to_fit();
+            column
+        });
+        let columns = columns.collect();
         self.rows = 0;
         let rows = RecordBatch::try_new(self.columns.clone(), columns);
         Batch {

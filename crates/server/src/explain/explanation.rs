@@ -74,14 +74,12 @@ pub(crate) enum Cause {
 impl Cause {
     /// Whether round trips are longer by it.
     pub(super) fn is_network(self) -> bool {
-        matches!(
-            self,
-            Self::ClientSide
-                | Self::HopQueue
-                | Self::NetworkQueue
-                | Self::RouteChange
-                | Self::SlowPath
-        )
+        self.is_queue() || matches!(self, Self::RouteChange | Self::SlowPath)
+    }
+
+    /// Whether packets wait somewhere in the network.
+    pub(super) fn is_queue(self) -> bool {
+        matches!(self, Self::ClientSide | Self::HopQueue | Self::NetworkQueue)
     }
 }
 

@@ -15,7 +15,7 @@ use super::{dns, profile};
 const ALIKE: std::ops::Range<f64> = 0.1..4.0;
 /// What a slow path adds is no more than so many times itself.
 const ALIKE_PATH: f64 = 1.8;
-/// A server that adds less than this part of what the network adds may add nothing.
+/// A server that adds less than this part of what a queue adds may add nothing.
 const BESIDE: f64 = 0.4;
 /// A cause explains a rise where it is this part of it.
 const EXPLAINED: f64 = 0.5;
@@ -50,7 +50,7 @@ impl Judged {
         let is_lossy = judged.findings.iter().any(|it| it.cause == Cause::Loss);
         let loss = if is_lossy { judged.loss.ratio() } else { 0.0 };
         let network = dns::Network {
-            more_ns: judged.network_ns(),
+            more_ns: judged.most_ns(Cause::is_network),
             loss,
         };
         judged
@@ -108,9 +108,9 @@ impl Judged {
         self.findings.extend(found);
     }
 
-    /// What is wrong with the network adds, at most.
-    fn network_ns(&self) -> u64 {
-        let amounts = self.findings.iter().filter(|it| it.cause.is_network());
+    /// The most that one of such causes adds.
+    fn most_ns(&self, is_such: fn(Cause) -> bool) -> u64 {
+        let amounts = self.findings.iter().filter(|it| is_such(it.cause));
         amounts.map(|it| it.amount_ns).max().unwrap_or_default()
     }
 
@@ -135,8 +135,8 @@ impl Judged {
             served.retain(|it| it.amount_ns as f64 > ALIKE_PATH * path);
         }
         // Queues come and go within an interval: of that, some is told as the server's.
-        let network_ns = self.network_ns() as f64;
-        served.retain(|it| it.amount_ns as f64 > BESIDE * network_ns);
+        let queue_ns = self.most_ns(Cause::is_queue) as f64;
+        served.retain(|it| it.amount_ns as f64 > BESIDE * queue_ns);
         let mut found = Vec::new();
         if let Some(closed) = closed {
             let own = evidence

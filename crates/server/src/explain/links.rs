@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 
-use super::change::median;
+use super::change::{median, quantile};
 use super::explanation::{Cause, Confidence, Finding, duration};
 use super::hops::OnPath;
 use super::rtt;
@@ -126,7 +126,8 @@ impl Link {
             let there: Vec<_> = there.iter().map(|value| value.1).collect();
             // Who talked only meanwhile says nothing.
             let least = elsewhen.iter().map(|value| value.1).reduce(f64::min);
-            if let (Some(there), Some(least)) = (median(&there), least) {
+            // A queue comes and goes within its seconds.
+            if let (Some(there), Some(least)) = (quantile(&there, 0.75), least) {
                 let excess = excesses.entry(flow).or_default();
                 *excess = excess.max(there - least);
             }
