@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array as _, RecordBatch};
 use arrow_schema::SchemaRef;
 use fathom_record::parts::Part as _;
 use fathom_record::{FlowKey, Record, Schema, Value, Visitor};
@@ -143,5 +143,25 @@ impl Visitor for Row<'_> {
         for offset in 0..FlowKey::SHAPE.width() {
             self.value(index + offset, flow.part(offset));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathom_record::{Count, Time};
+
+    use super::*;
+
+    #[test]
+    fn a_batch_of_one_row_takes_little_memory() {
+        let mut batches = Batches::new("host");
+        batches.put(&Count::new(Time(1), "rtt", "samples", 1));
+        let batch = batches.take().remove(0);
+        let columns = batch.rows.num_columns();
+        assert!(
+            batch.memory_bytes() < 300 * columns,
+            "{}",
+            batch.memory_bytes()
+        );
     }
 }

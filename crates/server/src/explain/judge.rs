@@ -13,6 +13,8 @@ use super::{dns, profile};
 /// A process that does not run is late to accept for about as long as it is late to answer; one
 /// whose accept queue is full, for longer.
 const ALIKE: std::ops::Range<f64> = 0.1..4.0;
+/// What a longer way adds looks like a queue of about as much.
+const ALIKE_WAY: std::ops::Range<f64> = 0.7..1.4;
 /// What a slow path adds is no more than so many times itself.
 const ALIKE_PATH: f64 = 1.8;
 /// A server that adds less than this part of what a queue adds may add nothing.
@@ -69,6 +71,11 @@ impl Judged {
         let changes = &evidence.route_changes;
         let route = hops::route(&changes.rows, towards_server, &changes.statement);
         let mut links = Link::all(&evidence.congestion.rows, &evidence.paths.rows);
+        if let Some(route) = &route {
+            // A longer way looks like a queue, until its least round trip is known.
+            let added = route.amount_ns as f64;
+            links.retain(|link| !ALIKE_WAY.contains(&(link.queue_ns / added)));
+        }
         let slow_path = slow_path(evidence, &links);
         if let Some(path) = &slow_path {
             // Its own links are no other cause: those are that most of the others wait for, too.
