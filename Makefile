@@ -5,10 +5,10 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man recordings reference page pictures bindings clean
+.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package sample recordings reference page pictures bindings clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 setup: ## install what a fresh Debian or Ubuntu machine lacks (needs root for packages)
 	@scripts/setup
@@ -78,6 +78,22 @@ man: build ## man pages and shell completions into docs/
 	$(TARGET)/release/fathom man docs/man
 	@mkdir -p docs/completions
 	@for shell in bash zsh fish; do $(TARGET)/release/fathom completions $$shell > docs/completions/fathom.$$shell; done
+
+package: ## packages for Debian, a static tarball and an OCI image, in target/package (40 minutes on two cores)
+	@scripts/setup package
+	@scripts/package
+
+package-arm64: ## the static tarball and the image for arm64, built on amd64
+	@scripts/setup cross
+	@FATHOM_TARGET=aarch64-unknown-linux-gnu scripts/package tarball image
+
+test-package: ## install, upgrade and remove the packages in a Debian 12 of its own; run tarball and image (needs root)
+	@scripts/setup package
+	@tests/package/run $(TARGET)/package
+
+sample: ## record the sample capture that packages have, in the lab (needs root, and tshark)
+	@folder=$$(mktemp -d) && cargo run -q --release -p fathom-lab --example sample -- $$folder && \
+		editcap -F pcapng $$folder/wan0.pcap packaging/examples/sample.pcapng; rm -r $$folder
 
 recordings: ## record the loops of requests that tests replay, in the lab (needs root; 5 minutes)
 	cargo run -q -p fathom -- --version

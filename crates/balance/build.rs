@@ -19,14 +19,23 @@ fn build_programs() {
     use std::{env, fs, path::PathBuf};
 
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
+    // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look:
+    // in the second for another architecture than this machine's.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    let headers = format!("-I/usr/include/{machine}-linux-gnu");
+    let others = format!("-I/usr/{machine}-linux-gnu/include");
+    // Programs name their sources, and are the same wherever these lie.
+    let crates = env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let crates = crates.trim_end_matches("/balance");
+    let names = format!("-ffile-prefix-map={crates}=crates");
     for name in ["balance", "checks"] {
         let object = out.join(format!("{name}.bpf.o"));
         libbpf_cargo::SkeletonBuilder::new()
             .source(format!("src/bpf/{name}.bpf.c"))
             .clang_args([
-                format!("-I/usr/include/{machine}-linux-gnu").as_str(),
+                headers.as_str(),
+                others.as_str(),
+                names.as_str(),
                 "-mcpu=v3",
                 "-Wall",
                 "-Wextra",

@@ -22,9 +22,14 @@ fn build_programs() {
     use std::env;
 
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look.
+    // The kernel's headers lie in a folder of the architecture, where clang for BPF does not look:
+    // in the second for another architecture than this machine's.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
+    let others = format!("-I/usr/{machine}-linux-gnu/include");
+    // Programs name their sources, and are the same wherever these lie.
+    let folder = env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let names = format!("-ffile-prefix-map={folder}=crates/measure");
     let sources = ["bpf", "src"].map(|folder| files_below(folder, ".bpf.c"));
     for source in sources.concat() {
         let object = source.with_extension("o");
@@ -33,6 +38,8 @@ fn build_programs() {
             .source(&source)
             .clang_args([
                 headers.as_str(),
+                others.as_str(),
+                names.as_str(),
                 "-mcpu=v3",
                 "-Wall",
                 "-Wextra",

@@ -20,7 +20,7 @@ pub(crate) fn run(command: &str, arguments: &[OsString]) -> anyhow::Result<ExitC
     let error = Command::new(program).arg(command).args(arguments).exec();
     if error.kind() == io::ErrorKind::NotFound {
         return Err(anyhow!(
-            "`fathom {command}` needs {NAME}, which is not installed: `make build-server` builds it, and it belongs beside fathom or into a directory of PATH"
+            "`fathom {command}` needs {NAME}, which is not installed: the package {NAME} has it, or `make build-server` builds it; it belongs beside fathom or into a directory of PATH"
         ));
     }
     Err(error).with_context(|| format!("cannot run {NAME}"))
