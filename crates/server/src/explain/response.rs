@@ -130,10 +130,12 @@ fn served(moments: &Moments) -> Option<Served> {
     })
 }
 
-/// Round trips by flow and time, towards servers: what is waited for them is no time of the
-/// server's.
+/// Round trips by flow and time, on both sides of the point of observation: what is waited for them
+/// is no time of the server's.
 struct Network<'a> {
     flows: HashMap<(&'a str, i64), f64>,
+    /// Those towards clients.
+    clients: HashMap<(&'a str, i64), f64>,
     /// By how much round trips were over the least ones.
     rises: HashMap<i64, f64>,
     least: HashMap<&'a Place, f64>,
@@ -141,17 +143,20 @@ struct Network<'a> {
 
 impl<'a> Network<'a> {
     fn of(rtts: &[rtt::Row], flows: &'a Flows) -> Self {
-        let mut by_flow = HashMap::new();
+        let (mut by_flow, mut clients) = (HashMap::new(), HashMap::new());
         let mut by_time: HashMap<i64, Vec<f64>> = HashMap::new();
         let mut least: HashMap<&Place, f64> = HashMap::new();
         for row in rtts {
             let is_there =
                 flows.is_server(&row.community_id, &row.destination, row.destination_port);
-            let known = flows
-                .entry(&row.community_id)
-                .filter(|_| is_there == Some(true));
-            if let (Some((id, flow)), Some(min)) = (known, row.min_ns) {
-                let min = min as f64;
+            let known = flows.entry(&row.community_id);
+            let (Some((id, flow)), Some(min)) = (known, row.min_ns) else {
+                continue;
+            };
+            let min = min as f64;
+            if is_there == Some(false) {
+                clients.insert((id, row.time_ns), min);
+            } else {
                 by_flow.insert((id, row.time_ns), min);
                 by_time.entry(row.time_ns).or_default().push(min);
                 let least = least.entry(&flow.server).or_insert(f64::INFINITY);
@@ -171,21 +176,23 @@ impl<'a> Network<'a> {
             .map(|(time, value)| (time, value - shortest));
         Self {
             flows: by_flow,
+            clients,
             rises: rises.collect(),
             least,
         }
     }
 
     /// That of the flow, or the least one to its server and what all round trips were longer at
-    /// that time: where the server delays acknowledgements until it answers, that is less.
+    /// that time: where the server delays acknowledgements until it answers, that is less. With it
+    /// the one towards the client: the answer has to get there before the next request.
     fn at(&self, row: &Row, server: &Place) -> Option<f64> {
-        let of_flow = self
-            .flows
-            .get(&(row.community_id.as_str(), row.time_ns))
-            .copied();
+        let flow = (row.community_id.as_str(), row.time_ns);
+        let of_flow = self.flows.get(&flow).copied();
         let rise = self.rises.get(&row.time_ns).copied().unwrap_or_default();
         let of_all = self.least.get(server).map(|least| least + rise);
-        [of_flow, of_all].into_iter().flatten().reduce(f64::min)
+        let to_server = [of_flow, of_all].into_iter().flatten().reduce(f64::min);
+        let to_client = self.clients.get(&flow).copied().unwrap_or_default();
+        to_server.map(|ns| ns + to_client)
     }
 }
 
@@ -267,6 +274,48 @@ mod tests {
             each: each.collect(),
             responses: 100.0,
         }
+    }
+
+    #[test]
+    fn a_slow_network_on_the_clients_side_is_no_slow_server() {
+        let id = "1:LQU9qZlK+B5F3KDmev6m5PMibrg=";
+        let client = ("192.0.2.7", 40_000);
+        let server = ("198.51.100.1", 443);
+        let rtt = |time_ns, to: (&str, u16), from: (&str, u16), ns| rtt::Row {
+            time_ns,
+            community_id: id.to_owned(),
+            source: from.0.to_owned(),
+            source_port: from.1,
+            destination: to.0.to_owned(),
+            destination_port: to.1,
+            min_ns: Some(ns),
+        };
+        // A point between both; from the sixth second on the client is 40 ms away, not 2 ms.
+        let far = |second| if second < 6 { 2_000_000 } else { 40_000_000 };
+        let times = || (0..12).map(|second| (second, second * 1_000_000_000));
+        let responses: Vec<Row> = times()
+            .map(|(second, time_ns)| Row {
+                time_ns,
+                community_id: id.to_owned(),
+                source: client.0.to_owned(),
+                source_port: client.1,
+                destination: server.0.to_owned(),
+                destination_port: server.1,
+                p50_ns: Some(10_000_000 + 5_000_000 + far(second)),
+                responses: Some(10.0),
+            })
+            .collect();
+        let rtts: Vec<_> = times()
+            .flat_map(|(second, time_ns)| {
+                [
+                    rtt(time_ns, server, client, 10_000_000),
+                    rtt(time_ns, client, server, far(second)),
+                ]
+            })
+            .collect();
+        let flows = Flows::of(&responses, &[], &rtts);
+        let all = Servers::of(&responses, &rtts, &flows).all.unwrap();
+        assert_eq!((all.now_ns, all.rise), (5e6, None));
     }
 
     #[test]
