@@ -65,14 +65,14 @@ fn measure(folder: &Path, store: &Path) -> Result<Faults> {
 /// What the servers' tab says of North, when asked for its cause.
 fn take_explanation(store: &Path, folder: &Path) -> Result<()> {
     let options = format!("--tab servers --filter {NORTH}");
-    let terminal = top("explained", (130, 34), store, &options)?;
+    let terminal = top("explained", (130, 24), store, &options)?;
     terminal.shows(&["live", ":443"])?;
     terminal.press(&["e"])?;
     terminal.shows(&["a response takes"])?;
     svg::write(&folder.join("top-explained.svg"), &terminal.coloured()?)
 }
 
-/// The list of flows, and the page of one that waited behind the upload.
+/// The list of flows, and the page of one that waited behind the upload: of those, the busiest.
 fn take_flows(store: &Path, folder: &Path) -> Result<()> {
     let terminal = top("list", (150, 14), store, "")?;
     terminal.shows(&["live", ":443"])?;
@@ -80,7 +80,7 @@ fn take_flows(store: &Path, folder: &Path) -> Result<()> {
     drop(terminal);
     let terminal = top("page", (150, 40), store, &format!("--filter {NORTH}:443"))?;
     terminal.shows(&["live", ":443"])?;
-    terminal.press(&["s", "s", "Enter"])?;
+    terminal.press(&["Enter"])?;
     terminal.shows(&["round trip", "response", "bit/s", "router", "events"])?;
     svg::write(&folder.join("top-flow.svg"), &terminal.coloured()?)
 }

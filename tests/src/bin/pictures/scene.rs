@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
@@ -31,11 +33,11 @@ pub(crate) const SOUTH: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
 /// The router at the far end of the link that fills.
 pub(crate) const BEHIND_NARROW: &str = "10.78.3.2";
 
-/// How long North takes for a response; and while it is slow.
+/// How long both take for a response; and North while it is slow.
 const THINK: Duration = Duration::from_millis(12);
 const SLOW_THINK: Duration = Duration::from_millis(60);
-/// How long South takes.
-const SOUTH_THINK: Duration = Duration::from_millis(4);
+/// Between connections of a request each.
+const PAUSE: Duration = Duration::from_millis(100);
 /// One way from the gateway to each.
 pub(crate) const NORTH_DELAY: Duration = Duration::from_millis(3 + 4 + 1);
 pub(crate) const SOUTH_DELAY: Duration = Duration::from_millis(3 + 12);
@@ -66,8 +68,12 @@ pub(crate) struct Fault {
 pub(crate) struct Scene {
     agent: Process,
     start: Instant,
-    /// The clients' work, in its order.
-    work: Vec<Worker<fathom_lab::Result<Vec<Loop>>>>,
+    /// Whether North is slow to answer those who come.
+    is_slow: Arc<AtomicBool>,
+    /// Connections that last.
+    lasting: Vec<Worker<fathom_lab::Result<Vec<Loop>>>>,
+    /// Connections that come and go: handshakes tell round trips without what servers take.
+    coming: Vec<Worker<fathom_lab::Result<()>>>,
     chain: Chain,
     hamburg: Namespace,
     hamburg_link: Link,
@@ -142,7 +148,9 @@ impl Scene {
         Ok(Self {
             agent: agent(&chain, store)?,
             start: Instant::now(),
-            work: Vec::new(),
+            is_slow: Arc::default(),
+            lasting: Vec::new(),
+            coming: Vec::new(),
             _bulk: tools::iperf3_server(&chain.server, BULK_PORT)?,
             chain,
             hamburg,
@@ -153,10 +161,10 @@ impl Scene {
         })
     }
 
-    /// Lets clients of both networks ask both providers for so long.
+    /// Lets clients of both networks have connections to both providers for so long.
     fn ask(&mut self, north: Service, duration: Duration) -> Result<()> {
         let clients = [&self.chain.client, &self.hamburg];
-        let providers = [(NORTH, north), (SOUTH, Service::Constant(SOUTH_THINK))];
+        let providers = [(NORTH, north), (SOUTH, Service::Constant(THINK))];
         for (place, client) in (1..).zip(clients) {
             for (number, (provider, service)) in (1..).zip(providers) {
                 let workload = Workload {
@@ -170,7 +178,32 @@ impl Scene {
                 let client = client.clone();
                 let server = SocketAddr::from((provider, PORT));
                 let work = Worker::start("clients", move |_| workload.run(&client, server))?;
-                self.work.push(work);
+                self.lasting.push(work);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets clients of both networks come to both providers, with a request each.
+    fn come(&mut self) -> Result<()> {
+        for client in [&self.chain.client, &self.hamburg] {
+            for provider in [NORTH, SOUTH] {
+                let (client, is_slow) = (client.clone(), Arc::clone(&self.is_slow));
+                let server = SocketAddr::from((provider, PORT));
+                let work = Worker::start("connections", move |stop| {
+                    while !stop.is_set() {
+                        let is_slow = provider == NORTH && is_slow.load(Ordering::Relaxed);
+                        let time = if is_slow { SLOW_THINK } else { THINK };
+                        let request = Workload {
+                            duration: Duration::ZERO,
+                            ..Workload::new(Shape::Window(1), Service::Constant(time))
+                        };
+                        request.run(&client, server)?;
+                        stop.sleep_until(Instant::now() + PAUSE);
+                    }
+                    Ok(())
+                });
+                self.coming.push(work?);
             }
         }
         Ok(())
@@ -180,7 +213,12 @@ impl Scene {
     pub(crate) fn slow_server(&mut self) -> Result<Fault> {
         let service = Service::Step(THINK, SLOW_THINK, SLOW_AT);
         self.ask(service, SLOW_AT + FAULT)?;
-        let fault = self.during(SLOW_AT, || Ok(()))?;
+        self.come()?;
+        let fault = self.during(SLOW_AT, || {
+            self.is_slow.store(true, Ordering::Relaxed);
+            Ok(())
+        })?;
+        self.is_slow.store(false, Ordering::Relaxed);
         // The connections end with it, and others come.
         let rest = END.saturating_sub(self.start.elapsed());
         self.ask(Service::Constant(THINK), rest)?;
@@ -258,8 +296,11 @@ impl Scene {
 
     /// Waits for the clients, and ends the agent, so that all is in the store.
     pub(crate) fn end(mut self) -> Result<()> {
-        for work in self.work {
+        for work in self.lasting {
             work.join().context("requests failed")?;
+        }
+        for work in self.coming {
+            work.finish().context("connections failed")?;
         }
         self.agent.signal(Signal::SIGTERM)?;
         let status = self.agent.wait_with_deadline(PATIENCE)?;
