@@ -107,7 +107,7 @@ reference: ## generate docs/records.md, and the table of docs/metrics.md, from t
 page: ## build the page of `fathom serve` into web/dist, from the sources in web/ (needs npm)
 	@scripts/page
 
-pictures: ## take the pictures that documents have: of `fathom top` in the lab, and of the page (needs root)
+pictures: ## take the pictures of documents in the lab, and ask what docs/questions.md cites (needs root)
 	@scripts/pictures
 
 bindings: ## generate Rust's view of the shared C structs

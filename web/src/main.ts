@@ -2,7 +2,7 @@
 
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
-import { address, change, link, range, setLast, setRange } from "./address";
+import { type Address, address, change, link, range, setLast, setRange } from "./address";
 import { type List, ask } from "./ask";
 import { forgetCharts } from "./chart";
 import { element } from "./element";
@@ -20,8 +20,11 @@ import { type View } from "./views/view";
 const views: Record<string, View> = { overview, flow, service, hosts, explain: explanation, sql: statement };
 for (const name of Object.keys(titles)) views[name] = list(name);
 const tabs: [string, string][] = [["overview", "Overview"], ...Object.entries(titles), ["hosts", "Hosts"], ["sql", "SQL"]];
-/** A view that is under one of the tabs. */
-const under: Record<string, string> = { flow: "flows", service: "servers", explain: "hosts" };
+/** The tab that a view is under: an explanation under that of its subject. */
+function under({ view, parameters }: Address): string {
+	const subject = ["flow", "service", "host"].find((name) => (view === "explain" ? parameters.has(name) : name === view));
+	return { flow: "flows", service: "servers", host: "hosts" }[subject ?? ""] ?? view;
+}
 const lengths: [string, number][] = [["1 min", 60], ["10 min", 600], ["1 h", 3600], ["6 h", 21600], ["1 d", 86400], ["7 d", 604800], ["30 d", 2592000]];
 const liveMilliseconds = 5_000;
 
@@ -85,8 +88,7 @@ function frame(): void {
 }
 
 function drawFrame(): void {
-	const { view } = address();
-	const here = under[view] ?? view;
+	const here = under(address());
 	navigation.replaceChildren(...tabs.map(([name, title]) => element("a", { href: link(name), "aria-current": name === here ? "page" : undefined }, title)));
 	const { from, to, isLive } = range();
 	when.textContent = isLive ? "" : span(from, to);
@@ -115,7 +117,7 @@ async function show(): Promise<void> {
 		const nodes = await make({ range: range(), parameters, signal: control.signal, early });
 		if (control.signal.aborted) return;
 		if (nodes[0]?.parentNode !== content) replace(nodes, isSame);
-		document.title = `${tabs.find(([name]) => name === (under[view] ?? view))?.[1] ?? "Overview"} – fathom`;
+		document.title = `${tabs.find(([name]) => name === under({ view, parameters }))?.[1] ?? "Overview"} – fathom`;
 	} catch (error) {
 		if (control.signal.aborted) return;
 		const words = error instanceof Error ? error.message : String(error);

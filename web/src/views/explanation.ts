@@ -32,7 +32,7 @@ export const explanation: View = async ({ range, parameters, signal, early }) =>
 	const names = ["flow", "host", "service"].filter((name) => parameters.has(name));
 	const subject = Object.fromEntries(names.map((name) => [name, parameters.get(name) ?? ""]));
 	const shown = explanationCard();
-	const nodes = [element("h1", {}, Object.values(subject).join(", ")), shown];
+	const nodes = [element("h1", {}, Object.entries(subject).flat().join(" ")), shown];
 	early(nodes);
 	await explainIn(shown, range, subject, signal);
 	return nodes;
@@ -40,7 +40,7 @@ export const explanation: View = async ({ range, parameters, signal, early }) =>
 
 function explained(answer: Explanation): HTMLElement[] {
 	const latency = answer.latency_ns === null ? "" : ` A response takes ${duration(answer.latency_ns)}.`;
-	const verdict = element("p", { class: answer.verdict.cause === null ? "verdict good" : "verdict bad" }, `${answer.verdict.text}${latency}`);
+	const verdict = element("p", { class: answer.verdict.cause === null ? "verdict good" : "verdict bad" }, `${answer.verdict.text}.${latency}`);
 	const missing = answer.missing.map(({ what, remedy }) => element("li", {}, `${what}: ${remedy}`));
 	const lacking = element("details", { class: "lacking" }, element("summary", {}, `Not measured: ${answer.missing.length}`), element("ul", {}, ...missing));
 	const findings = element("ol", { class: "findings" }, ...answer.findings.map(found));
