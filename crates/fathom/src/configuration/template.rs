@@ -47,10 +47,19 @@ fn default_of(argument: &Arg) -> Option<String> {
     if is_flag(argument) {
         return Some("false".to_owned());
     }
-    let value = argument.get_default_values().first()?.to_str()?;
+    let values = argument.get_default_values().iter();
+    let values: Option<Vec<_>> = values.map(|value| value.to_str().map(literal)).collect();
+    match &values?[..] {
+        [] => None,
+        [value] => Some(value.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
+}
+
+fn literal(value: &str) -> String {
     match value.parse::<i64>() {
-        Ok(number) => Some(number.to_string()),
-        Err(_) => Some(format!("{value:?}")),
+        Ok(number) => number.to_string(),
+        Err(_) => format!("{value:?}"),
     }
 }
 
@@ -87,18 +96,19 @@ mod tests {
     use crate::configuration::command;
     use crate::configuration::file::with_defaults;
 
-    fn parsed(command: Command) -> String {
-        let matches: ArgMatches = command.get_matches_from(["fathom", "rtt"]);
+    fn parsed(command: Command, words: &str) -> String {
+        let words = ["fathom"].into_iter().chain(words.split(' '));
+        let matches: ArgMatches = command.get_matches_from(words);
         format!("{:?}", Arguments::from_arg_matches(&matches).unwrap())
     }
 
     #[test]
     fn the_template_equals_the_defaults() {
-        let template = template(&command(), "rtt");
-        assert_eq!(
-            parsed(with_defaults(command(), &template, None).unwrap()),
-            parsed(command())
-        );
+        for words in ["rtt", "agent", "ipfix dump"] {
+            let template = template(&command(), &words.replace(' ', "."));
+            let with_file = with_defaults(command(), &template, None).unwrap();
+            assert_eq!(parsed(with_file, words), parsed(command(), words));
+        }
     }
 
     #[test]
@@ -106,14 +116,6 @@ mod tests {
         let template = template(&command(), "ipfix.dump");
         assert!(template.contains("`fathom ipfix dump`"), "{template}");
         assert!(template.contains("\n[ipfix.dump]\n"), "{template}");
-        let parsed = |command: Command| {
-            let matches = command.get_matches_from(["fathom", "ipfix", "dump"]);
-            format!("{:?}", Arguments::from_arg_matches(&matches).unwrap())
-        };
-        assert_eq!(
-            parsed(with_defaults(command(), &template, None).unwrap()),
-            parsed(command())
-        );
     }
 
     #[test]
