@@ -14,8 +14,8 @@ record! {
         /// How long it was.
         #[field(label = "in", own_ipfix = 103, fold = Fold::Length)]
         pub duration_ns: Nanoseconds,
-        /// The flow, in the direction of who sent the SYN. If none was seen, from the end with a port
-        /// of at least 32768 to one below it, else in the direction of the first packet.
+        /// The flow, in the direction of who sent the SYN. If none was seen, from the end with a
+        /// port of at least 32768 to one below it, else in the direction of the first packet.
         pub flow: FlowKey,
         /// Packets in this direction.
         #[field(unit = Unit::Packets, ipfix = 2, fold = Fold::Sum, metric = Metric::Increase)]

@@ -64,8 +64,8 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Whether so many bad queries of all are more than a lossy network makes. It may lose the query
-    /// or the answer; `loss` was seen on a few packets, so it may be twice as much.
+    /// Whether so many bad queries of all are more than a lossy network makes. It may lose the
+    /// query or the answer; `loss` was seen on a few packets, so it may be twice as much.
     fn is_exceeded(self, bad: usize, all: usize) -> bool {
         let reached = (1.0 - 2.0 * self.loss).max(0.0).powi(2);
         let fewer = (bad as u64).checked_sub(1);

@@ -100,8 +100,8 @@ impl Link {
         times_ns.iter().filter(near).count() * 10 >= times_ns.len() * 8
     }
 
-    /// How much longer round trips of its own flows were around its seconds than their least ones at
-    /// other times; absent where none can be compared.
+    /// How much longer round trips of its own flows were around its seconds than their least ones
+    /// at other times; absent where none can be compared.
     fn felt_ns(&self, rtts: &[rtt::Row]) -> Option<f64> {
         let mut flows: HashMap<_, Vec<(i64, f64)>> = HashMap::new();
         for row in rtts

@@ -4,7 +4,8 @@
 //!
 //! `pictures FOLDER STORE PAGE`; needs root, tmux and iperf3, and takes three minutes. The page is
 //! the document. What `fathom serve` is to show of the store is printed. If an answer does not name
-//! what went wrong, it fails. A store that is there, with what went wrong beside it, is asked again.
+//! what went wrong, it fails. A store that is there, with what went wrong beside it, is asked
+//! again.
 
 mod answers;
 mod page;
