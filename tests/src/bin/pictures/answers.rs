@@ -204,7 +204,7 @@ impl Answers {
             groups.find(|row| row["group"] == name)?["median_ns"].as_f64()
         };
         let (north, south) = (median_ns("North"), median_ns("South"));
-        let more = 2.0 * (SOUTH_DELAY - NORTH_DELAY).as_nanos() as f64;
+        let more = 2.0 * SOUTH_DELAY.abs_diff(NORTH_DELAY).as_nanos() as f64;
         let is_right = north
             .zip(south)
             .is_some_and(|(north, south)| (0.6..1.4).contains(&((south - north) / more)));
