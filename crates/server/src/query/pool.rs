@@ -132,6 +132,7 @@ mod tests {
 
     use super::super::engine::empty_context as context;
     use super::*;
+    use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 
     #[test]
     fn merges_share() {
@@ -158,7 +159,7 @@ mod tests {
     /// 120 MB, of which a third of the memory holds 43.
     #[test]
     fn more_than_the_memory_is_sorted() {
-        let context = context(128, Default::default()).unwrap();
+        let context = context(128, CacheManagerConfig::default()).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
         let all = "SELECT value, repeat('x', 300) AS text FROM generate_series(1, 400000) ORDER BY value DESC";
         let rows = async { context.sql(all).await.unwrap().collect().await.unwrap() };

@@ -167,6 +167,7 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::super::engine::empty_context as context;
+    use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 
     /// Rows of which seven columns are texts, numbers and nothing, in 8,580 groups.
     const ROWS: &str = "(SELECT value, value % 3 AS a, 'b' || (value % 5) AS b,
@@ -188,14 +189,17 @@ mod tests {
         let question = format!(
             "SELECT {BY}, count(*), min(value), max(value) FROM ROWS GROUP BY {BY} ORDER BY 11"
         );
-        let own = told(&context(64, Default::default()).unwrap(), &question);
+        let own = told(
+            &context(64, CacheManagerConfig::default()).unwrap(),
+            &question,
+        );
         assert_eq!(own.lines().count(), 8_580 + 4);
         assert_eq!(own, told(&SessionContext::new(), &question));
     }
 
     #[test]
     fn a_group_keeps_what_is_asked_for() {
-        let context = context(64, Default::default()).unwrap();
+        let context = context(64, CacheManagerConfig::default()).unwrap();
         let question = "EXPLAIN SELECT b, max(value) FROM ROWS GROUP BY a, b, c, d, e, f, g, h, i";
         let plan = told(&context, question);
         assert!(
@@ -215,7 +219,10 @@ mod tests {
                     1 AS a, 2 AS b, 3 AS c, 4 AS d, 5 AS e, value AS f
                 FROM generate_series(1, 200000))
             GROUP BY value, long, a, b, c, d, e, f)";
-        let rows = told(&context(16, Default::default()).unwrap(), question);
+        let rows = told(
+            &context(16, CacheManagerConfig::default()).unwrap(),
+            question,
+        );
         assert!(rows.contains("| 200000   | 19900000"), "{rows}");
     }
 }

@@ -13,6 +13,7 @@ use records::{Aggregate, Traffic};
 
 use super::super::engine::empty_context as context;
 use super::super::{functions, tables, views};
+use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 
 #[path = "../../../tests/query/records.rs"]
 mod records;
@@ -201,7 +202,7 @@ fn is_same(directory: &Path) -> Result<(), TestCaseError> {
     let snapshot = Snapshot::of(directory).unwrap();
     for question in BY_TIME.into_iter().chain(NOT_BY_TIME) {
         let (plan, by_slices) = answer(
-            &context(1024, Default::default()).unwrap(),
+            &context(1024, CacheManagerConfig::default()).unwrap(),
             &snapshot,
             question,
         );
