@@ -8,6 +8,9 @@ fn main() {
         .file("src/native/native.c")
         .warnings(true)
         .extra_warnings(true)
+        // What is only for clang, and headers of packets.
+        .flag("-Wno-unknown-pragmas")
+        .flag("-Wno-address-of-packed-member")
         .opt_level(3)
         .compile("fathom_balance_native");
     #[cfg(feature = "live")]

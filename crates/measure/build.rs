@@ -10,6 +10,9 @@ fn main() {
         .files(files_below("src", "native.c"))
         .warnings(true)
         .extra_warnings(true)
+        // What is only for clang, and headers of packets.
+        .flag("-Wno-unknown-pragmas")
+        .flag("-Wno-address-of-packed-member")
         .opt_level(3)
         .compile("fathom_native");
     #[cfg(feature = "live")]

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::register;
+#[cfg(feature = "live")]
+use signal_hook::flag::register_conditional_shutdown;
 
 /// Signals that have come.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +34,19 @@ impl Signals {
             register(SIGHUP, Arc::clone(&signals.reopen)).context("cannot listen to SIGHUP")?;
         }
         Ok(signals)
+    }
+
+    /// Ends the process at SIGINT, for a command that has nothing to finish, even where it was
+    /// ignored as in a background job of a shell.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    #[cfg(feature = "live")]
+    pub(crate) fn end_at_interrupt() -> anyhow::Result<()> {
+        let always = Arc::new(AtomicBool::new(true));
+        register_conditional_shutdown(SIGINT, 128 + SIGINT, always)
+            .context("cannot listen to SIGINT")?;
+        Ok(())
     }
 
     /// Listens to SIGHUP for a configuration that is to be read again.

@@ -56,6 +56,12 @@ fn wait_until_attached(namespace: &Namespace, interface: &str) {
 
 /// Asks, and asks again when it is answered. Returns the client's port.
 fn exchange(lab: &Topology) -> u16 {
+    exchange_while(lab, |sent| sent < REQUESTS).0
+}
+
+/// The same while it is to go on, which is asked with the number of requests that were answered.
+/// Returns the client's port, and that number.
+fn exchange_while(lab: &Topology, goes_on: impl Fn(usize) -> bool) -> (u16, usize) {
     let address = SocketAddr::from((Topology::SERVER_V4, 8080));
     let listener = lab.server.enter(|| TcpListener::bind(address)).unwrap();
     let listener = listener.unwrap();
@@ -70,11 +76,13 @@ fn exchange(lab: &Topology) -> u16 {
         let stream = lab.client.enter(|| TcpStream::connect(address)).unwrap();
         let mut stream = stream.unwrap();
         let mut message = [7; BYTES];
-        for _ in 0..REQUESTS {
+        let mut answered = 0;
+        while goes_on(answered) {
             stream.write_all(&message).unwrap();
             stream.read_exact(&mut message).unwrap();
+            answered += 1;
         }
-        stream.local_addr().unwrap().port()
+        (stream.local_addr().unwrap().port(), answered)
     })
 }
 

@@ -4,6 +4,7 @@
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use fathom_tests::binary;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::{BYTES, DELAY, PATIENCE, REQUESTS, exchange, lab, records, wait_until_attached};
+use super::{
+    BYTES, DELAY, PATIENCE, REQUESTS, exchange, exchange_while, lab, records, wait_until_attached,
+};
 
 struct Agent {
     process: Process,
@@ -113,19 +116,26 @@ fn a_configuration_is_read_again_while_traffic_passes() {
         "{refused:?}"
     );
 
-    let port = thread::scope(|scope| {
-        let traffic = scope.spawn(|| exchange(&lab));
-        let has_records_over = |tenths| {
+    let is_over = AtomicBool::new(false);
+    let wait_for_interval = |tenths| {
+        wait_until(PATIENCE, "an interval", || {
             let lengths = agent.records().into_iter();
             let mut lengths = lengths.filter_map(|it| it["duration_ns"].as_u64());
             lengths.any(|ns| ns / 100_000_000 == tenths)
-        };
-        wait_until(PATIENCE, "an interval", || has_records_over(7)).unwrap();
+        })
+    };
+    let (port, requests) = thread::scope(|scope| {
+        let (lab, is_over) = (&lab, &is_over);
+        let goes_on = |_: usize| !is_over.load(Ordering::Relaxed);
+        let traffic = scope.spawn(move || exchange_while(lab, goes_on));
+        let before = wait_for_interval(7);
         let labelled = configuration("500ms") + "[agent.label]\nsite = \"ber1\"\n";
         std::fs::write(&file, labelled).unwrap();
         let reloaded = agent.ask(&["reload"]);
+        let after = wait_for_interval(5);
+        is_over.store(true, Ordering::Relaxed);
         assert!(reloaded.status.success(), "{reloaded:?}");
-        wait_until(PATIENCE, "a shorter interval", || has_records_over(5)).unwrap();
+        before.and(after).unwrap();
         traffic.join().unwrap()
     });
     let records = agent.stop();
@@ -145,7 +155,7 @@ fn a_configuration_is_read_again_while_traffic_passes() {
     });
     let bytes = of_flow.flat_map(|it| [&it["bytes"], &it["reverse_bytes"]]);
     let bytes: u64 = bytes.filter_map(Value::as_u64).sum();
-    let payload = 2 * (REQUESTS * BYTES) as u64;
+    let payload = 2 * (requests * BYTES) as u64;
     // Headers are a sixth of it.
     assert!(
         (payload..payload * 3 / 2).contains(&bytes),
@@ -160,8 +170,14 @@ fn each_sample_of_chosen_flows_is_captured_for_a_time() {
     let agent = Agent::start(&lab, directory.path(), &configuration("10s"));
     let capture = |end: &str, duration, running: usize| {
         let words = ["capture", end, "--format", "json", "--duration", duration];
-        let mut command = agent.command(&words);
-        let capture = Process::start(command.stdout(Stdio::piped())).unwrap();
+        let command = agent.command(&words);
+        // As in the background of a script.
+        let mut ignoring = Command::new("sh");
+        ignoring
+            .args(["-c", "trap '' INT; exec \"$@\"", "sh"])
+            .arg(command.get_program())
+            .args(command.get_args());
+        let capture = Process::start(ignoring.stdout(Stdio::piped())).unwrap();
         let told = format!("captures: {running}");
         let is_under_way = || text(&agent.ask(&["status"]).stdout).contains(&told);
         wait_until(PATIENCE, "the capture to begin", is_under_way).unwrap();

@@ -10,6 +10,7 @@ use fathom_record::format::Format;
 use super::arguments::AgentAction;
 use super::capture::End;
 use crate::control;
+use crate::signals::Signals;
 
 /// A request, as a line of words.
 #[derive(Debug, PartialEq)]
@@ -82,6 +83,7 @@ impl Request {
 /// # Errors
 /// When none runs, or it refuses.
 pub(super) fn ask(socket: &Path, action: &AgentAction) -> anyhow::Result<()> {
+    Signals::end_at_interrupt()?;
     let answer = control::ask(socket, "agent", &Request::of(action).line())?;
     let Some(mut answer) = answer else {
         bail!(
