@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package sample recordings reference page pictures bindings clean
+.PHONY: help setup setup-demo build build-server demo check format test test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package sample recordings reference site page pictures bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -99,10 +99,13 @@ recordings: ## record the loops of requests that tests replay, in the lab (needs
 	cargo run -q -p fathom -- --version
 	cargo run -q -p fathom-tests --bin recordings -- crates/measure/tests/loops/recordings
 
-reference: ## generate docs/records.md, and the table of docs/metrics.md, from the declarations of records
+reference: ## generate docs/records.md, and the table of docs/metrics.md
 	@cargo run -q -p fathom -- reference > $(TARGET)/records.md && mv $(TARGET)/records.md docs/records.md
 	@{ sed '/^| family/,$$d' docs/metrics.md && cargo run -q -p fathom -- reference metrics; } \
 		> $(TARGET)/metrics.md && mv $(TARGET)/metrics.md docs/metrics.md
+
+site: ## build the site of the documents, target/site, by mdBook
+	@scripts/site
 
 page: ## build the page of `fathom serve` into web/dist, from the sources in web/ (needs npm)
 	@scripts/page

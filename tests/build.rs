@@ -13,6 +13,9 @@ fn main() {
         println!("cargo::rerun-if-changed={folder}");
         for entry in Path::new(folder).read_dir().expect("the folder is there") {
             let source = entry.expect("the folder can be read").path();
+            if source.extension().is_none_or(|extension| extension != "c") {
+                continue;
+            }
             let Some(name) = source.file_stem().and_then(|name| name.to_str()) else {
                 continue;
             };
