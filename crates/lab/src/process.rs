@@ -162,14 +162,19 @@ pub fn wait_until(
     mut condition: impl FnMut() -> bool,
 ) -> Result<()> {
     let deadline = Instant::now() + patience;
-    while !condition() {
+    loop {
+        let looked = Instant::now();
+        if condition() {
+            break;
+        }
         if Instant::now() >= deadline {
             return Err(Error::Deadline {
                 what: what.to_owned(),
                 waited: patience,
             });
         }
-        thread::sleep(POLL_INTERVAL);
+        // A condition that takes long to look at leaves the processors to what it waits for.
+        thread::sleep(POLL_INTERVAL.max(4 * looked.elapsed()));
     }
     Ok(())
 }
