@@ -47,7 +47,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, palette: Palette) {
     let status = status(state, palette);
     frame.render_widget(status, head);
     if let Some(explained) = &state.explained {
-        explained.draw(frame, body);
+        explained.draw(frame, body, palette);
     } else if let Some(page) = &mut state.page {
         page::draw::draw(frame, body, page, state.range, &state.zone, palette);
     } else {
@@ -152,6 +152,9 @@ fn foot_line(state: &State, palette: Palette) -> Line<'static> {
     let table = &state.tables[state.tab];
     if let Some(error) = &state.error {
         return Line::raw(error.replace('\n', " ")).style(palette.style(Severity::Bad));
+    }
+    if state.explained.is_some() {
+        return Line::raw("Esc back  up, down scroll  [ ] time  - + range  q quit").style(dim);
     }
     match (&state.page, table.prompt()) {
         (None, Some(prompt)) => Line::raw(prompt),

@@ -1,9 +1,10 @@
 //! Where the latency of what was selected comes from, in place of lists.
 
-use fathom_terminal::Reaction;
+use fathom_terminal::{Palette, Reaction, Severity};
 use ratatui::Frame;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
+use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 
 use crate::explain::{Explanation, Subject};
@@ -11,7 +12,7 @@ use crate::explain::{Explanation, Subject};
 /// An explanation, or the wait for it.
 pub(super) struct Explained {
     pub(super) subject: Subject,
-    text: String,
+    lines: Vec<(String, Severity)>,
     /// Lines scrolled past.
     offset: u16,
 }
@@ -22,16 +23,19 @@ impl Explained {
         let text = format!("{subject}: looking at everything that was measured");
         Self {
             subject,
-            text,
+            lines: vec![(text, Severity::Normal)],
             offset: 0,
         }
     }
 
     /// What came of it; `None`: nothing was measured of it in the range.
     pub(super) fn take(&mut self, explanation: Option<&Explanation>) {
-        self.text = match explanation {
-            Some(explanation) => explanation.in_brief(),
-            None => format!("{}: nothing was measured in this range", self.subject),
+        self.lines = match explanation {
+            Some(explanation) => lines(explanation),
+            None => {
+                let text = format!("{}: nothing was measured in this range", self.subject);
+                vec![(text, Severity::Normal)]
+            }
         };
     }
 
@@ -40,7 +44,7 @@ impl Explained {
         let Event::Key(key) = event else {
             return Reaction::Ignored;
         };
-        let last = self.text.lines().count().saturating_sub(1) as u16;
+        let last = self.lines.len().saturating_sub(1) as u16;
         match key.code {
             _ if key.kind == KeyEventKind::Release => return Reaction::Ignored,
             KeyCode::Esc | KeyCode::Backspace | KeyCode::Char('e') => return Reaction::Back,
@@ -55,8 +59,32 @@ impl Explained {
         Reaction::Taken
     }
 
-    pub(super) fn draw(&self, frame: &mut Frame<'_>, area: Rect) {
-        let lines = Paragraph::new(self.text.as_str()).wrap(Wrap { trim: false });
+    pub(super) fn draw(&self, frame: &mut Frame<'_>, area: Rect, palette: Palette) {
+        let line = |(text, severity): &(String, Severity)| {
+            Line::styled(text.clone(), palette.style(*severity))
+        };
+        let text: Text<'_> = self.lines.iter().map(line).collect();
+        let lines = Paragraph::new(text).wrap(Wrap { trim: false });
         frame.render_widget(lines.scroll((self.offset, 0)), area);
     }
+}
+
+/// The verdict stands out, then what was found; what was not measured is behind.
+fn lines(explanation: &Explanation) -> Vec<(String, Severity)> {
+    let text = explanation.in_brief();
+    let mut is_missing = false;
+    let lines = text.lines().map(|line| {
+        is_missing |= line == "Not measured:";
+        let severity = if line == explanation.verdict.text && explanation.verdict.cause.is_some() {
+            Severity::Bad
+        } else if is_missing {
+            Severity::Faint
+        } else if line.starts_with(|first: char| first.is_ascii_digit()) {
+            Severity::Notable
+        } else {
+            Severity::Normal
+        };
+        (line.to_owned(), severity)
+    });
+    lines.collect()
 }
