@@ -30,13 +30,8 @@ impl Explained {
 
     /// What came of it; `None`: nothing was measured of it in the range.
     pub(super) fn take(&mut self, explanation: Option<&Explanation>) {
-        self.lines = match explanation {
-            Some(explanation) => lines(explanation),
-            None => {
-                let text = format!("{}: nothing was measured in this range", self.subject);
-                vec![(text, Severity::Normal)]
-            }
-        };
+        let nothing = || format!("{}: nothing was measured in this range", self.subject);
+        self.lines = explanation.map_or_else(|| vec![(nothing(), Severity::Normal)], lines);
     }
 
     /// Follows a key.
