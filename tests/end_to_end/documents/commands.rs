@@ -134,11 +134,10 @@ fn is_complete(text: &str) -> bool {
     for it in text.chars() {
         match quote {
             Some(open) if it == open => quote = None,
-            Some(_) => {}
             None if is_comment => is_comment = it != '\n',
             None if it == '#' && before.is_whitespace() => is_comment = true,
             None if it == '\'' || it == '"' => quote = Some(it),
-            None => {}
+            _ => {}
         }
         before = it;
     }

@@ -36,9 +36,9 @@ fn documents() -> (Vec<Vec<Documented>>, Vec<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut names = vec!["README.md".to_owned()];
     for entry in fs::read_dir(root.join("docs")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if name.ends_with(".md") {
-            names.push(format!("docs/{name}"));
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            names.push(format!("docs/{}", path.file_name().unwrap().display()));
         }
     }
     names.sort();

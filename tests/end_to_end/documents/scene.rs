@@ -39,7 +39,7 @@ const RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 90, 0, 1);
 /// The host, what is around it, and what it has on its disk.
 pub(crate) struct Scene {
     /// Programs, before the network that they use.
-    _programs: Vec<Process>,
+    programs: Vec<Process>,
     holder: Process,
     folder: TempDir,
     host: Namespace,
@@ -64,7 +64,7 @@ impl Scene {
         programs.extend(clients(&chain, &around)?);
         let exporter = exporter(&host)?;
         let mut scene = Self {
-            _programs: programs,
+            programs,
             holder,
             folder,
             host,
@@ -75,7 +75,7 @@ impl Scene {
         let collector = scene.start(
             "fathom ipfix dump --listen 'tls:127.0.0.1:4740?cert=collector.pem&key=collector.key' > ../dump",
         )?;
-        scene._programs.extend([clickhouse, collector]);
+        scene.programs.extend([clickhouse, collector]);
         scene.fill()?;
         Ok(scene)
     }
