@@ -48,12 +48,12 @@ format: ## format all sources
 test: setup ## all tests; ends with what was skipped and why (FATHOM_REQUIRE=all: that fails)
 	@scripts/test
 
-test-kernels: build ## load every program and measure in guest kernels 6.1 and 6.12 (qemu, 40 s each)
+test-kernels: build ## every guest test in kernels 6.1, 6.12 and Debian's newest (qemu); writes docs/kernels.md
 	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \
 		cargo test -q -p fathom-tests --test $$test --no-run --message-format json | \
 		sed -n 's/.*"name":"'$$test'".*"executable":"\([^"]*\)".*/\1/p'; done)
 
-test-kernels-short: ## whether guest kernels 6.1 and 6.12 take every program, and one measurement (five minutes)
+test-kernels-short: ## whether these kernels take every program, and one measurement (seven minutes)
 	cargo test -q --workspace --no-run
 	tests/kernels/short $(TARGET)/debug/fathom $$(cargo test -q --workspace --test kernel --no-run \
 		--message-format json | sed -n 's/.*"name":"kernel".*"executable":"\([^"]*\)".*/\1/p')
