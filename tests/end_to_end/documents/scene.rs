@@ -156,13 +156,20 @@ impl Scene {
         }
         let balance = "{\"kind\":\"balance\",\"server\":\"web1\",\"share\":1}\n";
         fs::write(self.work().join("balance.json"), balance)?;
-        let wanted = "SELECT (SELECT count(*) FROM servers) > 3 AND (SELECT count(*) FROM hops) > 3 \
-            AND (SELECT count(*) FROM connections) > 20 AND (SELECT count(*) FROM dns) > 1 AS is_full";
-        let ask = format!("fathom query --format csv '{wanted}'");
+        let kinds = ["servers", "hops", "connections", "dns"];
+        let counts = kinds.map(|kind| format!("(SELECT count(*) FROM {kind}) AS {kind}"));
+        let ask = format!("fathom query --format csv 'SELECT {}'", counts.join(", "));
+        let mut told = String::new();
         wait_until(PATIENCE, "records of all kinds", || {
-            let answer = self.run(&ask);
-            answer.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains("true"))
-        })?;
+            let answer = self.run(&ask).map(|it| it.stdout);
+            told = answer.map_or_else(
+                |error| error.to_string(),
+                |it| String::from_utf8_lossy(&it).into_owned(),
+            );
+            let mut counts = told.lines().nth(1).unwrap_or_default().split(',');
+            counts.all(|count| count.parse::<u32>().is_ok_and(|count| count > 3))
+        })
+        .with_context(|| told.clone())?;
         agent.signal(nix::sys::signal::Signal::SIGINT)?;
         let ended = agent.output(PATIENCE)?;
         ensure!(ended.status.success(), "the agent: {ended:?}");

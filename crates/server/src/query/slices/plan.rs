@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{ArrowNativeType as _, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -126,7 +126,13 @@ fn compact(rows: &RecordBatch) -> Result<RecordBatch> {
             *column = take(lists, &all, None)?;
         }
     }
-    Ok(RecordBatch::try_new(rows.schema(), columns)?)
+    // Where rows are only counted, there may be no column that tells how many they are.
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(
+        rows.schema(),
+        columns,
+        &options,
+    )?)
 }
 
 impl DisplayAs for SlicedExec {

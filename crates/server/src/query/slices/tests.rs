@@ -159,8 +159,10 @@ const NOT_BY_TIME: [&str; 3] = [
     "SELECT destination, count(*), count(rtt_p50_ns), min(time), max(rtt_p50_ns), max(source) FROM rtt_aggregate GROUP BY destination",
     "SELECT interface, count(DISTINCT source), count(source_port), max(bytes) FROM traffic GROUP BY interface, host",
 ];
-const BY_TIME: [&str; 13] = [
+const BY_TIME: [&str; 15] = [
     "SELECT * FROM flows",
+    "SELECT count(*) FROM flows",
+    "SELECT count(*) FROM servers",
     "SELECT source, count(*), sum(bytes), max(rtt_p50_ns), max(client_rtt_p50_ns) FROM flows GROUP BY source",
     "SELECT * FROM flows WHERE time > TIMESTAMP '2025-11-25 01:00:00' AND prefix(source, 24) = '10.0.1.0/24'",
     "SELECT * FROM servers",
