@@ -36,16 +36,15 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Ends the process at SIGINT, for a command that has nothing to finish, even where it was
-    /// ignored as in a background job of a shell.
+    /// Ends the process at SIGINT with status 0, as a command that measures and has nothing to
+    /// finish, even where it was ignored as in a background job of a shell.
     ///
     /// # Errors
     /// When the system refuses.
     #[cfg(feature = "live")]
     pub(crate) fn end_at_interrupt() -> anyhow::Result<()> {
         let always = Arc::new(AtomicBool::new(true));
-        register_conditional_shutdown(SIGINT, 128 + SIGINT, always)
-            .context("cannot listen to SIGINT")?;
+        register_conditional_shutdown(SIGINT, 0, always).context("cannot listen to SIGINT")?;
         Ok(())
     }
 

@@ -16,7 +16,14 @@ use run::{Running, needed, needs_terminal, on_terminal, service};
 use scene::Scene;
 
 /// How commands begin that cannot run here, and why.
-const ELSEWHERE: [(&str, &str); 3] = [
+const ELSEWHERE: [(&str, &str); 7] = [
+    ("sudo apt ", "tests/package/run installs the packages"),
+    (
+        "fathom rtt /usr/share/",
+        "tests/package/run reads the sample of the package",
+    ),
+    ("skopeo ", "tests/package/run unpacks the image"),
+    ("docker ", "nothing here runs containers"),
     (
         "make ",
         "it builds or tests everything; continuous integration runs it by itself",

@@ -53,9 +53,20 @@ fn words(text: &str) -> Vec<&str> {
     words.filter(|_| is_ours).collect()
 }
 
+/// Whether a command has an end, without Ctrl-C.
+fn ends_by_itself(text: &str) -> bool {
+    const GO_ON: [&str; 6] = ["rtt", "response", "traffic", "hops", "profile", "ipfix"];
+    let words = words(text);
+    let goes_on = words.first().is_some_and(|word| GO_ON.contains(word))
+        || words.starts_with(&["agent", "capture"])
+        || text.starts_with("tcpdump ");
+    !goes_on && service(text).is_none()
+}
+
 /// What a command asks a service for; `None` for one that asks none.
 fn asked<'a>(words: &[&'a str]) -> Option<&'a str> {
-    const ASKS: [&str; 7] = [
+    const ASKS: [&str; 8] = [
+        "--check",
         "status",
         "reload",
         "capture",
@@ -109,7 +120,7 @@ impl Done {
             Some("balance") => return Self::Reached("fathom balance --config lb.toml status"),
             _ => {}
         }
-        if let Some(name) = value(text, "--output") {
+        if let Some(name) = value(text, "--output").or_else(|| value(text, ">")) {
             return Self::Written(file(name));
         }
         if text.contains(" --export ipfix+tls") {
@@ -186,7 +197,7 @@ impl Running {
     pub(crate) fn end(mut self) -> Result<(), String> {
         // With all that its shell has started, as a terminal does it.
         let group = Pid::from_raw(self.process.id().cast_signed());
-        if matches!(self.process.status(), Ok(None)) {
+        if !ends_by_itself(&self.command.text) && matches!(self.process.status(), Ok(None)) {
             let _ = killpg(group, Signal::SIGINT);
         }
         match self.process.wait_with_deadline(PATIENCE) {
@@ -195,7 +206,7 @@ impl Running {
             Ok(_) => {}
         }
         let is_there = match &self.done {
-            Done::Printed => is_filled(&self.output),
+            Done::Printed => is_filled(&self.output) || ends_by_itself(&self.command.text),
             Done::Written(path) | Done::Later(path) => is_filled(path),
             Done::Listens(..) | Done::Reached(_) => true,
         };
@@ -225,7 +236,7 @@ pub(crate) fn needs_terminal(text: &str) -> bool {
 pub(crate) fn on_terminal(scene: &Scene, command: &Documented) -> Result<(), String> {
     let look = || -> anyhow::Result<()> {
         let terminal = Terminal::open("documents", 130, 30, &scene.in_terminal(&command.text))?;
-        terminal.shows(&["last record", "1 flows"])?;
+        terminal.shows(&["1 flows", "tcp "])?;
         terminal.press(&["q"])?;
         terminal.shows(&["ended with 0"]).map(drop)
     };

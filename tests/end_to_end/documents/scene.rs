@@ -14,7 +14,10 @@ use fathom_lab::traffic::tools;
 use fathom_lab::{Chain, Link, LinkConfig, LinkEnd, Namespace, Process, Worker, wait_until};
 use fathom_tests::{binary, capture_of_requests, certificates};
 use maxminddb_writer::Database;
+use maxminddb_writer::metadata::IpVersion;
 use maxminddb_writer::paths::IpAddrWithMask;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// Debug builds beside others on two processors.
@@ -170,7 +173,8 @@ impl Scene {
             counts.all(|count| count.parse::<u32>().is_ok_and(|count| count > 3))
         })
         .with_context(|| told.clone())?;
-        agent.signal(nix::sys::signal::Signal::SIGINT)?;
+        // With what its shell has started, as a terminal does it.
+        killpg(Pid::from_raw(agent.id().cast_signed()), Signal::SIGINT)?;
         let ended = agent.output(PATIENCE)?;
         ensure!(ended.status.success(), "the agent: {ended:?}");
         Ok(())
@@ -275,15 +279,21 @@ fn systems(path: &Path) -> Result<()> {
     let mut database = Database::default();
     database.metadata.binary_format_major_version = 2;
     "documents".clone_into(&mut database.metadata.database_type);
+    database.metadata.ip_version = IpVersion::V6;
+    // Those of IPv4 are below ::/96.
     let networks = [
-        (IpAddr::from([10, 77, 0, 0]), 16, 64_500_u32),
-        (IpAddr::from([203, 0, 113, 0]), 24, 64_501),
-        (IpAddr::V6(SERVER_V6), 48, 64_501),
+        (
+            Ipv4Addr::new(10, 77, 0, 0).to_ipv6_compatible(),
+            96 + 16,
+            64_500_u32,
+        ),
+        (SERVER.to_ipv6_compatible(), 96 + 32, 64_501),
+        (SERVER_V6, 48, 64_501),
     ];
     for (network, bits, number) in networks {
         let system = BTreeMap::from([("autonomous_system_number", number)]);
         let system = database.insert_value(system)?;
-        database.insert_node(IpAddrWithMask::new(network, bits), system);
+        database.insert_node(IpAddrWithMask::new(network.into(), bits), system);
     }
     database.write_to(fs::File::create(path)?)?;
     Ok(())

@@ -83,7 +83,9 @@ impl Request {
 /// # Errors
 /// When none runs, or it refuses.
 pub(super) fn ask(socket: &Path, action: &AgentAction) -> anyhow::Result<()> {
-    Signals::end_at_interrupt()?;
+    if matches!(action, AgentAction::Capture { .. }) {
+        Signals::end_at_interrupt()?;
+    }
     let answer = control::ask(socket, "agent", &Request::of(action).line())?;
     let Some(mut answer) = answer else {
         bail!(
