@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 /// Whom certificates are for.
 const NAMES: [&str; 4] = ["127.0.0.1", "collector", "collector.example", "example.org"];
 
-/// Makes a certificate authority, and certificates for [`NAMES`] that it has signed, as PEM files:
+/// Makes a certificate authority, and certificates for `NAMES` that it has signed, as PEM files:
 /// `authority`, and of each name `NAME.pem` and `NAME.key`.
 pub fn certificates(folder: &Path, authority: &str, names: &[&str]) -> anyhow::Result<()> {
     let mut parameters = CertificateParams::new(Vec::new())?;
