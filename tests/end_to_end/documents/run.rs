@@ -57,10 +57,13 @@ fn words(text: &str) -> Vec<&str> {
 fn ends_by_itself(text: &str) -> bool {
     const GO_ON: [&str; 6] = ["rtt", "response", "traffic", "hops", "profile", "ipfix"];
     let words = words(text);
+    let only_tells = words
+        .iter()
+        .any(|word| ["--probes", "--print-config"].contains(word));
     let goes_on = words.first().is_some_and(|word| GO_ON.contains(word))
         || words.starts_with(&["agent", "capture"])
         || text.starts_with("tcpdump ");
-    !goes_on && service(text).is_none()
+    only_tells || !goes_on && service(text).is_none()
 }
 
 /// What a command asks a service for; `None` for one that asks none.
@@ -108,6 +111,13 @@ fn value<'a>(text: &'a str, option: &str) -> Option<&'a str> {
     words.next()
 }
 
+/// The file behind `>`, which in quotes is none of the shell's.
+fn redirected(text: &str) -> Option<&str> {
+    let (_, behind) = text.rsplit_once(" > ")?;
+    let name = behind.split_whitespace().next();
+    name.filter(|_| !behind.contains(['"', '\'']))
+}
+
 impl Done {
     fn of(text: &str, service: Option<&str>, scene: &Scene) -> Self {
         let file = |name: &str| scene.work().join(name);
@@ -120,7 +130,7 @@ impl Done {
             Some("balance") => return Self::Reached("fathom balance --config lb.toml status"),
             _ => {}
         }
-        if let Some(name) = value(text, "--output").or_else(|| value(text, ">")) {
+        if let Some(name) = value(text, "--output").or_else(|| redirected(text)) {
             return Self::Written(file(name));
         }
         if text.contains(" --export ipfix+tls") {
@@ -235,7 +245,9 @@ pub(crate) fn needs_terminal(text: &str) -> bool {
 /// Runs one on a terminal, until it shows rows, and presses the key that ends it.
 pub(crate) fn on_terminal(scene: &Scene, command: &Documented) -> Result<(), String> {
     let look = || -> anyhow::Result<()> {
-        let terminal = Terminal::open("documents", 130, 30, &scene.in_terminal(&command.text))?;
+        // Others run beside it.
+        let name = format!("documents-{}", command.line);
+        let terminal = Terminal::open(&name, 130, 30, &scene.in_terminal(&command.text))?;
         terminal.shows(&["1 flows", "tcp "])?;
         terminal.press(&["q"])?;
         terminal.shows(&["ended with 0"]).map(drop)
