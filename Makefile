@@ -57,7 +57,7 @@ test-kernels: build ## every guest test in kernels 6.1, 6.12 and Debian's newest
 		cargo test -q -p fathom-tests --test $$test --no-run --message-format json | \
 		sed -n 's/.*"name":"'$$test'".*"executable":"\([^"]*\)".*/\1/p'; done)
 
-test-kernels-short: ## whether these kernels take every program, and one measurement (seven minutes)
+test-kernels-short: ## whether guest kernels 6.1 and 6.12 take every program, and one measurement (five minutes)
 	cargo test -q --workspace --no-run
 	tests/kernels/short $(TARGET)/debug/fathom $$(cargo test -q --workspace --test kernel --no-run \
 		--message-format json | sed -n 's/.*"name":"kernel".*"executable":"\([^"]*\)".*/\1/p')
