@@ -136,6 +136,15 @@ impl Process {
         nix::sys::signal::kill(Pid::from_raw(self.id().cast_signed()), signal)
             .map_err(|source| Error::runtime(format!("signal `{}`", self.program), source))
     }
+
+    /// The same with all that the process has started, as a terminal does at Ctrl-C.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] when all of them have ended already.
+    pub fn signal_group(&self, signal: Signal) -> Result<()> {
+        killpg(Pid::from_raw(self.id().cast_signed()), signal)
+            .map_err(|source| Error::runtime(format!("signal `{}`", self.program), source))
+    }
 }
 
 impl Drop for Process {

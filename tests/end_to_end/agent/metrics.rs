@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fathom_lab::{Namespace, Process, Topology, wait_until};
-use fathom_tests::certificates;
+use fathom_tests::{cache, certificates};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -32,13 +32,6 @@ pub(crate) fn installed(program: &str) -> Option<PathBuf> {
         println!("skipped: {program} is not installed: `make setup` does that");
     }
     found
-}
-
-/// Where `make setup` puts what it builds.
-pub(crate) fn cache() -> PathBuf {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".cache");
-    cache.unwrap_or_else(home).join("fathom")
 }
 
 pub(crate) fn repository() -> &'static Path {

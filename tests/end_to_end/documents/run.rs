@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use fathom_lab::{Process, wait_until};
 use fathom_tests::Terminal;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::commands::Documented;
 use crate::scene::{PATIENCE, Scene};
@@ -206,9 +205,8 @@ impl Running {
     /// Ends it if it has not ended, and looks at what it left.
     pub(crate) fn end(mut self) -> Result<(), String> {
         // With all that its shell has started, as a terminal does it.
-        let group = Pid::from_raw(self.process.id().cast_signed());
         if !ends_by_itself(&self.command.text) && matches!(self.process.status(), Ok(None)) {
-            let _ = killpg(group, Signal::SIGINT);
+            let _ = self.process.signal_group(Signal::SIGINT);
         }
         match self.process.wait_with_deadline(PATIENCE) {
             Ok(status) if !status.success() => return Err(self.told(&format!("ended: {status}"))),

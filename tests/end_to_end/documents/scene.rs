@@ -12,12 +12,11 @@ use anyhow::{Context, Result, ensure};
 use fathom_ipfix::wire::{FieldSpecifier, MessageWriter, Template};
 use fathom_lab::traffic::tools;
 use fathom_lab::{Chain, Link, LinkConfig, LinkEnd, Namespace, Process, Worker, wait_until};
-use fathom_tests::{binary, capture_of_requests, certificates};
+use fathom_tests::{binary, cache, capture_of_requests, certificates, clickhouse};
 use maxminddb_writer::Database;
 use maxminddb_writer::metadata::IpVersion;
 use maxminddb_writer::paths::IpAddrWithMask;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 /// Debug builds beside others on two processors.
@@ -88,16 +87,10 @@ impl Scene {
         let mut command = self.host.command("nsenter");
         command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id()));
         command.args(["--", "bash", "-c", SHELL, "bash", text]);
-        let binary = binary().unwrap_or_default();
-        let programs = binary.parent().unwrap_or(Path::new("/")).display();
-        let path = std::env::var("PATH").unwrap_or_default();
-        let cache = std::env::var("XDG_CACHE_HOME");
-        let home = std::env::var("HOME").unwrap_or_default();
-        let cache = cache.unwrap_or_else(|_| format!("{home}/.cache"));
         command
-            .env("PATH", format!("{programs}:{path}"))
+            .env("PATH", programs())
             .env("WORK", self.work())
-            .env("PYTHON", format!("{cache}/fathom/python/bin/python"))
+            .env("PYTHON", cache().join("python/bin/python"))
             .env("CURL_CA_BUNDLE", self.work().join("ca.pem"))
             .env_remove("SSL_CERT_FILE");
         command
@@ -117,11 +110,9 @@ impl Scene {
     pub(crate) fn in_terminal(&self, text: &str) -> String {
         let id = self.holder.id();
         let quoted = text.replace('\'', "'\\''");
-        let path = binary().unwrap_or_default();
-        let programs = path.parent().unwrap_or(Path::new("/")).display();
-        let work = self.work();
+        let (programs, work) = (programs(), self.work());
         format!(
-            "exec nsenter --net=/proc/{id}/ns/net --mount=/proc/{id}/ns/mnt -- env PATH={programs}:$PATH \
+            "exec nsenter --net=/proc/{id}/ns/net --mount=/proc/{id}/ns/mnt -- env PATH='{programs}' \
              bash -c 'cd {}; eval \"$1\"; echo ended with $?; exec cat' bash '{quoted}'",
             work.display()
         )
@@ -174,11 +165,18 @@ impl Scene {
         })
         .with_context(|| told.clone())?;
         // With what its shell has started, as a terminal does it.
-        killpg(Pid::from_raw(agent.id().cast_signed()), Signal::SIGINT)?;
+        agent.signal_group(Signal::SIGINT)?;
         let ended = agent.output(PATIENCE)?;
         ensure!(ended.status.success(), "the agent: {ended:?}");
         Ok(())
     }
+}
+
+/// Where a shell finds fathom, and all else.
+fn programs() -> String {
+    let binary = binary().unwrap_or_default();
+    let own = binary.parent().unwrap_or(Path::new("/")).display();
+    format!("{own}:{}", std::env::var("PATH").unwrap_or_default())
 }
 
 /// Three routers' worth of network behind `eth0`, and neighbours behind the other interfaces.
@@ -271,7 +269,8 @@ fn files(folder: &Path) -> Result<()> {
     )?;
     systems(&work.join("GeoLite2-ASN.mmdb"))?;
     fs::copy(work.join("GeoLite2-ASN.mmdb"), work.join("systems.mmdb"))?;
-    clickhouse(folder)
+    clickhouse(&folder.join("clickhouse"), (8123, 9000), "")?;
+    Ok(())
 }
 
 /// Numbers of autonomous systems.
@@ -296,29 +295,6 @@ fn systems(path: &Path) -> Result<()> {
         database.insert_node(IpAddrWithMask::new(network.into(), bits), system);
     }
     database.write_to(fs::File::create(path)?)?;
-    Ok(())
-}
-
-/// The configuration of Debian's server.
-fn clickhouse(folder: &Path) -> Result<()> {
-    let folder = folder.join("clickhouse");
-    for name in ["data", "tmp"] {
-        fs::create_dir_all(folder.join(name))?;
-    }
-    let path = folder.display();
-    let config = format!(
-        "<yandex><logger><level>warning</level><console>1</console></logger>\
-         <http_port>8123</http_port><tcp_port>9000</tcp_port><listen_host>127.0.0.1</listen_host>\
-         <path>{path}/data/</path><tmp_path>{path}/tmp/</tmp_path>\
-         <users_config>{path}/users.xml</users_config><default_profile>default</default_profile>\
-         <default_database>default</default_database><mark_cache_size>5000000</mark_cache_size>\
-         <timezone>UTC</timezone></yandex>"
-    );
-    let users = "<yandex><profiles><default/></profiles><users><default><password/>\
-         <networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota>\
-         </default></users><quotas><default/></quotas></yandex>";
-    fs::write(folder.join("config.xml"), config)?;
-    fs::write(folder.join("users.xml"), users)?;
     Ok(())
 }
 

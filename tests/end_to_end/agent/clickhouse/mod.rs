@@ -9,11 +9,11 @@ use std::process::Command;
 use std::slice;
 
 use fathom_lab::{Namespace, Process, Topology, wait_until};
-use fathom_tests::{binary, certificates};
+use fathom_tests::{binary, cache, certificates};
 use nix::sys::signal::Signal;
 
 use super::dashboards::statements;
-use super::metrics::{cache, installed};
+use super::metrics::installed;
 use super::store::query;
 use super::{PATIENCE, exchange, lab, wait_until_attached};
 use serde_json::Value;

@@ -1,10 +1,10 @@
 //! Servers of ClickHouse.
 
-use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
 use fathom_lab::{Namespace, Process, wait_until};
+use fathom_tests::clickhouse;
 use serde_json::{Map, Value};
 
 use super::super::PATIENCE;
@@ -109,38 +109,22 @@ pub(super) fn sorted(mut rows: Vec<String>) -> Vec<String> {
 
 /// Debian's server, as one of two shards, also by TLS.
 pub(super) fn old(folder: &Path, number: u16) -> Vec<String> {
-    let folder = folder.join(format!("shard{number}"));
-    for name in ["data", "tmp"] {
-        fs::create_dir_all(folder.join(name)).unwrap();
-    }
     let shard = |port| {
         format!("<shard><replica><host>127.0.0.1</host><port>{port}</port></replica></shard>")
     };
-    let config = format!(
-        "<yandex><logger><level>warning</level><console>1</console></logger>\
-         <http_port>{}</http_port><https_port>{}</https_port><tcp_port>{}</tcp_port>\
+    let more = format!(
+        "<https_port>{}</https_port>\
          <openSSL><server><certificateFile>{certificates}/server.pem</certificateFile>\
          <privateKeyFile>{certificates}/server.key</privateKeyFile>\
-         <verificationMode>none</verificationMode></server></openSSL><listen_host>127.0.0.1</listen_host>\
-         <path>{path}/data/</path><tmp_path>{path}/tmp/</tmp_path>\
-         <users_config>{path}/users.xml</users_config><default_profile>default</default_profile>\
-         <default_database>default</default_database><mark_cache_size>5000000</mark_cache_size>\
-         <timezone>UTC</timezone>\
-         <remote_servers><two>{}{}</two></remote_servers></yandex>",
-        8123 + number,
+         <verificationMode>none</verificationMode></server></openSSL>\
+         <remote_servers><two>{}{}</two></remote_servers>",
         8443 + number,
-        9000 + number,
         shard(9000),
         shard(9001),
-        path = folder.display(),
-        certificates = folder.parent().unwrap().display(),
+        certificates = folder.display(),
     );
-    let users = "<yandex><profiles><default/></profiles><users><default><password/>\
-         <networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota>\
-         </default></users><quotas><default/></quotas></yandex>";
-    fs::write(folder.join("config.xml"), config).unwrap();
-    fs::write(folder.join("users.xml"), users).unwrap();
-    let config = folder.join("config.xml");
+    let own = folder.join(format!("shard{number}"));
+    let config = clickhouse(&own, (8123 + number, 9000 + number), &more).unwrap();
     vec![
         "clickhouse-server".to_owned(),
         format!("--config-file={}", config.display()),
