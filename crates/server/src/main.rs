@@ -6,6 +6,7 @@ mod collect;
 mod compare;
 mod explain;
 mod lists;
+mod moment;
 mod query;
 mod serve;
 mod top;

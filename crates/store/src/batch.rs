@@ -1,6 +1,6 @@
 //! Records, put together in columns.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array as _, RecordBatch};
 use arrow_schema::SchemaRef;
@@ -8,17 +8,49 @@ use fathom_record::parts::Part as _;
 use fathom_record::{FlowKey, Record, Schema, Value, Visitor};
 
 use crate::columns::{Growing, columns_of};
+use crate::{Error, frame};
 
-/// Records of one kind.
-#[derive(Debug, Clone, PartialEq)]
+/// Records of one kind, which do not change.
+#[derive(Debug, Clone)]
 pub struct Batch {
     /// The name of the kind: the table.
     pub kind: Arc<str>,
     /// The records, a row each.
     pub rows: RecordBatch,
+    /// What [`Batch::frame`] gave. A store and those who send to others have clones of a batch.
+    frame: Arc<Mutex<Option<Arc<[u8]>>>>,
+}
+
+impl PartialEq for Batch {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.rows == other.rows
+    }
 }
 
 impl Batch {
+    /// These records.
+    pub fn new(kind: impl Into<Arc<str>>, rows: RecordBatch) -> Self {
+        Self {
+            kind: kind.into(),
+            rows,
+            frame: Arc::default(),
+        }
+    }
+
+    /// Its frame, which is made once for all clones.
+    ///
+    /// # Errors
+    /// [`Error::Records`] when it cannot be encoded.
+    pub(crate) fn frame(&self) -> Result<Arc<[u8]>, Error> {
+        let mut known = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(frame) = &*known {
+            return Ok(frame.clone());
+        }
+        let frame: Arc<[u8]> = frame::write(self)?.into();
+        *known = Some(frame.clone());
+        Ok(frame)
+    }
+
     /// What the rows take of memory.
     pub fn memory_bytes(&self) -> usize {
         self.rows.get_array_memory_size()
@@ -108,10 +140,10 @@ impl Collected {
         let columns = columns.collect();
         self.rows = 0;
         let rows = RecordBatch::try_new(self.columns.clone(), columns);
-        Batch {
-            kind: self.kind.clone(),
-            rows: rows.expect("each row has a value of its type in each column"),
-        }
+        Batch::new(
+            self.kind.clone(),
+            rows.expect("each row has a value of its type in each column"),
+        )
     }
 }
 

@@ -47,13 +47,15 @@ pub(crate) enum Found<T> {
 /// [`Error::Records`] when it cannot be encoded.
 pub(crate) fn write(batch: &Batch) -> Result<Vec<u8>, Error> {
     let encode = || -> Result<Vec<u8>, ArrowError> {
-        let mut body = vec![batch.kind.len() as u8];
-        body.extend_from_slice(batch.kind.as_bytes());
-        let compressed = zstd::Encoder::new(body, LEVEL)?;
-        let mut stream = StreamWriter::try_new(compressed, batch.rows.schema_ref())?;
+        let stream = Vec::with_capacity(batch.memory_bytes());
+        let mut stream = StreamWriter::try_new(stream, batch.rows.schema_ref())?;
         stream.write(&batch.rows)?;
         stream.finish()?;
-        Ok(stream.into_inner()?.finish()?)
+        let mut body = vec![batch.kind.len() as u8];
+        body.extend_from_slice(batch.kind.as_bytes());
+        // At once, so that its length is in it: who reads it need not look for room as it comes.
+        body.extend_from_slice(&zstd::bulk::compress(&stream.into_inner()?, LEVEL)?);
+        Ok(body)
     };
     let body = encode().map_err(Error::records("encode", &batch.kind))?;
     let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -149,13 +151,19 @@ fn decode(body: &[u8]) -> Result<Batch, ArrowError> {
         .split_at_checked(length.into())
         .ok_or_else(|| bad("no kind"))?;
     let kind = std::str::from_utf8(kind).map_err(|_| bad("no kind"))?;
+    let stream = decompress(compressed)?;
+    let mut batches = StreamReader::try_new(stream.as_slice(), None)?;
+    let rows = batches.next().ok_or_else(|| bad("no batch"))??;
+    Ok(Batch::new(kind, rows))
+}
+
+fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
+    if let Ok(Some(length)) = zstd::zstd_safe::get_frame_content_size(compressed) {
+        return zstd::bulk::decompress(compressed, length.min(MOST_BYTES as u64) as usize);
+    }
+    // Written in pieces, as logs and spools of before are.
     let mut stream = Vec::new();
     let decoder = zstd::Decoder::new(compressed)?;
     decoder.take(MOST_BYTES as u64).read_to_end(&mut stream)?;
-    let mut batches = StreamReader::try_new(stream.as_slice(), None)?;
-    let rows = batches.next().ok_or_else(|| bad("no batch"))??;
-    Ok(Batch {
-        kind: kind.into(),
-        rows,
-    })
+    Ok(stream)
 }

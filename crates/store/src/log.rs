@@ -102,7 +102,7 @@ impl Log {
     /// # Errors
     /// [`Error::Records`] when it cannot be encoded, [`Error::File`] when it cannot be written.
     pub(crate) fn append(&mut self, batch: Batch) -> Result<(), Error> {
-        let frame = frame::write(&batch);
+        let frame = batch.frame();
         let written = frame.and_then(|frame| self.append_frame(&frame, &batch));
         if written.is_err() {
             self.memory_bytes += batch.memory_bytes();

@@ -50,7 +50,7 @@ pub enum Unreadable {
 pub fn encode(number: Number, batch: &Batch) -> Result<Vec<u8>, Error> {
     let rows = u32::try_from(batch.rows.num_rows()).unwrap_or(u32::MAX);
     let mut bytes = frame::write_number(&Number { rows, ..number });
-    bytes.extend(frame::write(batch)?);
+    bytes.extend_from_slice(&batch.frame()?);
     Ok(bytes)
 }
 

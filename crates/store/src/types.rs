@@ -78,10 +78,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let layout = Layout::new(directory.path());
         let mut types = Types::default();
-        let batch = |rows| Batch {
-            kind: "rtt".into(),
-            rows,
-        };
+        let batch = |rows| Batch::new("rtt", rows);
         types
             .check(&layout, &batch(numbers("count", &[1])))
             .unwrap();

@@ -208,37 +208,41 @@ impl Subject {
     /// The set of these labels, or the one that stands for those that have no room.
     fn set(&mut self, labels: &LabelPlan, key: &str) -> Option<&mut Set> {
         let now = Instant::now();
-        if self.sets.contains_key(key) {
-            return self.touch(labels, key, now);
-        }
+        let key = if self.sets.contains_key(key) {
+            Cow::Borrowed(key)
+        } else {
+            self.open(labels, key, now)
+        };
+        let set = self.sets.get_mut(&*key)?;
+        set.touched = now;
+        Some(set)
+    }
+
+    /// Makes the set of new labels. Returns the labels of the one that is there for them.
+    fn open<'a>(&mut self, labels: &LabelPlan, key: &'a str, now: Instant) -> Cow<'a, str> {
         if self.sets.len() >= SETS {
             self.forget_idle(now);
         }
-        if self.sets.len() < SETS {
-            return self.touch(labels, key, now);
+        let mut key = Cow::Borrowed(key);
+        if self.sets.len() >= SETS {
+            self.others += 1;
+            let mut other = labels.other(&key, |name| name != "network");
+            if self.sets.len() >= SETS_OF_OTHERS && !self.sets.contains_key(&other) {
+                other = labels.other(&key, |_| false);
+            }
+            key = Cow::Owned(other);
         }
-        self.others += 1;
-        let mut other = labels.other(key, |name| name != "network");
-        if self.sets.len() >= SETS_OF_OTHERS && !self.sets.contains_key(&other) {
-            other = labels.other(key, |_| false);
-        }
-        self.touch(labels, &other, now)
-    }
-
-    fn touch(&mut self, labels: &LabelPlan, key: &str, now: Instant) -> Option<&mut Set> {
         // `entry` would make a text of each key.
-        if !self.sets.contains_key(key) {
+        if !self.sets.contains_key(&*key) {
             let set = Set {
-                labels: labels.read(key),
+                labels: labels.read(&key),
                 figures: vec![None; self.families.len()],
                 since: Time::now().0,
                 touched: now,
             };
-            self.sets.insert(key.to_owned(), set);
+            self.sets.insert(key.clone().into_owned(), set);
         }
-        let set = self.sets.get_mut(key)?;
-        set.touched = now;
-        Some(set)
+        key
     }
 
     /// At most once a minute: with many sets it takes long.

@@ -67,6 +67,7 @@ pub struct Profiler {
     has_all_namespaces: bool,
     last_look_ns: u64,
     last_look_back_ns: u64,
+    handed_on_ns: u64,
 }
 
 /// What each set of probes can do here, the better one first.
@@ -169,6 +170,7 @@ impl Profiler {
             has_all_namespaces: options.has_all_namespaces,
             last_look_ns: 0,
             last_look_back_ns: monotonic_ns(),
+            handed_on_ns: 0,
         };
         for program in profiler.probes.programs.clone() {
             profiler.attach_program(program, root)?;
@@ -207,14 +209,21 @@ impl Profiler {
         if self.reorder.is_empty() && !self.connections.has_waiting() {
             return;
         }
+        let settling_ns = match self.dns {
+            Some(_) => ARRIVED_NAMES_NS,
+            None => ARRIVED_NS,
+        };
+        // Each look copies all slots, and others on the hook are asked more often.
+        let pause_ns = (settling_ns / 2).max(LONGEST_WAIT.as_nanos() as u64 / 2);
+        if now_ns.saturating_sub(self.handed_on_ns) < pause_ns {
+            return;
+        }
+        self.handed_on_ns = now_ns;
         let reorder = &mut self.reorder;
         let slots = self.slots.read();
         self.connections
             .look_at_waiting(now_ns, slots, &mut |told| reorder.put(told));
-        let arrived_ns = now_ns.saturating_sub(match self.dns {
-            Some(_) => ARRIVED_NAMES_NS,
-            None => ARRIVED_NS,
-        });
+        let arrived_ns = now_ns.saturating_sub(settling_ns);
         let waiting_ns = self.connections.oldest_waiting_ns(slots);
         let until_ns = waiting_ns.map_or(arrived_ns, |waiting_ns| waiting_ns.min(arrived_ns));
         reorder.leave(until_ns, wall_clock_offset(), take);

@@ -85,10 +85,10 @@ impl Foreign {
         ];
         debug_assert!(columns.iter().all(|(_, column)| column.len() == rows));
         let rows = RecordBatch::try_from_iter(columns);
-        Some(Batch {
-            kind: "ipfix".into(),
-            rows: rows.expect("each row has a value in each column"),
-        })
+        Some(Batch::new(
+            "ipfix",
+            rows.expect("each row has a value in each column"),
+        ))
     }
 }
 

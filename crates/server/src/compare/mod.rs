@@ -3,7 +3,6 @@
 mod comparison;
 mod grouping;
 mod metric;
-mod period;
 mod pictures;
 mod plot;
 mod question;
@@ -17,13 +16,13 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
+use jiff::Zoned;
 
+use crate::moment::Moment;
 use crate::query::{self, Engine, EngineArguments};
 use comparison::Comparison;
 use grouping::Grouping;
 use metric::Metric;
-use period::Moment;
 use question::{Question, Role};
 use sessions::Sessions;
 use towards::Towards;
@@ -58,7 +57,7 @@ pub(crate) struct CompareArguments {
     /// --towards mean.
     #[arg(long, value_enum, default_value_t = Role::Client)]
     role: Role,
-    /// Sessions that ended since then: a time, or so long ago.
+    /// Sessions that ended since then: a time, the last 12:00, or so long before --until.
     #[arg(long, value_name = "TIME", default_value = "7d")]
     since: Moment,
     /// Sessions that ended until then; by default now.
@@ -102,7 +101,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<()> {
         pictures::list(&mut output)?;
         return Ok(output.flush()?);
     }
-    let question = Question::new(arguments, Timestamp::now())?;
+    let question = Question::new(arguments, &Zoned::now())?;
     let engine = Engine::open(&arguments.engine)?;
     let asked = sessions::of_store(&engine, &arguments.engine, &question);
     let sessions = query::wait_for(asked)?;

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use clap::ValueEnum;
-use jiff::Timestamp;
+use jiff::{Timestamp, Zoned};
 
 use super::CompareArguments;
 use super::grouping::Grouping;
@@ -44,14 +44,17 @@ impl Question {
     ///
     /// # Errors
     /// When metrics cannot stand in one table, or the period is none.
-    pub(super) fn new(arguments: &CompareArguments, now: Timestamp) -> anyhow::Result<Self> {
+    pub(super) fn new(arguments: &CompareArguments, now: &Zoned) -> anyhow::Result<Self> {
+        let until = arguments.until.map_or(now.timestamp(), |it| it.time(now));
         let question = Self {
             metrics: without_repetition(&arguments.metric),
             groupings: without_repetition(&arguments.by),
             towards: arguments.towards,
             role: arguments.role,
-            since: arguments.since.time(now),
-            until: arguments.until.map_or(now, |until| until.time(now)),
+            since: arguments
+                .since
+                .time(&until.to_zoned(now.time_zone().clone())),
+            until,
             most_groups: arguments.groups,
         };
         let kind = question.kind();

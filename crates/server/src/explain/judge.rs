@@ -87,7 +87,7 @@ impl Judged {
         let rtts = &evidence.rtt.rows;
         let mut found: Vec<Finding> = links
             .iter()
-            .filter_map(|link| link.finding(rtts, statement))
+            .filter_map(|link| link.finding(rtts, halves.is_at_client(), statement))
             .collect();
         found.extend(route);
         found.extend(slow_path.map(|path| path.finding));

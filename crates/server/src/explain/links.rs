@@ -135,11 +135,17 @@ impl Link {
         median(&excesses.into_values().collect::<Vec<_>>())
     }
 
-    /// What is wrong with it; nothing where the application's own round trips do not show it.
-    pub(super) fn finding(&self, rtts: &[rtt::Row], evidence: &str) -> Option<Finding> {
+    /// What is wrong with it; nothing where the application's own round trips do not show it. The
+    /// first link is the client's own where flows were observed at the client.
+    pub(super) fn finding(
+        &self,
+        rtts: &[rtt::Row],
+        is_at_client: bool,
+        evidence: &str,
+    ) -> Option<Finding> {
         let far = self.far.as_deref().unwrap_or("the next router");
         let near = self.near.as_deref().unwrap_or("the router before");
-        let cause = if self.ttl == 1 {
+        let cause = if self.ttl == 1 && is_at_client {
             Cause::ClientSide
         } else {
             Cause::HopQueue
@@ -267,6 +273,14 @@ mod tests {
         assert_eq!((link.ttl, link.far.as_deref()), (1, Some("r1")));
         assert_eq!((link.direction.as_str(), link.queue_ns), ("forward", 50e6));
         assert_eq!((link.seconds.len(), link.flows.len()), (5, 2));
+    }
+
+    #[test]
+    fn the_first_link_is_the_clients_where_flows_were_observed_there() {
+        let links = Link::all(&told("host", (1, "r1"), 45), &paths());
+        let cause = |is_at_client| links[0].finding(&[], is_at_client, "").unwrap().cause;
+        assert_eq!(cause(true), Cause::ClientSide);
+        assert_eq!(cause(false), Cause::HopQueue);
     }
 
     #[test]

@@ -26,12 +26,13 @@ mod traffic;
 mod verdict;
 
 use std::io::{self, Write};
-use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use jiff::Zoned;
 
 use crate::lists::Range;
+use crate::moment::Moment;
 use crate::query::{self, Engine, EngineArguments};
 use evidence::Evidence;
 pub(crate) use explanation::Explanation;
@@ -47,12 +48,12 @@ pub(crate) use subject::{End, Subject};
 pub(crate) struct ExplainArguments {
     #[command(flatten)]
     subject: SubjectArguments,
-    /// How far back it looks.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
-    since: Duration,
+    /// Since when it looks: a time, the last 12:00, or so long before --until.
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    since: Moment,
     /// Until when it looks, such as `2026-11-25T12:00:00Z`; by default now.
     #[arg(long, value_name = "TIME")]
-    until: Option<jiff::Timestamp>,
+    until: Option<Moment>,
     #[command(flatten)]
     engine: EngineArguments,
     /// How it is printed.
@@ -64,12 +65,13 @@ pub(crate) struct ExplainArguments {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct SubjectArguments {
-    /// A flow: its Community ID, or both ends as in `192.0.2.7:40312-198.51.100.1:443`.
+    /// A flow: its Community ID, or both ends as in `192.0.2.7:40312-198.51.100.1:443`; or flows
+    /// between networks, as in `10.0.0.0/8-198.51.100.1:443`.
     #[arg(long, value_name = "FLOW", value_parser = Subject::flow)]
     flow: Option<Subject>,
-    /// A host: its address, or the name by which it measures.
-    #[arg(long, value_name = "HOST")]
-    host: Option<String>,
+    /// A host: its address, or the name by which it measures; or a network such as `10.0.0.0/8`.
+    #[arg(long, value_name = "HOST", value_parser = Subject::host)]
+    host: Option<Subject>,
     /// A service: `ADDRESS:PORT`, an address, or `:PORT` for all servers with that port.
     #[arg(long, value_name = "SERVICE")]
     service: Option<End>,
@@ -77,12 +79,8 @@ struct SubjectArguments {
 
 impl SubjectArguments {
     fn subject(&self) -> anyhow::Result<Subject> {
-        let host = self.host.clone().map(Subject::Host);
-        let named = self
-            .flow
-            .clone()
-            .or(host)
-            .or(self.service.map(Subject::Service));
+        let named = self.flow.clone().or_else(|| self.host.clone());
+        let named = named.or(self.service.map(Subject::Service));
         named.context("name a subject: --flow, --host or --service")
     }
 }
@@ -101,15 +99,20 @@ enum Format {
 /// # Errors
 /// When there is no store, nothing was measured of the subject, or it cannot be printed.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<()> {
-    let until = match arguments.until {
-        Some(moment) => moment,
-        None => jiff::Timestamp::try_from(SystemTime::now())?,
-    };
-    let to_ns = i64::try_from(until.as_nanosecond())?;
-    let since_ns = i64::try_from(arguments.since.as_nanos())?;
+    let now = Zoned::now();
+    let until = arguments
+        .until
+        .map_or(now.timestamp(), |it| it.time(&now))
+        .to_zoned(now.time_zone().clone());
+    let since = arguments.since.time(&until);
+    anyhow::ensure!(
+        since < until.timestamp(),
+        "nothing is between {since} and {}: --since is to be before --until",
+        until.timestamp()
+    );
     let range = Range {
-        from_ns: to_ns.saturating_sub(since_ns),
-        to_ns,
+        from_ns: i64::try_from(since.as_nanosecond())?,
+        to_ns: i64::try_from(until.timestamp().as_nanosecond())?,
     };
     let subject = arguments.subject.subject()?;
     let engine = Engine::open(&arguments.engine)?;

@@ -16,6 +16,8 @@ pub(super) const LEAST_NS: f64 = 2e6;
 /// less of that, and flows that begin have none. So of flows at a time, those tell of the network
 /// that have the shortest: this part of them.
 pub(super) const QUICK: f64 = 0.25;
+/// From a client, its own acknowledgements take less than this.
+const AT_CLIENT_NS: f64 = 2e5;
 /// And those that are a smaller part of what was before.
 const LEAST_RATIO: f64 = 0.2;
 
@@ -81,6 +83,12 @@ impl Halves {
             towards_server: half(true),
             towards_client: half(false),
         }
+    }
+
+    /// Whether flows were observed at the client, or beside it: not at a router on their way.
+    pub(super) fn is_at_client(&self) -> bool {
+        let side = self.towards_client.as_ref();
+        side.is_none_or(|half| half.least_ns < AT_CLIENT_NS)
     }
 
     /// Propagation on both sides together.

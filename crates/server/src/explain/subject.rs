@@ -1,10 +1,10 @@
 //! Whose latency is explained.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use datafusion::scalar::ScalarValue;
+use fathom_record::Network;
 
 /// Whose latency.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,16 +13,18 @@ pub(crate) enum Subject {
     Id(String),
     /// Flows between two ends, in either direction.
     Ends(End, End),
-    /// All flows of a host: an address, or the name of one that measures.
+    /// All flows that a host measured, by its name.
     Host(String),
+    /// All flows of an address or a network.
+    Network(Network),
     /// All flows to a server's port, or to all servers with that port.
     Service(End),
 }
 
-/// An end of flows.
+/// An end of flows: an address or a network, a port, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
-    pub(crate) address: Option<IpAddr>,
+    pub(crate) network: Option<Network>,
     pub(crate) port: Option<u16>,
 }
 
@@ -32,38 +34,46 @@ impl FromStr for End {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "`{text}` is no end of a flow: say ADDRESS:PORT, ADDRESS, or :PORT, an IPv6 address before a port in brackets"
+                "`{text}` is no end of a flow: say ADDRESS:PORT, ADDRESS, NETWORK/LENGTH or :PORT, an IPv6 address before a port in brackets"
             )
         };
-        let port = |text: &str| text.parse().map(Some).map_err(|_| wrong());
-        if let Ok(address) = text.parse() {
+        if let Ok(network) = text.parse() {
             return Ok(Self {
-                address: Some(address),
+                network: Some(network),
                 port: None,
             });
         }
-        let (address, number) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let bare = address.trim_start_matches('[').trim_end_matches(']');
-        let address = match bare {
+        let (address, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let network = match address.replace(['[', ']'], "").as_str() {
             "" | "*" => None,
-            address => Some(address.parse().map_err(|_| wrong())?),
+            network => Some(network.parse().map_err(|_| wrong())?),
         };
         Ok(Self {
-            address,
-            port: port(number)?,
+            network,
+            port: Some(port.parse().map_err(|_| wrong())?),
         })
     }
 }
 
 impl fmt::Display for End {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.address, self.port) {
-            (Some(IpAddr::V6(address)), Some(port)) => write!(to, "[{address}]:{port}"),
-            (Some(address), Some(port)) => write!(to, "{address}:{port}"),
-            (Some(address), None) => write!(to, "{address}"),
+        let network = self.network.map(|it| (shown(it), it.address().is_ipv6()));
+        match (network, self.port) {
+            (Some((network, true)), Some(port)) => write!(to, "[{network}]:{port}"),
+            (Some((network, false)), Some(port)) => write!(to, "{network}:{port}"),
+            (Some((network, _)), None) => write!(to, "{network}"),
             (None, Some(port)) => write!(to, ":{port}"),
             (None, None) => write!(to, "*"),
         }
+    }
+}
+
+/// A network; an address without its length.
+fn shown(network: Network) -> String {
+    if network == Network::from(network.address()) {
+        network.address().to_string()
+    } else {
+        network.to_string()
     }
 }
 
@@ -87,6 +97,21 @@ impl Subject {
         }
     }
 
+    /// A host: its address, its network, or the name by which it measures.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub(crate) fn host(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(network) => Ok(Self::Network(network)),
+            // No name has that.
+            Err(_) if text.contains('/') => Err(format!(
+                "`{text}` is no network: say one such as 192.0.2.0/24"
+            )),
+            Err(_) => Ok(Self::Host(text.to_owned())),
+        }
+    }
+
     /// What a row must be to belong to it, and the parameters of that, from $3 on: $1 and $2 are
     /// the range of time.
     pub(super) fn condition(&self) -> (String, Vec<ScalarValue>) {
@@ -98,10 +123,11 @@ impl Subject {
             }
             Self::Host(name) => {
                 values.push(ScalarValue::from(name.as_str()));
-                match name.parse::<IpAddr>() {
-                    Ok(_) => "(source = $3 OR destination = $3)".to_owned(),
-                    Err(_) => "host = $3".to_owned(),
-                }
+                "host = $3".to_owned()
+            }
+            Self::Network(network) => {
+                let end = End::from(*network).numbered(&mut values);
+                format!("({} OR {})", end.is("source"), end.is("destination"))
             }
             Self::Service(end) => {
                 let end = end.numbered(&mut values);
@@ -121,8 +147,17 @@ impl Subject {
 
 /// An end with the numbers of its parameters.
 struct Numbered {
-    address: Option<usize>,
+    network: Option<(Network, usize)>,
     port: Option<usize>,
+}
+
+impl From<Network> for End {
+    fn from(network: Network) -> Self {
+        Self {
+            network: Some(network),
+            port: None,
+        }
+    }
 }
 
 impl End {
@@ -132,9 +167,9 @@ impl End {
             values.len() + 2
         };
         Numbered {
-            address: self
-                .address
-                .map(|it| put(ScalarValue::from(it.to_string()))),
+            network: self
+                .network
+                .map(|it| (it, put(ScalarValue::from(shown(it))))),
             port: self.port.map(|port| put(ScalarValue::UInt16(Some(port)))),
         }
     }
@@ -142,12 +177,18 @@ impl End {
 
 impl Numbered {
     fn is(&self, side: &str) -> String {
-        match (self.address, self.port) {
-            (Some(address), Some(port)) => {
-                format!("{side} = ${address} AND {side}_port = ${port}")
+        let network = self.network.map(|(network, number)| {
+            if network == Network::from(network.address()) {
+                format!("{side} = ${number}")
+            } else {
+                let length = network.prefix_length();
+                format!("prefix({side}, {length}) = ${number}")
             }
-            (Some(address), None) => format!("{side} = ${address}"),
-            (None, Some(port)) => format!("{side}_port = ${port}"),
+        });
+        let port = self.port.map(|port| format!("{side}_port = ${port}"));
+        match (network, port) {
+            (Some(network), Some(port)) => format!("{network} AND {port}"),
+            (Some(one), None) | (None, Some(one)) => one,
             (None, None) => "true".to_owned(),
         }
     }
@@ -159,6 +200,10 @@ impl fmt::Display for Subject {
             Self::Id(id) => write!(to, "flow {id}"),
             Self::Ends(one, other) => write!(to, "flow {one} - {other}"),
             Self::Host(host) => write!(to, "host {host}"),
+            Self::Network(network) if shown(*network).contains('/') => {
+                write!(to, "network {network}")
+            }
+            Self::Network(address) => write!(to, "host {}", shown(*address)),
             Self::Service(end) => write!(to, "service {end}"),
         }
     }
@@ -176,6 +221,9 @@ mod tests {
             ":443",
             "[2001:db8::1]:53",
             "2001:db8::1",
+            "192.0.2.0/24",
+            "192.0.2.0/24:80",
+            "[2001:db8::/32]:53",
         ] {
             assert_eq!(text.parse::<End>().unwrap().to_string(), text);
         }
@@ -198,9 +246,24 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_an_address_or_who_observes() {
-        assert_eq!(Subject::Host("db3".into()).condition().0, "host = $3");
-        let address = Subject::Host("10.0.0.1".into()).condition().0;
-        assert_eq!(address, "(source = $3 OR destination = $3)");
+    fn an_end_of_a_flow_may_be_a_network() {
+        let flow = Subject::flow("10.78.0.0/16-198.51.100.1:443").unwrap();
+        assert_eq!(
+            flow.condition().0,
+            "((prefix(source, 16) = $3 AND destination = $4 AND destination_port = $5) OR (source = $4 AND source_port = $5 AND prefix(destination, 16) = $3))"
+        );
+        assert_eq!(flow.to_string(), "flow 10.78.0.0/16 - 198.51.100.1:443");
+    }
+
+    #[test]
+    fn a_host_is_an_address_a_network_or_who_observes() {
+        let condition = |text| Subject::host(text).unwrap().condition().0;
+        assert_eq!(condition("db3"), "host = $3");
+        assert_eq!(condition("10.0.0.1"), "(source = $3 OR destination = $3)");
+        assert_eq!(
+            condition("10.0.0.0/8"),
+            "(prefix(source, 8) = $3 OR prefix(destination, 8) = $3)"
+        );
+        assert!(Subject::host("10.0.0.0/40").is_err());
     }
 }

@@ -184,9 +184,10 @@ async fn one_flow(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ExplanationAsked {
-    /// A flow: its Community ID, or both ends, as in `192.0.2.7:40312-198.51.100.1:443`.
+    /// A flow: its Community ID, or both ends, as in `192.0.2.7:40312-198.51.100.1:443`; an end may
+    /// be a network.
     flow: Option<String>,
-    /// A host: its address, or the name by which it measures.
+    /// A host: its address, its network, or the name by which it measures.
     host: Option<String>,
     /// A service: `ADDRESS:PORT`, an address, or `:PORT`.
     service: Option<String>,
@@ -196,7 +197,7 @@ impl ExplanationAsked {
     fn subject(self) -> Result<Subject, Problem> {
         let subject = match (self.flow, self.host, self.service) {
             (Some(flow), None, None) => Subject::flow(&flow),
-            (None, Some(host), None) => Ok(Subject::Host(host)),
+            (None, Some(host), None) => Subject::host(&host),
             (None, None, Some(service)) => service.parse().map(Subject::Service),
             _ => Err("name one of `flow`, `host` and `service`".to_owned()),
         };

@@ -1,7 +1,6 @@
 //! What an operator asks, and whether the answers name what went wrong.
 
-use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -23,6 +22,8 @@ const AFTER: Duration = Duration::from_secs(2);
 /// Of the packets that a link lost, those that were sent again, at least.
 const COUNTED: f64 = 0.85;
 
+/// Two of the networks.
+const BERLIN_AND_HAMBURG: [&str; 2] = ["10.78.1.0/24", "10.80.1.0/24"];
 const NETWORKS: &str = "prefix,name
 10.78.1.0/24,Berlin
 10.80.1.0/24,Hamburg
@@ -149,7 +150,7 @@ impl Answers {
             moment(span.from),
             moment(span.to)
         );
-        let [berlin, hamburg] = [BERLIN, HAMBURG].map(|client| of_flows(client, span));
+        let [berlin, hamburg] = BERLIN_AND_HAMBURG.map(|clients| of_flows(clients, span));
         let brief = format!("{hamburg} | head -n 4");
         self.block("slow-network", store, &[networks, berlin.clone(), brief])?;
         self.expect(store, &berlin, Some("client_side"))?;
@@ -278,9 +279,9 @@ fn moment(time: SystemTime) -> Rfc3339Timestamp {
 }
 
 /// The question for all flows of a client with North.
-fn of_flows(client: Ipv4Addr, span: Span) -> String {
+fn of_flows(clients: impl Display, span: Span) -> String {
     format!(
-        "fathom explain --flow {client}-{NORTH}:443 {}",
+        "fathom explain --flow {clients}-{NORTH}:443 {}",
         span.options()
     )
 }
