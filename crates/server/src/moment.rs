@@ -21,11 +21,13 @@ impl FromStr for Moment {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let local = |time: DateTime| time.to_zoned(TimeZone::system()).ok();
-        let durations = humantime::parse_duration(text).ok().map(Self::Ago);
-        durations
+        let at = |time: Zoned| Self::At(time.timestamp());
+        let duration = humantime::parse_duration(text).ok().map(Self::Ago);
+        // A time of day is the last, as it would be read out of a whole date.
+        duration
             .or_else(|| text.parse().ok().map(Self::At))
+            .or_else(|| text.parse().ok().and_then(local).map(at))
             .or_else(|| text.parse().ok().map(Self::Local))
-            .or_else(|| text.parse().ok().and_then(local).map(|it| Self::At(it.timestamp())))
             .ok_or_else(|| {
                 "it is neither a duration such as 7d, nor a time such as 12:00, 2026-11-24T08:00 (of this host's time zone) or 2026-11-24T08:00:00Z".to_owned()
             })
