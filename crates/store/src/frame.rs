@@ -167,3 +167,20 @@ fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
     decoder.take(MOST_BYTES as u64).read_to_end(&mut stream)?;
     Ok(stream)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_compressed_at_once_or_in_pieces_is_read() {
+        let text = b"records ".repeat(1000);
+        for compressed in [
+            zstd::bulk::compress(&text, LEVEL).unwrap(),
+            zstd::encode_all(text.as_slice(), LEVEL).unwrap(),
+        ] {
+            assert_eq!(decompress(&compressed).unwrap(), text);
+            assert!(decompress(&compressed[..compressed.len() / 2]).is_err());
+        }
+    }
+}
