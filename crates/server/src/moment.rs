@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::ensure;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -23,7 +24,7 @@ impl FromStr for Moment {
         let local = |time: DateTime| time.to_zoned(TimeZone::system()).ok();
         let at = |time: Zoned| Self::At(time.timestamp());
         let duration = humantime::parse_duration(text).ok().map(Self::Ago);
-        // A time of day is the last, as it would be read out of a whole date.
+        // A time of day is tried last: it would be read out of a whole date, too.
         duration
             .or_else(|| text.parse().ok().map(Self::At))
             .or_else(|| text.parse().ok().and_then(local).map(at))
@@ -45,6 +46,24 @@ impl Moment {
         let time = time.unwrap_or(Timestamp::UNIX_EPOCH);
         time.max(Timestamp::UNIX_EPOCH)
     }
+}
+
+/// From `since`, which may be so long before `until`, to `until`; by default that is now.
+///
+/// # Errors
+/// When nothing is between them.
+pub(crate) fn span(
+    since: Moment,
+    until: Option<Moment>,
+    now: &Zoned,
+) -> anyhow::Result<(Timestamp, Timestamp)> {
+    let until = until.map_or(now.timestamp(), |until| until.time(now));
+    let since = since.time(&until.to_zoned(now.time_zone().clone()));
+    ensure!(
+        since < until,
+        "nothing is between {since} and {until}: --since is to be before --until"
+    );
+    Ok((since, until))
 }
 
 /// When it was that time of day.
@@ -84,6 +103,16 @@ mod tests {
         assert_eq!(time("10:00"), "2026-11-26T09:00:00Z");
         assert_eq!(time("12:00"), "2026-11-25T11:00:00Z", "yesterday");
         assert_eq!(time("10:30:00"), "2026-11-26T09:30:00Z");
+    }
+
+    #[test]
+    fn so_long_ago_is_before_the_end() {
+        let now: Zoned = "2026-11-26T10:30:00+01:00[Europe/Berlin]".parse().unwrap();
+        let moment = |text: &str| text.parse::<Moment>().unwrap();
+        let (since, until) = span(moment("1h"), Some(moment("08:00")), &now).unwrap();
+        assert_eq!(since.to_string(), "2026-11-26T06:00:00Z");
+        assert_eq!(until.to_string(), "2026-11-26T07:00:00Z");
+        assert!(span(moment("2027-01-01T00:00:00Z"), None, &now).is_err());
     }
 
     #[test]

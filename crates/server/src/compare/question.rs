@@ -8,6 +8,7 @@ use super::CompareArguments;
 use super::grouping::Grouping;
 use super::metric::{Kind, Metric};
 use super::towards::Towards;
+use crate::moment::span;
 
 /// Which end of a connection the host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,15 +46,13 @@ impl Question {
     /// # Errors
     /// When metrics cannot stand in one table, or the period is none.
     pub(super) fn new(arguments: &CompareArguments, now: &Zoned) -> anyhow::Result<Self> {
-        let until = arguments.until.map_or(now.timestamp(), |it| it.time(now));
+        let (since, until) = span(arguments.since, arguments.until, now)?;
         let question = Self {
             metrics: without_repetition(&arguments.metric),
             groupings: without_repetition(&arguments.by),
             towards: arguments.towards,
             role: arguments.role,
-            since: arguments
-                .since
-                .time(&until.to_zoned(now.time_zone().clone())),
+            since,
             until,
             most_groups: arguments.groups,
         };
@@ -61,12 +60,6 @@ impl Question {
         ensure!(
             question.metrics.iter().all(|metric| metric.kind() == kind),
             "durations, shares and counts cannot be compared with each other: ask for one after the other"
-        );
-        ensure!(
-            question.since < question.until,
-            "nothing is between {} and {}: --since is to be before --until",
-            question.since,
-            question.until
         );
         Ok(question)
     }

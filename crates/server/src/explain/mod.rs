@@ -32,7 +32,7 @@ use clap::{Args, ValueEnum};
 use jiff::Zoned;
 
 use crate::lists::Range;
-use crate::moment::Moment;
+use crate::moment::{Moment, span};
 use crate::query::{self, Engine, EngineArguments};
 use evidence::Evidence;
 pub(crate) use explanation::Explanation;
@@ -99,20 +99,10 @@ enum Format {
 /// # Errors
 /// When there is no store, nothing was measured of the subject, or it cannot be printed.
 pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<()> {
-    let now = Zoned::now();
-    let until = arguments
-        .until
-        .map_or(now.timestamp(), |it| it.time(&now))
-        .to_zoned(now.time_zone().clone());
-    let since = arguments.since.time(&until);
-    anyhow::ensure!(
-        since < until.timestamp(),
-        "nothing is between {since} and {}: --since is to be before --until",
-        until.timestamp()
-    );
+    let (since, until) = span(arguments.since, arguments.until, &Zoned::now())?;
     let range = Range {
         from_ns: i64::try_from(since.as_nanosecond())?,
-        to_ns: i64::try_from(until.timestamp().as_nanosecond())?,
+        to_ns: i64::try_from(until.as_nanosecond())?,
     };
     let subject = arguments.subject.subject()?;
     let engine = Engine::open(&arguments.engine)?;

@@ -68,9 +68,13 @@ impl fmt::Display for End {
     }
 }
 
+fn is_address(network: Network) -> bool {
+    network == Network::from(network.address())
+}
+
 /// A network; an address without its length.
 fn shown(network: Network) -> String {
-    if network == Network::from(network.address()) {
+    if is_address(network) {
         network.address().to_string()
     } else {
         network.to_string()
@@ -178,7 +182,7 @@ impl End {
 impl Numbered {
     fn is(&self, side: &str) -> String {
         let network = self.network.map(|(network, number)| {
-            if network == Network::from(network.address()) {
+            if is_address(network) {
                 format!("{side} = ${number}")
             } else {
                 let length = network.prefix_length();
@@ -200,10 +204,10 @@ impl fmt::Display for Subject {
             Self::Id(id) => write!(to, "flow {id}"),
             Self::Ends(one, other) => write!(to, "flow {one} - {other}"),
             Self::Host(host) => write!(to, "host {host}"),
-            Self::Network(network) if shown(*network).contains('/') => {
-                write!(to, "network {network}")
+            Self::Network(network) if is_address(*network) => {
+                write!(to, "host {}", network.address())
             }
-            Self::Network(address) => write!(to, "host {}", shown(*address)),
+            Self::Network(network) => write!(to, "network {network}"),
             Self::Service(end) => write!(to, "service {end}"),
         }
     }
