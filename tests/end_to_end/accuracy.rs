@@ -76,7 +76,13 @@ fn check(lab: &Topology, finished: &Finished, method: Method, truth: &[Pair]) {
             println!("{} {family} towards the {side}: {figures}", method.name());
             assert!(figures.samples >= 10, "{figures}");
             assert!(figures.is_accurate(), "{figures}");
-            assert!(figures.missed * 100 <= figures.samples, "{figures}");
+            // An edge of the spin bit that comes late makes the next one too early to be believed.
+            let most = if method == Method::Spin { 3 } else { 1 };
+            assert!(
+                figures.missed * 100 <= most * figures.samples,
+                "{figures}, missed: {:?}",
+                comparison.missed
+            );
         }
     }
     check_close(&comparison.matches);
@@ -195,7 +201,7 @@ fn quic_handshake() {
     let servers = quic_servers(&lab);
     let (finished, passed) = measure(&lab, |server| {
         let server = &servers[usize::from(server.is_ipv6())];
-        for _ in 0..15 {
+        for _ in 0..20 {
             server.talk(&lab.client, 50 * MILLISECOND).unwrap();
         }
     });

@@ -11,7 +11,7 @@ use fathom_lab::{Namespace, Topology, wait_until};
 use fathom_tests::{EVERY_PACKET, Fathom, attached_programs, has_tcx};
 use nix::sys::signal::Signal;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// A lab without delays.

@@ -22,7 +22,7 @@ use fathom_tests::{attached_programs, binary};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// One way between client and server.
 const DELAY: Duration = Duration::from_millis(10);
 const REQUESTS: usize = 200;

@@ -14,7 +14,7 @@ use fathom_tests::{Fathom, Probe, ProbeOutcome};
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Between the messages of an application.
+/// Between the messages of an application, unless it is slowed down.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long a read of an application waits before it looks whether to end.
 const WAIT: Duration = Duration::from_millis(200);
@@ -78,6 +78,8 @@ pub(crate) struct Application {
     pub(crate) sent: Arc<AtomicU64>,
     /// Whether the client sends.
     is_talking: Arc<AtomicBool>,
+    /// Milliseconds between its messages.
+    pause: Arc<AtomicU64>,
     /// The port of the client.
     pub(crate) port: u16,
 }
@@ -90,6 +92,7 @@ impl Application {
             received: Arc::default(),
             sent: Arc::default(),
             is_talking: Arc::new(AtomicBool::new(true)),
+            pause: Arc::new(AtomicU64::new(PAUSE.as_millis() as u64)),
             port,
         }
     }
@@ -108,13 +111,22 @@ impl Application {
         self.is_talking.store(is_talking, Ordering::Relaxed);
     }
 
+    /// Has the client send so much less often: where many talk at once, the machine is to have time
+    /// for all.
+    pub(crate) fn slowed_down(self, pause: Duration) -> Self {
+        let pause = pause.as_millis() as u64;
+        self.pause.store(pause, Ordering::Relaxed);
+        self
+    }
+
     fn talker(&mut self, mut send: impl FnMut() -> bool + Send + 'static) {
         let (sent_so_far, is_talking) = (Arc::clone(&self.sent), Arc::clone(&self.is_talking));
+        let pause = Arc::clone(&self.pause);
         self.run(move || {
             if is_talking.load(Ordering::Relaxed) && send() {
                 sent_so_far.fetch_add(1, Ordering::Relaxed);
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(Duration::from_millis(pause.load(Ordering::Relaxed)));
         });
     }
 

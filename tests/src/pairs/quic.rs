@@ -9,6 +9,9 @@ use crate::{Flow, Method, Passing};
 
 /// The port of the QUIC servers.
 const QUIC_PORT: u16 = 443;
+/// What a server sends later than this after its first packet, before the client has answered, may
+/// be the same again.
+const FLIGHT_NS: u64 = 10_000_000;
 
 /// QUIC packets: first byte and time.
 fn quic_packets(passings: &[Passing]) -> impl Iterator<Item = (Flow, u8, u64)> {
@@ -25,7 +28,7 @@ fn quic_packets(passings: &[Passing]) -> impl Iterator<Item = (Flow, u8, u64)> {
 }
 
 /// QUIC handshakes: the client's Initial and the server's first packet, that and the client's next;
-/// not where the Initial was sent again.
+/// not where the Initial was sent again, or the server may have repeated itself.
 pub fn quic_handshake(passings: &[Passing]) -> Vec<Pair> {
     enum Step {
         Asked(u64),
@@ -57,6 +60,7 @@ pub fn quic_handshake(passings: &[Passing]) -> Vec<Pair> {
                     *step = Step::Answered(time_ns);
                 }
                 Step::AskedAgain => *step = Step::Answered(time_ns),
+                Step::Answered(packet) if time_ns - packet > FLIGHT_NS => *step = Step::Done,
                 Step::Answered(_) | Step::Done => {}
             }
         }
