@@ -33,6 +33,7 @@
 
 mod batch;
 mod columns;
+mod concatenate;
 mod error;
 mod fold;
 mod frame;

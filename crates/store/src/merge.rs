@@ -1,12 +1,12 @@
 //! Small segments become larger ones.
 
-use std::fs::{self, File};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use arrow_schema::SchemaRef;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use crate::Error;
+use crate::concatenate::{Opened, go_in_a_row};
 use crate::layout::{Found, HOUR_S, Layout, SegmentName};
 use crate::schema::united;
 use crate::segment::SegmentWriter;
@@ -48,20 +48,37 @@ pub(crate) fn due(segments: &[Found], now_s: i64) -> Vec<&[Found]> {
 /// # Errors
 /// [`Error::Segment`] or [`Error::File`] when one cannot be read, or the new one not written.
 pub(crate) fn merge(layout: &Layout, kind: &str, run: &[Found]) -> Result<bool, Error> {
-    let columns = run.iter().map(columns_of).collect::<Result<Vec<_>, _>>()?;
+    let outline = |found| Opened::open(found).map(|opened| opened.outline());
+    let segments = run.iter().map(outline).collect::<Result<Vec<_>, _>>()?;
+    let columns: Vec<_> = segments.iter().map(|it| it.columns.clone()).collect();
     let (Some(columns), Some(name)) = (united(&columns), name_of(run)) else {
         return Ok(false);
     };
-    let mut merged = SegmentWriter::create(layout, kind, &name, columns.clone())?;
-    let sources = Source::segments(run, &columns);
-    let copied = in_order_of_times(sources, kind, &columns, |rows| merged.write(rows));
-    if let Err(error) = copied {
-        merged.discard();
-        return Err(error);
-    }
-    let path = merged.finish()?;
+    let merged = SegmentWriter::create(layout, kind, &name, columns.clone())?;
+    let path = if go_in_a_row(&segments) {
+        merged.concatenate(run)?
+    } else {
+        rewrite(kind, run, &columns, merged)?
+    };
     remove_merged(run, &path)?;
     Ok(true)
+}
+
+/// Rows of all of them, in the order of their times.
+fn rewrite(
+    kind: &str,
+    run: &[Found],
+    columns: &SchemaRef,
+    mut merged: SegmentWriter,
+) -> Result<PathBuf, Error> {
+    let sources = Source::segments(run, columns);
+    match in_order_of_times(sources, kind, columns, |rows| merged.write(rows)) {
+        Ok(()) => merged.finish(),
+        Err(error) => {
+            merged.discard();
+            Err(error)
+        }
+    }
 }
 
 /// What a segment is called that has all that these have.
@@ -85,11 +102,4 @@ pub(crate) fn remove_merged(run: &[Found], into: &Path) -> Result<(), Error> {
         fs::remove_file(&each.path).map_err(Error::file("remove", &each.path))?;
     }
     Ok(())
-}
-
-pub(crate) fn columns_of(found: &Found) -> Result<SchemaRef, Error> {
-    let file = File::open(&found.path).map_err(Error::file("open", &found.path))?;
-    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
-    let metadata = metadata.map_err(Error::segment("read", &found.path))?;
-    Ok(metadata.schema().clone())
 }

@@ -5,9 +5,9 @@ use arrow_schema::{ArrowError, SchemaRef};
 use crate::Error;
 use crate::fold::{Folder, interval_end};
 use crate::layout::{Found, HOUR_S, Layout, SegmentName};
-use crate::merge::{columns_of, name_of, remove_merged, runs};
+use crate::merge::{name_of, remove_merged, runs};
 use crate::schema::united;
-use crate::segment::SegmentWriter;
+use crate::segment::{SegmentWriter, columns_of};
 use crate::source::Source;
 
 /// No more rows of an interval are put together at a time,

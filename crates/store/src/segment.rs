@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, Encoding, Type as PhysicalType, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use crate::Error;
-use crate::layout::{Layout, SegmentName, make_directory, sync_directory};
+use crate::concatenate::Opened;
+use crate::layout::{Found, Layout, SegmentName, make_directory, sync_directory};
 
-/// Few enough that a query for one flow reads little.
-const ROW_GROUP_ROWS: usize = 64 << 10;
-/// What the rows of a group take of memory while they are written.
+/// Few enough that a query for one flow reads little, and that what is written needs little memory.
+const ROW_GROUP_ROWS: usize = 32 << 10;
+/// What the rows of a group take in the file, about.
 const ROW_GROUP_BYTES: usize = 6 << 20;
 /// Addresses and Community IDs of so many flows that their columns stay dictionaries.
 const DICTIONARY_BYTES: usize = 4 << 20;
@@ -25,53 +27,25 @@ const MAGIC: [u8; 4] = *b"PAR1";
 /// How a file is called that is being written.
 const PART: &str = "part";
 
-/// One that is being written, under a name that no reader takes for a segment.
-pub(crate) struct SegmentWriter {
-    writer: ArrowWriter<File>,
+/// A file that is not a segment yet: its name is one that no reader takes for it.
+struct Part {
     part: PathBuf,
     path: PathBuf,
 }
 
-impl SegmentWriter {
-    /// Begins one.
-    ///
-    /// # Errors
-    /// [`Error::File`] when it cannot be made, [`Error::Segment`] when it cannot have such columns.
-    pub(crate) fn create(
-        layout: &Layout,
-        kind: &str,
-        name: &SegmentName,
-        columns: SchemaRef,
-    ) -> Result<Self, Error> {
+impl Part {
+    fn create(layout: &Layout, kind: &str, name: &SegmentName) -> Result<(Self, File), Error> {
         let path = layout.segment(kind, name);
         make_directory(path.parent().unwrap_or(layout.root()))?;
         let part = path.with_extension(PART);
         let file = File::create(&part).map_err(Error::file("make", &part))?;
-        let writer = properties_of(&columns)
-            .and_then(|properties| ArrowWriter::try_new(file, columns, Some(properties)));
-        let writer = writer.map_err(Error::segment("begin", &part))?;
-        Ok(Self { writer, part, path })
+        Ok((Self { part, path }, file))
     }
 
-    /// Adds rows.
-    ///
-    /// # Errors
-    /// [`Error::Segment`] when they cannot be written.
-    pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let written = self.writer.write(rows).and_then(|()| {
-            let is_much = self.writer.memory_size() > ROW_GROUP_BYTES;
-            if is_much { self.writer.flush() } else { Ok(()) }
-        });
-        written.map_err(Error::segment("write", &self.part))
-    }
-
-    /// Makes it a segment: whole, and on the disk.
-    ///
-    /// # Errors
-    /// [`Error::Segment`] or [`Error::File`] when it cannot be written, synced or renamed.
-    pub(crate) fn finish(mut self) -> Result<PathBuf, Error> {
-        let file = self.finish_file();
-        let synced = file.and_then(|()| {
+    /// Makes it a segment, if all was written: on the disk, and under its name. Else it is gone.
+    fn finish(self, written: Result<(), ParquetError>) -> Result<PathBuf, Error> {
+        let written = written.map_err(Error::segment("finish", &self.part));
+        let synced = written.and_then(|()| {
             let file = File::open(&self.part).map_err(Error::file("open", &self.part))?;
             file.sync_all().map_err(Error::file("sync", &self.part))
         });
@@ -86,24 +60,97 @@ impl SegmentWriter {
         Ok(self.path)
     }
 
-    fn finish_file(&mut self) -> Result<(), Error> {
-        let finished = self.writer.finish().map(drop);
-        finished.map_err(Error::segment("finish", &self.part))
-    }
-
-    /// Gives it up.
-    pub(crate) fn discard(self) {
+    fn discard(self) {
         // What stays is removed when the store is opened again.
         let _ = fs::remove_file(&self.part);
     }
 }
 
+/// One that is being written.
+pub(crate) struct SegmentWriter {
+    writer: ArrowWriter<File>,
+    part: Part,
+}
+
+impl SegmentWriter {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be made, [`Error::Segment`] when it cannot have such columns.
+    pub(crate) fn create(
+        layout: &Layout,
+        kind: &str,
+        name: &SegmentName,
+        columns: SchemaRef,
+    ) -> Result<Self, Error> {
+        let (part, file) = Part::create(layout, kind, name)?;
+        let writer = properties_of(&columns)
+            .and_then(|properties| ArrowWriter::try_new(file, columns, Some(properties)));
+        let writer = writer.map_err(Error::segment("begin", &part.part))?;
+        Ok(Self { writer, part })
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// [`Error::Segment`] when they cannot be written.
+    pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let written = self.writer.write(rows).and_then(|()| {
+            // `memory_size` has a megabyte of each column of integers, most of it never touched.
+            let is_much = self.writer.in_progress_size() > ROW_GROUP_BYTES;
+            if is_much { self.writer.flush() } else { Ok(()) }
+        });
+        written.map_err(Error::segment("write", &self.part.part))
+    }
+
+    /// Makes it a segment: whole, and on the disk.
+    ///
+    /// # Errors
+    /// [`Error::Segment`] or [`Error::File`] when it cannot be written, synced or renamed.
+    pub(crate) fn finish(mut self) -> Result<PathBuf, Error> {
+        let written = self.writer.finish().map(drop);
+        self.part.finish(written)
+    }
+
+    /// Makes it a segment with the row groups of these, as they are.
+    ///
+    /// # Errors
+    /// As [`SegmentWriter::finish`], and when one of them cannot be read.
+    pub(crate) fn concatenate(self, segments: &[Found]) -> Result<PathBuf, Error> {
+        let Self { writer, part } = self;
+        let copied = writer
+            .into_serialized_writer()
+            .map_err(Error::segment("begin", &part.part))
+            .and_then(|(mut writer, _)| {
+                for found in segments {
+                    let copied = Opened::open(found)?.copy_to(&mut writer);
+                    copied.map_err(Error::segment("copy", &found.path))?;
+                }
+                Ok(writer)
+            });
+        match copied {
+            Ok(writer) => part.finish(writer.close().map(drop)),
+            Err(error) => {
+                part.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives it up.
+    pub(crate) fn discard(self) {
+        self.part.discard();
+    }
+}
+
 /// How columns are written. Of texts there are few and each often, so they have dictionaries.
 /// Numbers are told by how far each is from the one before: to look one up in a dictionary takes
-/// longer, and many a column is 0 everywhere.
+/// longer, and many a column is 0 everywhere. What the least and the greatest value is, is told for
+/// each group: for each page it takes a tenth of the time, and a group has few.
 fn properties_of(columns: &SchemaRef) -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_dictionary_page_size_limit(DICTIONARY_BYTES);
     let columns = ArrowSchemaConverter::new().convert(columns)?;
@@ -115,6 +162,17 @@ fn properties_of(columns: &SchemaRef) -> Result<WriterProperties, ParquetError> 
         }
     }
     Ok(builder.build())
+}
+
+/// The columns of one that is there.
+///
+/// # Errors
+/// [`Error::File`] or [`Error::Segment`] when it cannot be read.
+pub(crate) fn columns_of(found: &Found) -> Result<SchemaRef, Error> {
+    let file = File::open(&found.path).map_err(Error::file("open", &found.path))?;
+    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
+    let metadata = metadata.map_err(Error::segment("read", &found.path))?;
+    Ok(metadata.schema().clone())
 }
 
 /// Does the file begin and end as a Parquet file does? One that was cut off does not.

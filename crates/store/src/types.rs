@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field as Column};
 
 use crate::layout::Layout;
-use crate::merge::columns_of;
+use crate::segment::columns_of;
 use crate::{Batch, Error};
 
 /// Which type the columns of each kind have in a store.

@@ -224,6 +224,60 @@ fn many_small_segments_become_one() {
     assert_eq!(numbers(directory.path()).len(), 73);
 }
 
+/// Segments of an hour that is over, one second or more each, merge; how many row groups the segment
+/// then has.
+fn groups_of_merged(starts: &[u64], rows_each: u64) -> usize {
+    let directory = tempfile::tempdir().unwrap();
+    for &start in starts {
+        let row = |row: u64| Example {
+            time: Time(BEGIN + start * SECOND + row * 100_000),
+            number: Some(start * SECOND + row * 100_000),
+            text: Some((row % 7).to_string()),
+            ..at(0)
+        };
+        keep(
+            directory.path(),
+            &(0..rows_each).map(row).collect::<Vec<_>>(),
+        );
+    }
+    let (mut writer, _) = Writer::open(directory.path(), Settings::default()).unwrap();
+    writer.merge_due(Time(BEGIN + 3700 * SECOND)).unwrap();
+    let [merged] = &segments(directory.path())[..] else {
+        panic!("{:?}", segments(directory.path()));
+    };
+    let numbers = numbers(directory.path());
+    assert_eq!(numbers.len() as u64, starts.len() as u64 * rows_each);
+    assert!(numbers.is_sorted());
+    let texts = rows(directory.path());
+    let texts = texts
+        .iter()
+        .map(|rows| rows.column_by_name("text").unwrap().as_string::<i32>());
+    assert!(
+        texts
+            .flatten()
+            .flatten()
+            .all(|text| text.parse::<u64>().unwrap() < 7)
+    );
+    let file = fs::File::open(merged).unwrap();
+    let read = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let groups = read.metadata().row_groups();
+    // Readers leave out groups by what the file says of them.
+    assert!(
+        groups
+            .iter()
+            .all(|group| group.column(0).statistics().is_some())
+    );
+    groups.len()
+}
+
+#[test]
+fn large_segments_in_a_row_are_put_one_after_the_other() {
+    assert_eq!(groups_of_merged(&[0, 1, 2], 5_000), 3);
+    // Small ones, and such as are of the same time, are written anew.
+    assert_eq!(groups_of_merged(&[0, 1, 2], 1_000), 1);
+    assert_eq!(groups_of_merged(&[0, 1, 1], 5_000), 1);
+}
+
 #[test]
 fn old_records_go_by_age_and_by_size() {
     let kept = |settings: Settings| {

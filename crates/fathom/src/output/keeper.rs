@@ -165,10 +165,10 @@ impl Thread {
                 done = done.and(self.writer.tick(Time::now()));
                 let status = self.writer.status();
                 let mut known = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-                let has_written =
-                    std::mem::replace(&mut *known, status).segments != status.segments;
+                let before = std::mem::replace(&mut *known, status);
                 drop(known);
-                if has_written {
+                let written = |it: Status| (it.segments, it.merged_segments, it.rolled_up_segments);
+                if written(status) != written(before) {
                     memory::return_what_is_free();
                 }
             }
