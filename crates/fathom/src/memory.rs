@@ -13,7 +13,8 @@ pub(crate) fn share_what_is_freed() {
     // SAFETY: it changes from which size on memory is mapped for itself, and how many parts it has.
     unsafe {
         // If one is refused, memory is as it is by default.
-        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 64 << 10);
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 2 << 20);
+        nix::libc::mallopt(nix::libc::M_TRIM_THRESHOLD, 16 << 20);
         nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
     }
 }

@@ -64,6 +64,9 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// Segments were not put together: the writer ends.
+    #[error("segments stay as they are: the writer ends")]
+    Ending,
     /// A newer fathom wrote it.
     #[error("{path} has the layout {found}, and this fathom reads up to {known}: use a newer one")]
     Newer {

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
@@ -20,6 +21,8 @@ pub(crate) const HOUR_S: i64 = 3600;
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     root: PathBuf,
+    /// Held while one segment takes the place of others, and by who must see all of them.
+    exchange: Arc<Mutex<()>>,
 }
 
 /// What the name of a segment says.
@@ -101,7 +104,13 @@ impl Layout {
     pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
+            exchange: Arc::default(),
         }
+    }
+
+    /// While it is held, no segment takes the place of others.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn root(&self) -> &Path {

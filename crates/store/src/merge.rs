@@ -1,7 +1,6 @@
 //! Small segments become larger ones.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use arrow_schema::SchemaRef;
 
@@ -9,8 +8,11 @@ use crate::Error;
 use crate::concatenate::{Opened, go_in_a_row};
 use crate::layout::{Found, HOUR_S, Layout, SegmentName};
 use crate::schema::united;
-use crate::segment::SegmentWriter;
+use crate::segment::{Part, SegmentWriter};
 use crate::source::{Source, in_order_of_times};
+
+/// An error as soon as the work is to be left as it is.
+pub(crate) type GoesOn<'a> = &'a dyn Fn() -> Result<(), Error>;
 
 /// Larger ones stay as they are.
 const SMALL_BYTES: u64 = 16 << 20;
@@ -46,8 +48,14 @@ pub(crate) fn due(segments: &[Found], now_s: i64) -> Vec<&[Found]> {
 /// they are left as they are.
 ///
 /// # Errors
-/// [`Error::Segment`] or [`Error::File`] when one cannot be read, or the new one not written.
-pub(crate) fn merge(layout: &Layout, kind: &str, run: &[Found]) -> Result<bool, Error> {
+/// [`Error::Segment`] or [`Error::File`] when one cannot be read, or the new one not written; and
+/// what `goes_on` says.
+pub(crate) fn merge(
+    layout: &Layout,
+    kind: &str,
+    run: &[Found],
+    goes_on: GoesOn<'_>,
+) -> Result<bool, Error> {
     let outline = |found| Opened::open(found).map(|opened| opened.outline());
     let segments = run.iter().map(outline).collect::<Result<Vec<_>, _>>()?;
     let columns: Vec<_> = segments.iter().map(|it| it.columns.clone()).collect();
@@ -55,12 +63,12 @@ pub(crate) fn merge(layout: &Layout, kind: &str, run: &[Found]) -> Result<bool, 
         return Ok(false);
     };
     let merged = SegmentWriter::create(layout, kind, &name, columns.clone())?;
-    let path = if go_in_a_row(&segments) {
+    let merged = if go_in_a_row(&segments) {
         merged.concatenate(run)?
     } else {
-        rewrite(kind, run, &columns, merged)?
+        rewrite(kind, run, &columns, merged, goes_on)?
     };
-    remove_merged(run, &path)?;
+    exchange(layout, run, merged)?;
     Ok(true)
 }
 
@@ -70,9 +78,14 @@ fn rewrite(
     run: &[Found],
     columns: &SchemaRef,
     mut merged: SegmentWriter,
-) -> Result<PathBuf, Error> {
+    goes_on: GoesOn<'_>,
+) -> Result<Part, Error> {
     let sources = Source::segments(run, columns);
-    match in_order_of_times(sources, kind, columns, |rows| merged.write(rows)) {
+    let written = in_order_of_times(sources, kind, columns, |rows| {
+        goes_on()?;
+        merged.write(rows)
+    });
+    match written {
         Ok(()) => merged.finish(),
         Err(error) => {
             merged.discard();
@@ -92,13 +105,15 @@ pub(crate) fn name_of(run: &[Found]) -> Option<SegmentName> {
     })
 }
 
-/// Removes what another segment has now. If this ends in the middle, a reader sees by the names
-/// that it has all that these have.
+/// A new segment takes the place of those that it was made of. If this ends in the middle, a reader
+/// sees by the names that it has all that these have.
 ///
 /// # Errors
-/// [`Error::File`] when one cannot be removed.
-pub(crate) fn remove_merged(run: &[Found], into: &Path) -> Result<(), Error> {
-    for each in run.iter().filter(|each| each.path != into) {
+/// [`Error::File`] when it cannot be renamed, or one not be removed.
+pub(crate) fn exchange(layout: &Layout, run: &[Found], made: Part) -> Result<(), Error> {
+    let _held = layout.hold();
+    let path = made.appear()?;
+    for each in run.iter().filter(|each| each.path != path) {
         fs::remove_file(&each.path).map_err(Error::file("remove", &each.path))?;
     }
     Ok(())

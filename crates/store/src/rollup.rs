@@ -5,7 +5,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use crate::Error;
 use crate::fold::{Folder, interval_end};
 use crate::layout::{Found, HOUR_S, Layout, SegmentName};
-use crate::merge::{name_of, remove_merged, runs};
+use crate::merge::{GoesOn, exchange, name_of, runs};
 use crate::schema::united;
 use crate::segment::{SegmentWriter, columns_of};
 use crate::source::Source;
@@ -27,12 +27,14 @@ pub(crate) fn due(segments: &[Found], interval_s: u32, before_s: i64) -> Vec<&[F
 /// of a kind without intervals, or of columns that do not go together, and stay as they are.
 ///
 /// # Errors
-/// [`Error::Segment`] or [`Error::File`] when one cannot be read, or the new one not written.
+/// [`Error::Segment`] or [`Error::File`] when one cannot be read, or the new one not written; and
+/// what `goes_on` says.
 pub(crate) fn fold(
     layout: &Layout,
     kind: &str,
     run: &[Found],
     interval_s: u32,
+    goes_on: GoesOn<'_>,
 ) -> Result<bool, Error> {
     let columns = run.iter().map(columns_of).collect::<Result<Vec<_>, _>>()?;
     let (Some(columns), Some(name)) = (united(&columns), name_of(run)) else {
@@ -46,10 +48,11 @@ pub(crate) fn fold(
         run,
         columns,
         interval_s,
+        goes_on,
     };
     let name = SegmentName { interval_s, ..name };
     let mut parts = 1;
-    let path = loop {
+    let made = loop {
         let mut segment = SegmentWriter::create(layout, kind, &name, rollup.columns.clone())?;
         match rollup.fold(parts, &mut segment) {
             Ok(Folding::Done) => break segment.finish()?,
@@ -63,7 +66,7 @@ pub(crate) fn fold(
             }
         }
     };
-    remove_merged(run, &path)?;
+    exchange(layout, run, made)?;
     Ok(true)
 }
 
@@ -73,6 +76,7 @@ struct Rollup<'a> {
     run: &'a [Found],
     columns: SchemaRef,
     interval_s: u32,
+    goes_on: GoesOn<'a>,
 }
 
 enum Folding {
@@ -91,6 +95,7 @@ impl Rollup<'_> {
             let mut folder = folder.of_part(part, parts);
             let mut sources = Source::segments(self.run, &self.columns);
             while let Some((_, first_ns, _)) = Source::next_of(&mut sources)? {
+                (self.goes_on)()?;
                 let end_ns = interval_end(first_ns, self.interval_s);
                 for source in &mut sources {
                     while let Some(rows) = source.next_until(end_ns)? {

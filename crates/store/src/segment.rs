@@ -28,7 +28,7 @@ const MAGIC: [u8; 4] = *b"PAR1";
 const PART: &str = "part";
 
 /// A file that is not a segment yet: its name is one that no reader takes for it.
-struct Part {
+pub(crate) struct Part {
     part: PathBuf,
     path: PathBuf,
 }
@@ -42,17 +42,28 @@ impl Part {
         Ok((Self { part, path }, file))
     }
 
-    /// Makes it a segment, if all was written: on the disk, and under its name. Else it is gone.
-    fn finish(self, written: Result<(), ParquetError>) -> Result<PathBuf, Error> {
-        let written = written.map_err(Error::segment("finish", &self.part));
+    /// Has it on the disk. If not all was written, it is gone.
+    fn synced(self, written: Result<(), Error>) -> Result<Self, Error> {
         let synced = written.and_then(|()| {
             let file = File::open(&self.part).map_err(Error::file("open", &self.part))?;
             file.sync_all().map_err(Error::file("sync", &self.part))
         });
-        let renamed = synced.and_then(|()| {
-            fs::rename(&self.part, &self.path).map_err(Error::file("rename", &self.part))
-        });
-        if let Err(error) = renamed {
+        match synced {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                self.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes it a segment.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be renamed; it is gone then.
+    pub(crate) fn appear(self) -> Result<PathBuf, Error> {
+        if let Err(error) = fs::rename(&self.part, &self.path) {
+            let error = Error::file("rename", &self.part)(error);
             self.discard();
             return Err(error);
         }
@@ -103,38 +114,35 @@ impl SegmentWriter {
         written.map_err(Error::segment("write", &self.part.part))
     }
 
-    /// Makes it a segment: whole, and on the disk.
+    /// Has all of it on the disk.
     ///
     /// # Errors
-    /// [`Error::Segment`] or [`Error::File`] when it cannot be written, synced or renamed.
-    pub(crate) fn finish(mut self) -> Result<PathBuf, Error> {
+    /// [`Error::Segment`] or [`Error::File`] when it cannot be written or synced; it is gone then.
+    pub(crate) fn finish(mut self) -> Result<Part, Error> {
         let written = self.writer.finish().map(drop);
-        self.part.finish(written)
+        let written = written.map_err(Error::segment("finish", &self.part.part));
+        self.part.synced(written)
     }
 
-    /// Makes it a segment with the row groups of these, as they are.
+    /// The same with the row groups of these segments, as they are.
     ///
     /// # Errors
     /// As [`SegmentWriter::finish`], and when one of them cannot be read.
-    pub(crate) fn concatenate(self, segments: &[Found]) -> Result<PathBuf, Error> {
+    pub(crate) fn concatenate(self, segments: &[Found]) -> Result<Part, Error> {
         let Self { writer, part } = self;
-        let copied = writer
-            .into_serialized_writer()
-            .map_err(Error::segment("begin", &part.part))
-            .and_then(|(mut writer, _)| {
-                for found in segments {
-                    let copied = Opened::open(found)?.copy_to(&mut writer);
-                    copied.map_err(Error::segment("copy", &found.path))?;
-                }
-                Ok(writer)
-            });
-        match copied {
-            Ok(writer) => part.finish(writer.close().map(drop)),
-            Err(error) => {
-                part.discard();
-                Err(error)
+        let copy = || {
+            let (mut writer, _) = writer
+                .into_serialized_writer()
+                .map_err(Error::segment("begin", &part.part))?;
+            for found in segments {
+                let copied = Opened::open(found)?.copy_to(&mut writer);
+                copied.map_err(Error::segment("copy", &found.path))?;
             }
-        }
+            let closed = writer.close().map(drop);
+            closed.map_err(Error::segment("finish", &part.part))
+        };
+        let copied = copy();
+        part.synced(copied)
     }
 
     /// Gives it up.

@@ -50,6 +50,7 @@ impl Types {
 
 /// The types in the newest segment.
 fn newest(layout: &Layout, kind: &str) -> Result<HashMap<String, DataType>, Error> {
+    let _held = layout.hold();
     let segments = layout.segments(kind)?;
     let Some(segment) = segments.last() else {
         return Ok(HashMap::new());

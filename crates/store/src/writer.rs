@@ -1,11 +1,11 @@
 //! The one who writes.
 
 mod age_clock;
+mod beside;
 mod closing;
 mod recovery;
 mod upkeep;
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use crate::senders::Senders;
 use crate::types::Types;
 use crate::{Batch, Error, Sent};
 use age_clock::AgeClock;
+use beside::Beside;
 use closing::Closing;
 pub use recovery::Recovered;
 use recovery::{begin, clear, lock, recover, say_version};
@@ -88,6 +89,8 @@ pub struct Status {
 
 /// Writes a store.
 pub struct Writer {
+    // Ends before the lock is gone.
+    upkeep: Beside,
     layout: Layout,
     settings: Settings,
     _lock: Flock<File>,
@@ -99,8 +102,6 @@ pub struct Writer {
     opened: Instant,
     upkept: Instant,
     clock: AgeClock,
-    /// Kinds and hours whose segments can neither merge nor be rolled up.
-    stay: BTreeSet<(String, i64)>,
     status: Status,
 }
 
@@ -137,6 +138,7 @@ impl Writer {
         let log = Log::create(&layout, next)?;
         let last_kept = upkeep::last_kept(&layout)?;
         let writer = Self {
+            upkeep: Beside::new(layout.clone(), settings),
             layout,
             settings,
             _lock: lock,
@@ -147,7 +149,6 @@ impl Writer {
             opened: Instant::now(),
             upkept: Instant::now(),
             clock: AgeClock::new(last_kept, Instant::now()),
-            stay: BTreeSet::new(),
             status,
         };
         Ok((writer, recovered))
@@ -224,12 +225,13 @@ impl Writer {
         self.log.sync()
     }
 
-    /// Does what is due: an old log, or a full one, becomes segments, segments merge, and old ones
-    /// go. Where the wall clock, which says it is `now`, has jumped forward, segments are as old as
-    /// before for an hour.
+    /// Does what is due: an old log, or a full one, becomes segments. Segments merge, and old ones
+    /// go, on a thread that this begins and does not wait for. Where the wall clock, which says it
+    /// is `now`, has jumped forward, segments are as old as before for an hour.
     ///
     /// # Errors
-    /// When something cannot be read or written. It is tried again the next time.
+    /// When something cannot be read or written, or could not be by the thread of the last time. It
+    /// is tried again the next time.
     pub fn tick(&mut self, now: Time) -> Result<(), Error> {
         self.tick_at(now, Instant::now())
     }
@@ -246,25 +248,63 @@ impl Writer {
         if at.saturating_duration_since(self.upkept) >= UPKEEP {
             self.upkept = at;
             let now = self.clock.read(now, at);
-            self.retain(now)?;
-            self.merge_due(now)?;
-            self.roll_up_due(now)?;
+            self.upkeep.begin(now)?;
         }
         Ok(())
     }
 
-    /// Makes segments of all that was taken.
+    /// Waits until the thread that [`Writer::tick`] has begun is done.
+    ///
+    /// # Errors
+    /// What came of it.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        self.upkeep.wait()
+    }
+
+    /// Removes what is too old or too much. [`Writer::tick`] does it now and then.
+    ///
+    /// # Errors
+    /// As [`Writer::tick`].
+    pub fn retain(&mut self, now: Time) -> Result<(), Error> {
+        self.upkeep.settled()?.retain(now)
+    }
+
+    /// Merges small segments in a row, one run of each kind. [`Writer::tick`] does it now and then.
+    ///
+    /// # Errors
+    /// As [`Writer::tick`].
+    pub fn merge_due(&mut self, now: Time) -> Result<(), Error> {
+        self.upkeep.settled()?.merge_due(now)
+    }
+
+    /// Makes records of longer intervals of those of an hour that is old enough, one of each kind.
+    /// [`Writer::tick`] does it now and then.
+    ///
+    /// # Errors
+    /// As [`Writer::tick`].
+    pub fn roll_up_due(&mut self, now: Time) -> Result<(), Error> {
+        self.upkeep.settled()?.roll_up_due(now)
+    }
+
+    /// Makes segments of all that was taken. Segments that are about to merge stay as they are.
     ///
     /// # Errors
     /// As [`Writer::tick`].
     pub fn finish(mut self) -> Result<Status, Error> {
+        let stopped = self.upkeep.stop();
         self.close_log(Instant::now())?;
-        Ok(self.status)
+        stopped.map(|()| self.status())
     }
 
     /// What was done so far.
     pub fn status(&self) -> Status {
-        self.status
+        let of_segments = self.upkeep.status();
+        Status {
+            merged_segments: of_segments.merged_segments,
+            rolled_up_segments: of_segments.rolled_up_segments,
+            removed_segments: of_segments.removed_segments,
+            ..self.status
+        }
     }
 
     /// A new log begins, and each kind of which the one before has records gets a segment. What
@@ -298,6 +338,16 @@ impl Writer {
             log.forget(&kind);
         }
         log.remove()
+    }
+
+    /// Removes the segment that goes first, if that is what is wanted. `false`: there is none.
+    fn make_room(&mut self) -> Result<bool, Error> {
+        if self.settings.full == Full::Stop {
+            return Ok(false);
+        }
+        // Where the disk is full, it fails, too.
+        let _ = self.upkeep.stop();
+        self.upkeep.settled()?.make_room()
     }
 
     fn write_kind(&mut self, kind: &str, log: &Log) -> Result<(), Error> {

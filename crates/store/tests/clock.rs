@@ -90,6 +90,7 @@ impl Agent {
             let at = self.begin + Duration::from_secs(self.passed_s);
             let writer = self.writer.as_mut().unwrap();
             writer.tick_at(Time(time_s * SECOND), at).unwrap();
+            writer.settle().unwrap();
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -63,6 +63,9 @@ const KILLS_OF_ONE: u64 = 20;
 /// A few of these become a segment, and a few segments one.
 const ROWS_AT_A_TIME: u64 = 50;
 
+/// From one look for segments that should merge to the next.
+const UPKEEP: Duration = Duration::from_secs(10);
+
 /// Small, so that logs end, and segments merge and are rolled up, all the time.
 fn settings() -> Settings {
     Settings {
@@ -79,6 +82,8 @@ fn write_for_ever(directory: &Path, first: u64, is_counted: bool) {
     let mut batches = Batches::new("host");
     let mut number = first;
     let mut output = std::io::stdout().lock();
+    let begin = Instant::now();
+    let mut turn = 0;
     loop {
         for _ in 0..ROWS_AT_A_TIME {
             // Some minutes, and now and then an hour, in a few thousand.
@@ -106,9 +111,15 @@ fn write_for_ever(directory: &Path, first: u64, is_counted: bool) {
         writer.sync().unwrap();
         writeln!(output, "{number}").unwrap();
         output.flush().unwrap();
-        writer.tick(Time::now()).unwrap();
-        writer.merge_due(Time::now()).unwrap();
-        writer.roll_up_due(Time::now()).unwrap();
+        turn += 1;
+        if turn % 2 == 0 {
+            // Beside the records that come next.
+            let at = begin + UPKEEP * (turn / 2);
+            writer.tick_at(Time::now(), at).unwrap();
+        } else {
+            writer.merge_due(Time::now()).unwrap();
+            writer.roll_up_due(Time::now()).unwrap();
+        }
     }
 }
 

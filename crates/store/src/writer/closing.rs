@@ -41,11 +41,15 @@ impl Closing {
         };
         let lost_rows = Cell::new(0);
         let sources = sources(log, kind, logged, &columns, &lost_rows);
+        let there = {
+            let _held = layout.hold();
+            layout.segments(kind)?
+        };
         let mut hours = Hours {
             layout,
             kind,
             log: log.number,
-            there: layout.segments(kind)?,
+            there,
             columns: &columns,
             current: None,
             done: self,
@@ -152,7 +156,7 @@ impl Hours<'_> {
 
     fn finish_hour(&mut self) -> Result<(), Error> {
         if let Some(current) = self.current.take() {
-            current.segment.finish()?;
+            current.segment.finish()?.appear()?;
             self.done.segments += 1;
             self.done.rows += current.rows;
         }

@@ -1,22 +1,60 @@
 //! What becomes of segments: they merge, have fewer rows when they are old, and go.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fathom_record::Time;
 
-use super::{Full, Settings, Writer};
+use super::{Settings, Status};
 use crate::layout::{Found, Layout};
 use crate::{Error, merge, rollup};
 
 /// After the end of an hour: what its last log has is a segment by then.
 const MINUTE_S: i64 = 60;
 
-impl Writer {
-    /// Removes the segment that goes first, if that is what is wanted. `false`: there is none.
-    pub(super) fn make_room(&mut self) -> Result<bool, Error> {
-        if self.settings.full == Full::Stop {
-            return Ok(false);
+/// Looks after the segments that are there.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    layout: Layout,
+    settings: Settings,
+    /// Kinds and hours whose segments can neither merge nor be rolled up.
+    stay: BTreeSet<(String, i64)>,
+    /// What it has done.
+    status: Arc<Mutex<Status>>,
+    /// It is to leave things as they are.
+    is_ending: Arc<AtomicBool>,
+}
+
+impl Upkeep {
+    pub(super) fn new(
+        layout: Layout,
+        settings: Settings,
+        status: Arc<Mutex<Status>>,
+        is_ending: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            layout,
+            settings,
+            stay: BTreeSet::new(),
+            status,
+            is_ending,
         }
+    }
+
+    /// Does all that is due.
+    ///
+    /// # Errors
+    /// When something cannot be read or written, and [`Error::Ending`].
+    pub(super) fn do_all(&mut self, now: Time) -> Result<(), Error> {
+        self.retain(now)?;
+        self.merge_due(now)?;
+        self.roll_up_due(now)
+    }
+
+    /// Removes the segment that goes first. `false`: there is none.
+    pub(super) fn make_room(&self) -> Result<bool, Error> {
         match self.all()?.first() {
             Some(oldest) => self.remove(oldest).map(|()| true),
             None => Ok(false),
@@ -34,9 +72,9 @@ impl Writer {
         Ok(all)
     }
 
-    fn remove(&mut self, found: &Found) -> Result<(), Error> {
+    fn remove(&self, found: &Found) -> Result<(), Error> {
         fs::remove_file(&found.path).map_err(Error::file("remove", &found.path))?;
-        self.status.removed_segments += 1;
+        self.count(|status| status.removed_segments += 1);
         if let Some(day) = found.path.parent() {
             // Fails where there are others.
             let _ = fs::remove_dir(day);
@@ -44,11 +82,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what is too old or too much. [`Writer::tick`] does it now and then.
-    ///
-    /// # Errors
-    /// As [`Writer::tick`].
-    pub fn retain(&mut self, now: Time) -> Result<(), Error> {
+    fn count(&self, count: impl FnOnce(&mut Status)) {
+        count(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Removes what is too old or too much.
+    pub(super) fn retain(&mut self, now: Time) -> Result<(), Error> {
         let Settings {
             max_age, max_bytes, ..
         } = self.settings;
@@ -71,18 +110,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Merges small segments in a row, one run of each kind. [`Writer::tick`] does it now and then.
-    ///
-    /// # Errors
-    /// As [`Writer::tick`].
-    pub fn merge_due(&mut self, now: Time) -> Result<(), Error> {
+    /// Merges small segments in a row, one run of each kind.
+    pub(super) fn merge_due(&mut self, now: Time) -> Result<(), Error> {
         for kind in self.layout.kinds()? {
             let segments = self.layout.segments(&kind)?;
             let Some(run) = self.first(&kind, merge::due(&segments, seconds(now))) else {
                 continue;
             };
-            if merge::merge(&self.layout, &kind, run)? {
-                self.status.merged_segments += run.len() as u64;
+            if merge::merge(&self.layout, &kind, run, &|| self.goes_on())? {
+                self.count(|status| status.merged_segments += run.len() as u64);
             } else {
                 self.stay.insert((kind, run[0].name.hour()));
             }
@@ -91,11 +127,7 @@ impl Writer {
     }
 
     /// Makes records of longer intervals of those of an hour that is old enough, one of each kind.
-    /// [`Writer::tick`] does it now and then.
-    ///
-    /// # Errors
-    /// As [`Writer::tick`].
-    pub fn roll_up_due(&mut self, now: Time) -> Result<(), Error> {
+    pub(super) fn roll_up_due(&mut self, now: Time) -> Result<(), Error> {
         // First into hours: what is old enough for these need not become minutes.
         let Settings {
             hours_after,
@@ -112,12 +144,19 @@ impl Writer {
                 let Some(run) = self.first(&kind, due) else {
                     continue;
                 };
-                if rollup::fold(&self.layout, &kind, run, interval_s)? {
-                    self.status.rolled_up_segments += run.len() as u64;
+                if rollup::fold(&self.layout, &kind, run, interval_s, &|| self.goes_on())? {
+                    self.count(|status| status.rolled_up_segments += run.len() as u64);
                 } else {
                     self.stay.insert((kind, run[0].name.hour()));
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn goes_on(&self) -> Result<(), Error> {
+        if self.is_ending.load(Ordering::Relaxed) {
+            return Err(Error::Ending);
         }
         Ok(())
     }
