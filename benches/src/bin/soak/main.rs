@@ -28,8 +28,10 @@ const MOST_CPU: f64 = 0.05;
 /// Memory of the last half of the time, beside that of the first quarter.
 const MOST_GROWTH: f64 = 1.1;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// Between two lines that are printed.
 const LOOK: Duration = Duration::from_secs(10);
+/// Between two looks at memory: a segment that is written needs some for a moment, each minute.
+const MEMORY_LOOK: Duration = Duration::from_millis(100);
 
 /// Runs an agent under load, and sees what is left of its records.
 #[derive(Debug, Parser)]
@@ -84,7 +86,7 @@ struct Lab {
 /// What was seen of the agent while it ran.
 #[derive(Default)]
 struct Seen {
-    /// Resident memory in KiB, a look each.
+    /// The greatest resident memory in KiB, of each time between two lines.
     memory: Vec<u64>,
     cpu: Duration,
     elapsed: Duration,
@@ -179,9 +181,8 @@ impl Lab {
         let mut has_second = false;
         let first_cpu = agent.cpu_time()?;
         while begin.elapsed() < time {
-            thread::sleep(LOOK);
+            let memory = most_resident_kib(agent, LOOK)?;
             let elapsed = begin.elapsed();
-            let memory = resident_kib(agent)?;
             let cpu = agent.cpu_time()?.saturating_sub(first_cpu);
             println!(
                 "{:4.0} s  {memory} KiB  {:.1} % of a processor",
@@ -263,6 +264,16 @@ fn end(mut agent: Process) -> anyhow::Result<()> {
     let status = agent.wait_with_deadline(PATIENCE)?;
     ensure!(status.success(), "the agent ended with {status}");
     Ok(())
+}
+
+/// The most within some time.
+fn most_resident_kib(process: &Process, time: Duration) -> anyhow::Result<u64> {
+    let (begin, mut most) = (Instant::now(), 0);
+    while begin.elapsed() < time {
+        thread::sleep(MEMORY_LOOK);
+        most = most.max(resident_kib(process)?);
+    }
+    Ok(most)
 }
 
 /// Without what it shares with the kernel.

@@ -26,6 +26,8 @@ use crate::{summary, zone};
 
 /// Captures at the same time: each has programs and tables of its own.
 const MOST_CAPTURES: usize = 4;
+/// Who asks waits so long, at most, before it is seen: each look costs a system call.
+const ASKED: Duration = Duration::from_millis(100);
 /// Records of the agent that are older may have gone: it is told of again.
 const TELL_AGAIN: Duration = Duration::from_secs(3_600);
 /// Room in the tables of a capture of hosts; of networks there is as much as the agent has.
@@ -39,6 +41,8 @@ pub(super) struct Service<'a> {
     config: Option<&'a Path>,
     signals: &'a Signals,
     control: Option<Control>,
+    /// When it was last seen whether somebody asks.
+    looked: Instant,
     captures: Vec<Capture>,
     /// What is told of this agent, and when it was.
     about: AgentRecord,
@@ -76,6 +80,7 @@ impl<'a> Service<'a> {
             config,
             signals,
             control,
+            looked: Instant::now(),
             captures: Vec::new(),
             about,
             told: Instant::now(),
@@ -94,8 +99,11 @@ impl<'a> Service<'a> {
                 let reloaded = Manager::reloading(|| self.reload(session))?;
                 say_reloaded(&reloaded);
             }
-            while let Some(asked) = self.control.as_ref().and_then(Control::next) {
-                self.answer(asked, session)?;
+            if self.looked.elapsed() >= ASKED {
+                self.looked = Instant::now();
+                while let Some(asked) = self.control.as_ref().and_then(Control::next) {
+                    self.answer(asked, session)?;
+                }
             }
             self.poll_captures(session)?;
             if self.told.elapsed() >= TELL_AGAIN {

@@ -214,7 +214,7 @@ impl Profiler {
             None => ARRIVED_NS,
         };
         // Each look copies all slots, and others on the hook are asked more often.
-        let pause_ns = (settling_ns / 2).max(LONGEST_WAIT.as_nanos() as u64 / 2);
+        let pause_ns = settling_ns.max(LONGEST_WAIT.as_nanos() as u64 / 2);
         if now_ns.saturating_sub(self.handed_on_ns) < pause_ns {
             return;
         }
