@@ -289,11 +289,12 @@ impl Writer {
     /// Makes segments of all that was taken. Segments that are about to merge stay as they are.
     ///
     /// # Errors
-    /// As [`Writer::tick`].
+    /// When they cannot be written.
     pub fn finish(mut self) -> Result<Status, Error> {
-        let stopped = self.upkeep.stop();
+        // What could not be done with segments is tried again by the next writer.
+        let _ = self.upkeep.stop();
         self.close_log(Instant::now())?;
-        stopped.map(|()| self.status())
+        Ok(self.status())
     }
 
     /// What was done so far.
