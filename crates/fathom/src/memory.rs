@@ -10,9 +10,11 @@
 #[cfg(feature = "live")]
 pub(crate) fn share_what_is_freed() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it changes from which size on memory is mapped for itself, and how many parts it has.
+    // SAFETY: it changes from which size on memory is mapped on its own, how much that is free is
+    // kept, and how many parts it has.
     unsafe {
-        // If one is refused, memory is as it is by default.
+        // If one is refused, memory is as it is by default. Each column of a segment that is
+        // written has a megabyte: to map them all takes a sixth of the agent's time.
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 2 << 20);
         nix::libc::mallopt(nix::libc::M_TRIM_THRESHOLD, 16 << 20);
         nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
