@@ -32,7 +32,9 @@ await withPage({}, async (page) => {
 	});
 	assert.ok(bright, "a picture is empty");
 	await page.locator(".numbers summary").first().click();
-	assert.equal(await page.locator(".numbers").first().locator("tbody tr").count(), 120);
+	const rows = page.locator(".numbers").first().locator("tbody tr");
+	await rows.first().waitFor();
+	assert.equal(await rows.count(), 120);
 	const [file] = await Promise.all([page.waitForEvent("download"), page.locator(".below a").first().click()]);
 	assert.equal(file.suggestedFilename(), "rtt.csv");
 

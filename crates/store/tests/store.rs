@@ -224,7 +224,7 @@ fn many_small_segments_become_one() {
     assert_eq!(numbers(directory.path()).len(), 73);
 }
 
-/// Segments of an hour that is over, one second or more each, merge; how many row groups the segment
+/// Segments of an hour that is over, a second or more each, merge; how many row groups the segment
 /// then has.
 fn groups_of_merged(starts: &[u64], rows_each: u64) -> usize {
     let directory = tempfile::tempdir().unwrap();
