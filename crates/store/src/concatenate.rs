@@ -3,72 +3,54 @@
 use std::fs::File;
 
 use arrow_schema::SchemaRef;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescPtr;
 
 use crate::Error;
 use crate::layout::Found;
+use crate::segment::open;
 
 /// With fewer rows in a group, what a file says of each column of each group is a large part of it:
 /// such are better written anew.
 const LEAST_ROWS: i64 = 4096;
 
-/// A segment that is there, and what it says of itself.
-pub(crate) struct Opened {
-    file: File,
-    metadata: ArrowReaderMetadata,
+/// Copies the row groups of a segment.
+///
+/// # Errors
+/// [`Error::File`] or [`Error::Segment`] when it cannot be read, or they not be written.
+pub(crate) fn copy(found: &Found, to: &mut SerializedFileWriter<File>) -> Result<(), Error> {
+    let (file, metadata) = open(found, PageIndexPolicy::Optional)?;
+    let copied = copy_groups(&file, metadata.metadata(), to);
+    copied.map_err(Error::segment("copy", &found.path))
 }
 
-impl Opened {
-    /// # Errors
-    /// [`Error::File`] or [`Error::Segment`] when it cannot be read.
-    pub(crate) fn open(found: &Found) -> Result<Self, Error> {
-        let file = File::open(&found.path).map_err(Error::file("open", &found.path))?;
-        let options =
-            ArrowReaderOptions::default().with_page_index_policy(PageIndexPolicy::Optional);
-        let metadata = ArrowReaderMetadata::load(&file, options);
-        let metadata = metadata.map_err(Error::segment("read", &found.path))?;
-        Ok(Self { file, metadata })
-    }
-
-    pub(crate) fn outline(&self) -> Outline {
-        let groups = self.metadata.metadata().row_groups();
-        let times: Option<Vec<_>> = groups.iter().map(times_of).collect();
-        Outline {
-            columns: self.metadata.schema().clone(),
-            schema: self.metadata.metadata().file_metadata().schema_descr_ptr(),
-            rows: groups.iter().map(RowGroupMetaData::num_rows).collect(),
-            times,
+fn copy_groups(
+    file: &File,
+    metadata: &ParquetMetaData,
+    to: &mut SerializedFileWriter<File>,
+) -> Result<(), ParquetError> {
+    for (number, group) in metadata.row_groups().iter().enumerate() {
+        let pages = metadata.column_index().and_then(|all| all.get(number));
+        let offsets = metadata.offset_index().and_then(|all| all.get(number));
+        let mut copy = to.next_row_group()?;
+        for (index, column) in group.columns().iter().enumerate() {
+            let closed = ColumnCloseResult {
+                bytes_written: column.compressed_size().cast_unsigned(),
+                rows_written: group.num_rows().cast_unsigned(),
+                metadata: column.clone(),
+                bloom_filter: None,
+                column_index: pages.and_then(|all| all.get(index)).cloned(),
+                offset_index: offsets.and_then(|all| all.get(index)).cloned(),
+            };
+            copy.append_column(file, closed)?;
         }
+        copy.close()?;
     }
-
-    /// Copies its row groups.
-    pub(crate) fn copy_to(&self, to: &mut SerializedFileWriter<File>) -> Result<(), ParquetError> {
-        let metadata = self.metadata.metadata();
-        for (number, group) in metadata.row_groups().iter().enumerate() {
-            let pages = metadata.column_index().and_then(|all| all.get(number));
-            let offsets = metadata.offset_index().and_then(|all| all.get(number));
-            let mut copy = to.next_row_group()?;
-            for (index, column) in group.columns().iter().enumerate() {
-                let closed = ColumnCloseResult {
-                    bytes_written: column.compressed_size().cast_unsigned(),
-                    rows_written: group.num_rows().cast_unsigned(),
-                    metadata: column.clone(),
-                    bloom_filter: None,
-                    column_index: pages.and_then(|all| all.get(index)).cloned(),
-                    offset_index: offsets.and_then(|all| all.get(index)).cloned(),
-                };
-                copy.append_column(&self.file, closed)?;
-            }
-            copy.close()?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// What has to be known of a segment before it becomes a part of another.
@@ -79,6 +61,21 @@ pub(crate) struct Outline {
     rows: Vec<i64>,
     /// The first and the last time of each group. `None`: it does not say.
     times: Option<Vec<(i64, i64)>>,
+}
+
+impl Outline {
+    /// # Errors
+    /// [`Error::File`] or [`Error::Segment`] when the segment cannot be read.
+    pub(crate) fn of(found: &Found) -> Result<Self, Error> {
+        let (_, metadata) = open(found, PageIndexPolicy::Skip)?;
+        let groups = metadata.metadata().row_groups();
+        Ok(Self {
+            columns: metadata.schema().clone(),
+            schema: metadata.metadata().file_metadata().schema_descr_ptr(),
+            rows: groups.iter().map(RowGroupMetaData::num_rows).collect(),
+            times: groups.iter().map(times_of).collect(),
+        })
+    }
 }
 
 /// The first and the last time of its rows.

@@ -5,7 +5,7 @@ use std::fs;
 use arrow_schema::SchemaRef;
 
 use crate::Error;
-use crate::concatenate::{Opened, go_in_a_row};
+use crate::concatenate::{Outline, go_in_a_row};
 use crate::layout::{Found, HOUR_S, Layout, SegmentName};
 use crate::schema::united;
 use crate::segment::{Part, SegmentWriter};
@@ -56,8 +56,7 @@ pub(crate) fn merge(
     run: &[Found],
     goes_on: GoesOn<'_>,
 ) -> Result<bool, Error> {
-    let outline = |found| Opened::open(found).map(|opened| opened.outline());
-    let segments = run.iter().map(outline).collect::<Result<Vec<_>, _>>()?;
+    let segments = run.iter().map(Outline::of).collect::<Result<Vec<_>, _>>()?;
     let columns: Vec<_> = segments.iter().map(|it| it.columns.clone()).collect();
     let (Some(columns), Some(name)) = (united(&columns), name_of(run)) else {
         return Ok(false);

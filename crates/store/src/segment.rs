@@ -10,10 +10,11 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, Encoding, Type as PhysicalType, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use crate::Error;
-use crate::concatenate::Opened;
+use crate::concatenate::copy;
 use crate::layout::{Found, Layout, SegmentName, make_directory, sync_directory};
 
 /// Few enough that a query for one flow reads little, and that what is written needs little memory.
@@ -130,18 +131,17 @@ impl SegmentWriter {
     /// As [`SegmentWriter::finish`], and when one of them cannot be read.
     pub(crate) fn concatenate(self, segments: &[Found]) -> Result<Part, Error> {
         let Self { writer, part } = self;
-        let copy = || {
+        let copy_all = || {
             let (mut writer, _) = writer
                 .into_serialized_writer()
                 .map_err(Error::segment("begin", &part.part))?;
             for found in segments {
-                let copied = Opened::open(found)?.copy_to(&mut writer);
-                copied.map_err(Error::segment("copy", &found.path))?;
+                copy(found, &mut writer)?;
             }
             let closed = writer.close().map(drop);
             closed.map_err(Error::segment("finish", &part.part))
         };
-        let copied = copy();
+        let copied = copy_all();
         part.synced(copied)
     }
 
@@ -172,14 +172,27 @@ fn properties_of(columns: &SchemaRef) -> Result<WriterProperties, ParquetError> 
     Ok(builder.build())
 }
 
-/// The columns of one that is there.
+/// Opens one that is there, and reads what it says of itself.
 ///
 /// # Errors
 /// [`Error::File`] or [`Error::Segment`] when it cannot be read.
-pub(crate) fn columns_of(found: &Found) -> Result<SchemaRef, Error> {
+pub(crate) fn open(
+    found: &Found,
+    pages: PageIndexPolicy,
+) -> Result<(File, ArrowReaderMetadata), Error> {
     let file = File::open(&found.path).map_err(Error::file("open", &found.path))?;
-    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::default());
+    let options = ArrowReaderOptions::default().with_page_index_policy(pages);
+    let metadata = ArrowReaderMetadata::load(&file, options);
     let metadata = metadata.map_err(Error::segment("read", &found.path))?;
+    Ok((file, metadata))
+}
+
+/// The columns of one that is there.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn columns_of(found: &Found) -> Result<SchemaRef, Error> {
+    let (_, metadata) = open(found, PageIndexPolicy::Skip)?;
     Ok(metadata.schema().clone())
 }
 

@@ -1,16 +1,15 @@
 //! Rows of several files that are read as one, in the order of their times.
 
-use std::fs::File;
-
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::metadata::PageIndexPolicy;
 
-use crate::Error;
 use crate::layout::Found;
 use crate::rows::times_of;
 use crate::schema::fitted;
+use crate::{Error, segment};
 
 /// So many rows are handed on at a time, and those that were read with them.
 const ROWS_AT_A_TIME: usize = 2048;
@@ -172,9 +171,8 @@ pub(crate) fn in_order_of_times(
 
 fn open<'a>(found: &'a Found, columns: &'a SchemaRef) -> Result<Rows<'a>, Error> {
     let path = &found.path;
-    let file = File::open(path).map_err(Error::file("open", path))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(ParquetRecordBatchReaderBuilder::build);
+    let (file, metadata) = segment::open(found, PageIndexPolicy::Skip)?;
+    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata).build();
     let reader = reader.map_err(Error::segment("read", path))?;
     let rows = reader.map(move |rows| {
         let rows = rows.and_then(|rows| fitted(&rows, columns));

@@ -71,7 +71,7 @@ fn balanced_ways_are_found_and_the_slower_one_is_named() {
     let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &RATE).unwrap();
     // That none of four ways is chosen by any of them happens once in a thousand.
     let flows: Vec<Application> = (0..28)
-        .map(|_| Application::tcp(&chain, Family::V4, 100).slowed_down(40 * MILLISECOND))
+        .map(|_| Application::tcp_every(40 * MILLISECOND, &chain, Family::V4, 100))
         .collect();
     let ways = |records: Vec<Record>| -> Vec<Way> {
         let ways = records.into_iter().filter_map(|record| match record {

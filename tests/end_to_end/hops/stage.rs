@@ -14,7 +14,7 @@ use fathom_tests::{Fathom, Probe, ProbeOutcome};
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Between the messages of an application, unless it is slowed down.
+/// Between the messages of an application, unless it is told otherwise.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long a read of an application waits before it looks whether to end.
 const WAIT: Duration = Duration::from_millis(200);
@@ -78,8 +78,6 @@ pub(crate) struct Application {
     pub(crate) sent: Arc<AtomicU64>,
     /// Whether the client sends.
     is_talking: Arc<AtomicBool>,
-    /// Milliseconds between its messages.
-    pause: Arc<AtomicU64>,
     /// The port of the client.
     pub(crate) port: u16,
 }
@@ -92,7 +90,6 @@ impl Application {
             received: Arc::default(),
             sent: Arc::default(),
             is_talking: Arc::new(AtomicBool::new(true)),
-            pause: Arc::new(AtomicU64::new(PAUSE.as_millis() as u64)),
             port,
         }
     }
@@ -111,28 +108,30 @@ impl Application {
         self.is_talking.store(is_talking, Ordering::Relaxed);
     }
 
-    /// Has the client send so much less often: where many talk at once, the machine is to have time
-    /// for all.
-    pub(crate) fn slowed_down(self, pause: Duration) -> Self {
-        let pause = pause.as_millis() as u64;
-        self.pause.store(pause, Ordering::Relaxed);
-        self
-    }
-
-    fn talker(&mut self, mut send: impl FnMut() -> bool + Send + 'static) {
+    /// Sends every `pause`.
+    fn talker(&mut self, pause: Duration, mut send: impl FnMut() -> bool + Send + 'static) {
         let (sent_so_far, is_talking) = (Arc::clone(&self.sent), Arc::clone(&self.is_talking));
-        let pause = Arc::clone(&self.pause);
         self.run(move || {
             if is_talking.load(Ordering::Relaxed) && send() {
                 sent_so_far.fetch_add(1, Ordering::Relaxed);
             }
-            std::thread::sleep(Duration::from_millis(pause.load(Ordering::Relaxed)));
+            std::thread::sleep(pause);
         });
     }
 
     /// A TCP connection whose client sends `message_bytes` every 5 ms, and whose server sends each
     /// message back.
     pub(crate) fn tcp(chain: &Chain, family: Family, message_bytes: usize) -> Self {
+        Self::tcp_every(PAUSE, chain, family, message_bytes)
+    }
+
+    /// The same, every `pause`: where many talk at once, the machine is to have time for all.
+    pub(crate) fn tcp_every(
+        pause: Duration,
+        chain: &Chain,
+        family: Family,
+        message_bytes: usize,
+    ) -> Self {
         let listener = chain
             .server
             .enter(|| TcpListener::bind((any(family), 0)).unwrap())
@@ -145,7 +144,7 @@ impl Application {
         let (accepted, _) = listener.accept().unwrap();
         let mut application = Self::new(stream.local_addr().unwrap().port());
         application.echo(accepted);
-        application.client(stream, message_bytes);
+        application.client(stream, message_bytes, pause);
         application
     }
 
@@ -163,7 +162,7 @@ impl Application {
         });
     }
 
-    fn client(&mut self, stream: TcpStream, message_bytes: usize) {
+    fn client(&mut self, stream: TcpStream, message_bytes: usize, pause: Duration) {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(WAIT)).unwrap();
         let mut reader = stream.try_clone().unwrap();
@@ -171,7 +170,7 @@ impl Application {
         let message = vec![7; message_bytes];
         let mut buffer = vec![0; 1 << 16];
         self.run(move || drop(reader.read(&mut buffer)));
-        self.talker(move || writer.write_all(&message).is_ok());
+        self.talker(pause, move || writer.write_all(&message).is_ok());
     }
 
     /// A UDP flow of a datagram each 5 ms; the server counts them, and sends them back if it
@@ -201,7 +200,7 @@ impl Application {
                 }
             }
         });
-        application.talker(move || client.send(&[9; 100]).is_ok());
+        application.talker(PAUSE, move || client.send(&[9; 100]).is_ok());
         application
     }
 }
