@@ -15,6 +15,9 @@ use crate::{Counts, Error};
 /// Takes records, one after the other.
 pub type Take<'a> = dyn FnMut(&dyn Record) + 'a;
 
+/// Of most measurements; interfaces that go or come wait as long until they are looked at.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
 /// A measurement that runs. Everything it attached goes when it is dropped, or when the process
 /// ends in whatever way.
 pub trait Measurement {
@@ -32,8 +35,10 @@ pub trait Measurement {
         Vec::new()
     }
 
-    /// How long it may go without [`Measurement::poll`].
-    fn longest_wait(&self) -> Duration;
+    /// How long it may go without [`Measurement::poll`]: so long may a record wait.
+    fn longest_wait(&self) -> Duration {
+        LONGEST_WAIT
+    }
 
     /// Hands on what has come, and does what is due by the clock. Does not wait.
     ///

@@ -130,10 +130,12 @@ struct {
 	__type(value, struct balance_cpu);
 } balance_cpus SEC(".maps");
 
+#define BALANCE_RING_BYTES (1 << 20)
+
 /* Epochs on their way to user space. What does not fit is lost and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1048576);
+	__uint(max_entries, BALANCE_RING_BYTES);
 } balance_epochs SEC(".maps");
 
 #endif

@@ -3,12 +3,10 @@
 #ifndef FATHOM_BALANCE_MEASURE_BPF_H
 #define FATHOM_BALANCE_MEASURE_BPF_H
 
+#include "../../../measure/bpf/ring.bpf.h"
 #include "../../../measure/src/response/process.h"
 #include "maps.bpf.h"
 #include "read.h"
-
-/* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
-#define BALANCE_WAKE_UP 262144
 
 static __always_inline const struct response_config *balance_response_settings(void)
 {
@@ -114,7 +112,7 @@ __noinline int balance_tell(struct xdp_md *xdp, struct balance_cpu *cpu, struct 
 			    struct balance_measured *measured, __u64 now)
 {
 	struct packet request = {};
-	__u64 flags, waiting;
+	__u64 flags;
 	int is_told;
 
 	if (!cpu || !packet || !measured)
@@ -127,10 +125,7 @@ __noinline int balance_tell(struct xdp_md *xdp, struct balance_cpu *cpu, struct 
 		return 0;
 	cpu->ended.server = packet->server;
 	cpu->ended.service = packet->service;
-	/* Once: each wake-up interrupts a CPU, and a reader that is late must not cost packets microseconds each. */
-	waiting = bpf_ringbuf_query(&balance_epochs, BPF_RB_AVAIL_DATA);
-	flags = waiting >= BALANCE_WAKE_UP && waiting < BALANCE_WAKE_UP + 2 * sizeof(cpu->ended) ? BPF_RB_FORCE_WAKEUP
-												 : BPF_RB_NO_WAKEUP;
+	flags = ring_wake(&balance_epochs, BALANCE_RING_BYTES);
 	if (bpf_ringbuf_output(&balance_epochs, &cpu->ended, sizeof(cpu->ended), flags))
 		cpu->counters[BALANCE_COUNT_EPOCHS_LOST]++;
 	else

@@ -8,7 +8,6 @@ mod probes;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fathom_measure::kernel::Ring;
 use fathom_measure::profile::{
@@ -136,10 +135,6 @@ impl Measurement for Profiles {
 
     fn rings(&self) -> Vec<Arc<Ring>> {
         self.profiler.rings()
-    }
-
-    fn longest_wait(&self) -> Duration {
-        self.profiler.longest_wait()
     }
 
     fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {

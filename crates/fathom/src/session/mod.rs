@@ -7,7 +7,6 @@ mod paced;
 mod view;
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fathom_measure::kernel::Ring;
@@ -21,10 +20,6 @@ pub(crate) use emptying::Emptying;
 use intervals::Intervals;
 pub(crate) use view::View;
 
-/// From one look for records to the next, where nobody waits for them: each costs something,
-/// however few there are. With 50 ms the ring of `response` runs full where 65,536 flows talk.
-const PACE: Duration = Duration::from_millis(20);
-
 /// For how long, and how, a session is to run.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
@@ -32,8 +27,7 @@ pub(crate) struct Plan {
     pub(crate) duration: Option<Duration>,
     /// Records are put together over such intervals.
     pub(crate) interval: Option<Duration>,
-    /// Nobody waits for single records: they are looked for less often, and intervals may be longer
-    /// while there are very many.
+    /// Intervals may be longer while there are very many records.
     pub(crate) is_background: bool,
     /// Tell how programs are attached.
     pub(crate) is_verbose: bool,
@@ -63,8 +57,6 @@ pub(crate) struct Session {
     pub(crate) begin: Instant,
     intervals: Option<Intervals>,
     is_background: bool,
-    /// When it last looked for records.
-    looked: Instant,
     end: Option<Instant>,
 }
 
@@ -92,7 +84,6 @@ impl Session {
                 .interval
                 .map(|length| Intervals::new(length, plan.is_background)),
             is_background: plan.is_background,
-            looked: begin,
             end: plan.duration.and_then(|length| begin.checked_add(length)),
         };
         session.follow()?;
@@ -114,11 +105,6 @@ impl Session {
             return Ok(false);
         }
         wait_for(&self.measurements, self.longest_wait())?;
-        if self.is_background {
-            let rest = PACE.saturating_sub(self.looked.elapsed());
-            thread::sleep(rest.min(self.longest_wait()));
-            self.looked = Instant::now();
-        }
         for measurement in &mut self.measurements {
             measurement.poll(&mut |record| self.view.take(record))?;
         }

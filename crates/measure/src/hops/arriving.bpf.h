@@ -44,7 +44,7 @@ static __always_inline void hops_tell_answer(struct __sk_buff *skb, struct hops_
 	barrier_var(length);
 	if (length >= ICMP_HEADER_BYTES)
 		bpf_skb_load_bytes(skb, offset, answer->bytes, length);
-	bpf_ringbuf_submit(answer, 0);
+	hops_submit(answer);
 }
 
 /* An ICMP error. Returns whether it answers a probe; others are for somebody else. */
@@ -110,7 +110,7 @@ static __always_inline void hops_tell_clue(struct __sk_buff *skb, struct hops_cp
 			      wire32(option.kind) == TCP_ALIGNED_TIMESTAMP;
 	clue->tsval = wire32(option.tsval);
 	clue->tsecr = wire32(option.tsecr);
-	bpf_ringbuf_submit(clue, 0);
+	hops_submit(clue);
 }
 
 /* The flow that a packet is a reply to; its header is in `cpu`. */

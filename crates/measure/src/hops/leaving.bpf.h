@@ -95,7 +95,7 @@ static __always_inline __u32 hops_open(struct __sk_buff *skb, struct hops_cpu *c
 	opening->key.interface = skb->ifindex;
 	opening->direction = direction;
 	__builtin_memset(opening->padding, 0, sizeof(opening->padding));
-	bpf_ringbuf_submit(opening, 0);
+	hops_submit(opening);
 	return number;
 }
 

@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "../../bpf/own_probe.bpf.h"
+#include "../../bpf/ring.bpf.h"
 #include "../../bpf/selection.h"
 #include "destination.h"
 #include "probe.h"
@@ -100,11 +101,18 @@ struct {
 	__type(value, __u32);
 } hops_owned SEC(".maps");
 
+#define HOPS_RING_BYTES (1 << 20)
+
 /* For user space. Full: the event is lost, and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, HOPS_RING_BYTES);
 } hops_events SEC(".maps");
+
+static __always_inline void hops_submit(void *event)
+{
+	bpf_ringbuf_submit(event, ring_wake(&hops_events, HOPS_RING_BYTES));
+}
 
 enum hops_stage {
 	HOPS_STAGE_NONE,
@@ -230,7 +238,7 @@ static __always_inline void hops_tell(struct hops_cpu *cpu, __u8 type, __u32 flo
 		event->length = cpu->length + cpu->header.tail;
 		event->is_edited = cpu->is_edited;
 	}
-	bpf_ringbuf_submit(event, 0);
+	hops_submit(event);
 }
 
 /* Tells what became of the packet that is followed, and follows it no more. */
@@ -250,7 +258,7 @@ static __always_inline void hops_tell_followed(struct hops_cpu *cpu, struct hops
 	followed->sent = sent;
 	followed->is_lost = is_lost;
 	__builtin_memset(followed->padding, 0, sizeof(followed->padding));
-	bpf_ringbuf_submit(followed, 0);
+	hops_submit(followed);
 }
 
 static __always_inline void hops_close(struct hops_cpu *cpu, struct hops_flow *flow, const struct hops_header *header)

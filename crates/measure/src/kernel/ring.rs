@@ -1,10 +1,13 @@
 //! The ring that programs write events into.
 
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::error::Error as StdError;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::Error;
 
@@ -18,7 +21,9 @@ const MOST_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Ring {
     buffer: Mutex<RingBuffer<'static>>,
-    events: RawFd,
+    /// Readable when the program has woken the reader, until it looks. By libbpf's it would be for
+    /// as long as events keep coming, after one wake-up.
+    woken: Epoll,
     inbox: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -44,24 +49,23 @@ impl Ring {
                 0
             })
             .map_err(failed)?;
-        let ring = builder.build().map_err(failed)?;
+        let buffer = Mutex::new(builder.build().map_err(failed)?);
         Ok(Self {
-            events: ring.epoll_fd(),
-            buffer: Mutex::new(ring),
+            buffer,
+            woken: woken_of(map).map_err(|error| failed(std::io::Error::from(error).into()))?,
             inbox,
         })
     }
 
-    /// Waits at most `timeout` for events, and takes them out of the ring.
+    /// Waits until the program wakes the reader, or has since [`Ring::read`]; at most `timeout`.
     ///
     /// # Errors
-    /// [`Error::Kernel`] when the ring cannot be read.
+    /// [`Error::Kernel`] when the kernel does not tell.
     pub fn wait(&self, timeout: Duration) -> Result<(), Error> {
-        match lock(&self.buffer).poll(timeout) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::Interrupted => {
-                Err(unreadable(error))
-            }
-            _ => Ok(()),
+        let timeout = EpollTimeout::try_from(timeout).unwrap_or(EpollTimeout::MAX);
+        match self.woken.wait(&mut [EpollEvent::empty()], timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(unreadable(std::io::Error::from(error))),
         }
     }
 
@@ -83,11 +87,12 @@ impl Ring {
     /// # Errors
     /// [`Error::Kernel`] when the ring cannot be read.
     pub fn read(&self, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
+        // Before the events are taken: what comes meanwhile wakes the reader again.
+        self.wait(Duration::ZERO)?;
         loop {
             let count = lock(&self.buffer).consume_raw_n(BATCH);
             if count < 0 {
-                let error = std::io::Error::from_raw_os_error(-count);
-                return Err(Error::kernel("read the events from the kernel", error));
+                return Err(unreadable(std::io::Error::from_raw_os_error(-count)));
             }
             let mut inbox = lock(&self.inbox);
             take(&inbox);
@@ -99,17 +104,20 @@ impl Ring {
     }
 }
 
-/// Readable while there are events.
+/// Readable when the program has woken the reader.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        #[expect(unsafe_code, reason = "the library gives a number")]
-        // SAFETY: it stays open for as long as the ring lives.
-        unsafe {
-            BorrowedFd::borrow_raw(self.events)
-        }
+        self.woken.0.as_fd()
     }
 }
 
-fn unreadable(error: libbpf_rs::Error) -> Error {
+fn woken_of(map: &impl MapCore) -> nix::Result<Epoll> {
+    let woken = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    let events = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+    woken.add(map.as_fd(), EpollEvent::new(events, 0))?;
+    Ok(woken)
+}
+
+fn unreadable(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
     Error::kernel("read the events from the kernel", error)
 }

@@ -24,7 +24,7 @@ static __always_inline void profile_note_connect(struct sock *sk, __u64 connecti
 	attempt->cgroup = cgroup ? cgroup->kn->id : 0;
 	attempt->net_namespace = sk->__sk_common.skc_net.net->ns.inum;
 	attempt->padding = 0;
-	bpf_ringbuf_submit(attempt, profile_wake());
+	profile_submit(attempt);
 }
 
 /* The attempt that this socket made before had no route: no SYN followed. */
@@ -47,7 +47,7 @@ static __always_inline void profile_tell_failed(struct profile_slot *slot)
 	PROFILE_COPY_NAME(attempt->of.process, slot->process);
 	attempt->cgroup = slot->cgroup;
 	attempt->net_namespace = slot->net_namespace;
-	bpf_ringbuf_submit(attempt, profile_wake());
+	profile_submit(attempt);
 }
 
 /* connect() is about to look for a route; user space finds those that have waited in their slots for long. */

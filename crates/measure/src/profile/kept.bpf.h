@@ -5,6 +5,7 @@
 
 #include "socket.bpf.h"
 
+#include "../../bpf/ring.bpf.h"
 #include "../../bpf/selection.h"
 #include "profile.h"
 
@@ -64,11 +65,9 @@ struct {
 	__type(value, __u64);
 } profile_counters SEC(".maps");
 
-/* User space comes by now and then; it is woken only when a good part of the ring is full. */
-static __always_inline __u64 profile_wake(void)
+static __always_inline void profile_submit(void *moment)
 {
-	return bpf_ringbuf_query(&profile_moments, BPF_RB_AVAIL_DATA) > PROFILE_RING_BYTES / 4 ? BPF_RB_FORCE_WAKEUP
-											       : BPF_RB_NO_WAKEUP;
+	bpf_ringbuf_submit(moment, ring_wake(&profile_moments, PROFILE_RING_BYTES));
 }
 
 static __always_inline void profile_count(__u32 counter)

@@ -25,7 +25,7 @@ use crate::bytes::bytes_of;
 use crate::kernel::{
     Programs, Ring, decompress, group_root, monotonic_ns, set_constants, tick_ns, wall_clock_offset,
 };
-use crate::measurement::{Measurement, Take};
+use crate::measurement::{LONGEST_WAIT, Measurement, Take};
 use crate::profile::native::{self, profile_config};
 use crate::{Counts, Error};
 
@@ -46,8 +46,6 @@ const ARRIVED_NS: u64 = 10_000_000;
 /// With names: an error of a socket, too, is known for what it is.
 const ARRIVED_NAMES_NS: u64 = 200_000_000;
 
-/// As long may a profile wait before it is handed on.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Between looks at what waits for more to come.
 const LOOK_BACK_NS: u64 = 500_000_000;
 
@@ -284,10 +282,6 @@ impl Measurement for Profiler {
     fn rings(&self) -> Vec<Arc<Ring>> {
         let dns = self.dns.iter().flat_map(Dns::rings);
         self.programs.ring().into_iter().chain(dns).collect()
-    }
-
-    fn longest_wait(&self) -> Duration {
-        LONGEST_WAIT
     }
 
     /// Hands on the profiles that have come, in the order of their times; as a rule within a

@@ -191,7 +191,7 @@ static __always_inline void multipath_tell(struct mptcp_sock *meta, struct sock 
 	told->subflow = subflow;
 	told->path = multipath_path(sk);
 	told->subflow_count = multipath_count_subflows(meta, sk) + multipath_carries(new_state);
-	bpf_ringbuf_submit(told, profile_wake());
+	profile_submit(told);
 }
 
 /* A subflow goes while others, or the connection without any, stay: not because the connection is being closed. */
@@ -246,7 +246,7 @@ static __always_inline void multipath_tell_alone(struct mptcp_sock *meta, __u64 
 	multipath_describe(&told->of, (struct sock *)meta, connection, moment, old_state, new_state);
 	multipath_fill(told, meta, stalls);
 	told->subflow_count = multipath_count_subflows(meta, 0);
-	bpf_ringbuf_submit(told, profile_wake());
+	profile_submit(told);
 }
 
 /* The state of a meta socket changes. */

@@ -36,7 +36,7 @@ static __always_inline void profile_note_accept(__u64 connection)
 	of->connection = connection;
 	of->moment = PROFILE_ACCEPTED;
 	profile_describe_process(of);
-	bpf_ringbuf_submit(of, profile_wake());
+	profile_submit(of);
 }
 
 static __always_inline void profile_end_stall(__u64 connection)

@@ -154,7 +154,7 @@ static __always_inline void profile_tell(struct sock *sk, __u64 connection, __u8
 	snapshot->of.new_state = new_state;
 	profile_read_kept(snapshot, connection);
 	profile_read_route(snapshot, sk);
-	bpf_ringbuf_submit(snapshot, profile_wake());
+	profile_submit(snapshot);
 }
 
 /* Tells user space that something happened, and to whom. */
@@ -165,7 +165,7 @@ static __always_inline void profile_note(struct sock *sk, __u64 connection, __u8
 	if (!of)
 		return;
 	profile_describe(of, sk, connection, moment);
-	bpf_ringbuf_submit(of, profile_wake());
+	profile_submit(of);
 }
 
 #endif

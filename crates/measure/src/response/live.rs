@@ -17,7 +17,7 @@ use crate::kernel::{
     Hooks, OfPackets, Options, Part, Ring, monotonic_ns, set_constants, set_variable,
     wall_clock_offset,
 };
-use crate::measurement::{Interval, Measurement, Take, Ticker};
+use crate::measurement::{Interval, LONGEST_WAIT, Measurement, Take, Ticker};
 use crate::pace::Pace;
 use crate::response::native::{
     self, Requests, response_batches, response_bins, response_config, response_epoch,
@@ -26,8 +26,6 @@ use crate::response::native::{
 use crate::table::secret;
 use crate::{Counts, Error, Portion, Scope};
 
-/// As long may an epoch wait before it is handed on.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Between looks through the flows for silent ones, where epochs are put together: each interval
 /// ends with one, too.
 const SWEEP: Duration = Duration::from_secs(10);

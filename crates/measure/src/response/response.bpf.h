@@ -4,6 +4,7 @@
 #define FATHOM_RESPONSE_BPF_H
 
 #include "../../bpf/packet_pass.bpf.h"
+#include "../../bpf/ring.bpf.h"
 #include "process.h"
 
 /* In sections of their own: user space finds them by name, without knowing the layout of the others. */
@@ -17,8 +18,7 @@ const volatile __u64 response_state_bit SEC(".rodata.response_state_bit") = 0;
  */
 volatile __u32 response_epoch_ticks SEC(".data.response_epoch_ticks") = 0;
 
-/* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
-#define RESPONSE_WAKE_UP 262144
+#define RESPONSE_RING_BYTES (1 << 20)
 
 /* What happened to packets, by name, and room to work on the present one. */
 struct response_cpu {
@@ -56,7 +56,7 @@ struct {
 /* Epochs on their way to user space. What does not fit is lost and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1048576);
+	__uint(max_entries, RESPONSE_RING_BYTES);
 } response_events SEC(".maps");
 
 /* Without its volatile, as the algorithm takes it; see rtt_settings. */
@@ -70,8 +70,7 @@ static __always_inline const struct response_config *response_settings(void)
 
 static __noinline int response_emit(struct response_cpu *cpu)
 {
-	__u64 waiting = bpf_ringbuf_query(&response_events, BPF_RB_AVAIL_DATA);
-	__u64 flags = waiting >= RESPONSE_WAKE_UP ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	__u64 flags = ring_wake(&response_events, RESPONSE_RING_BYTES);
 
 	return !bpf_ringbuf_output(&response_events, &cpu->ended, sizeof(cpu->ended), flags);
 }

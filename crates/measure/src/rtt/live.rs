@@ -23,8 +23,6 @@ use crate::{Counts, Error, Portion};
 const IDLE: Duration = Duration::from_secs(300);
 /// A closed connection may still see a late packet; after this long it will not.
 const CLOSED: Duration = Duration::from_secs(10);
-/// As long may a sample wait before it is handed on.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Between looks through the table of flows.
 const SWEEP: Duration = Duration::from_secs(5);
 
@@ -255,10 +253,6 @@ impl Measurement for RttMonitor {
 
     fn rings(&self) -> Vec<Arc<Ring>> {
         self.object.part.programs.ring().into_iter().collect()
-    }
-
-    fn longest_wait(&self) -> Duration {
-        LONGEST_WAIT
     }
 
     fn poll(&mut self, take: &mut Take<'_>) -> Result<(), Error> {

@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "../../bpf/packet_pass.bpf.h"
+#include "../../bpf/ring.bpf.h"
 
 /* 0, until user space has samples come less often, ns: there are very many. */
 volatile __u64 rtt_shortest_pause SEC(".data.rtt_shortest_pause") = 0;
@@ -19,8 +20,7 @@ const volatile struct rtt_config rtt_config SEC(".rodata.rtt_config") = {};
 /* By which the table of flows tells of those that have state here. 0: this is off, and the verifier removes it. */
 const volatile __u64 rtt_state_bit SEC(".rodata.rtt_state_bit") = 0;
 
-/* Wake the reader when this much waits, bytes; below, it comes by itself soon enough. */
-#define RTT_WAKE_UP 262144
+#define RTT_RING_BYTES (1 << 20)
 
 /* What happened to packets, by name, and what the present one gave. */
 struct rtt_cpu {
@@ -65,7 +65,7 @@ struct {
 /* Samples and flow events on their way to user space. What does not fit is lost and counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1048576);
+	__uint(max_entries, RTT_RING_BYTES);
 } rtt_events SEC(".maps");
 
 /*
@@ -82,9 +82,7 @@ static __always_inline const struct rtt_config *rtt_settings(void)
 
 static __always_inline void rtt_submit(void *event)
 {
-	__u64 waiting = bpf_ringbuf_query(&rtt_events, BPF_RB_AVAIL_DATA);
-
-	bpf_ringbuf_submit(event, waiting >= RTT_WAKE_UP ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(event, ring_wake(&rtt_events, RTT_RING_BYTES));
 }
 
 #endif

@@ -18,8 +18,6 @@ use crate::table::secret;
 use crate::traffic::native::{self, traffic_flow};
 use crate::{Counts, Error, Portion, Scope};
 
-/// As long may interfaces that go or come wait until they are looked at.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Between looks at the flows, where an interval is longer: so much of what a flow carried is not
 /// told if it is evicted.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -145,10 +143,6 @@ impl Measurement for TrafficMonitor {
 
     fn events(&self) -> Option<BorrowedFd<'_>> {
         self.part.programs.events()
-    }
-
-    fn longest_wait(&self) -> Duration {
-        LONGEST_WAIT
     }
 
     fn poll(&mut self, _: &mut Take<'_>) -> Result<(), Error> {
