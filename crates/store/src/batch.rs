@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{Array as _, RecordBatch};
 use arrow_schema::SchemaRef;
+use fathom_record::format::ValueText;
 use fathom_record::parts::Part as _;
 use fathom_record::{FlowKey, Record, Schema, Value, Visitor};
 
@@ -70,6 +71,9 @@ struct Collected {
     /// Those of the fields, and before them that of the host.
     growing: Vec<Growing>,
     rows: usize,
+    /// For so many rows there was room at the start.
+    room: usize,
+    text: ValueText,
 }
 
 impl Batches {
@@ -116,14 +120,17 @@ impl Collected {
                 .collect(),
             columns: Arc::new(columns),
             rows: 0,
+            room: 1024,
+            text: ValueText::default(),
         }
     }
 
     fn put(&mut self, record: &dyn Record, host: &str) {
-        self.growing[0].put(Value::Text(host));
+        self.growing[0].put(Value::Text(host), &mut self.text);
         let mut row = Row {
             growing: &mut self.growing[1..],
             next: 0,
+            text: &mut self.text,
         };
         record.visit(&mut row);
         row.skip_to(row.growing.len());
@@ -133,12 +140,15 @@ impl Collected {
     fn take(&mut self) -> Batch {
         let columns = self.growing.iter_mut().map(|column| {
             let mut column = column.take();
-            // Columns begin with room for a thousand values: a batch of a few would take as much.
-            column.shrink_to_fit();
+            // A batch of a few would keep room for many. To give up a little costs more than it
+            // brings.
+            if self.room > 2 * self.rows {
+                column.shrink_to_fit();
+            }
             column
         });
         let columns = columns.collect();
-        self.rows = 0;
+        self.room = std::mem::take(&mut self.rows);
         let rows = RecordBatch::try_new(self.columns.clone(), columns);
         Batch::new(
             self.kind.clone(),
@@ -152,13 +162,14 @@ struct Row<'a> {
     growing: &'a mut [Growing],
     /// The field that comes next.
     next: usize,
+    text: &'a mut ValueText,
 }
 
 impl Row<'_> {
     /// Nothing in the fields before the one at `index`.
     fn skip_to(&mut self, index: usize) {
         for column in &mut self.growing[self.next..index] {
-            column.put(Value::Missing);
+            column.put(Value::Missing, self.text);
         }
         self.next = index;
     }
@@ -167,7 +178,7 @@ impl Row<'_> {
 impl Visitor for Row<'_> {
     fn value(&mut self, index: usize, value: Value<'_>) {
         self.skip_to(index);
-        self.growing[index].put(value);
+        self.growing[index].put(value, self.text);
         self.next = index + 1;
     }
 

@@ -1,15 +1,16 @@
 //! What the fields of records are as columns.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use arrow_array::builder::{
-    BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder, UInt16Builder,
-    UInt64Builder,
+    ArrayBuilder, BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder,
+    UInt16Builder, UInt64Builder,
 };
+use arrow_array::cast::AsArray as _;
+use arrow_array::{Array as _, ArrayRef};
 use arrow_schema::{DataType, Field as Column, Schema as Columns, TimeUnit};
+use fathom_record::format::ValueText;
 use fathom_record::{Field, Schema, Type, Unit, Value};
 
 use crate::fold;
@@ -91,8 +92,8 @@ impl Growing {
         }
     }
 
-    /// Adds a value, or that there is none.
-    pub(crate) fn put(&mut self, value: Value<'_>) {
+    /// Adds a value, or that there is none. `text` makes texts of values.
+    pub(crate) fn put(&mut self, value: Value<'_>, text: &mut ValueText) {
         match (self, value) {
             (Self::Unsigned(column), Value::Unsigned(number) | Value::Duration(number)) => {
                 column.append_value(number);
@@ -104,10 +105,10 @@ impl Growing {
                 column.append_value(i64::try_from(ns).unwrap_or(i64::MAX));
             }
             (Self::Text(column), Value::Text(text)) => column.append_value(text),
-            (Self::Text(column), Value::Address(address)) => append_shown(column, address),
-            (Self::Text(column), Value::Protocol(protocol)) => append_shown(column, protocol),
-            (Self::Text(column), Value::Network(network)) => append_shown(column, network),
-            (Self::Text(column), Value::CommunityId(id)) => append_shown(column, id),
+            (
+                Self::Text(column),
+                Value::Address(_) | Value::Protocol(_) | Value::Network(_) | Value::CommunityId(_),
+            ) => column.append_value(text.of(value)),
             (Self::Histogram(column), Value::Histogram(histogram)) => column.put(Some(histogram)),
             (column, _) => column.put_none(),
         }
@@ -125,22 +126,32 @@ impl Growing {
         }
     }
 
-    /// What it has, which it has no more.
+    /// What it has, which it has no more. There is room for as much again.
     pub(crate) fn take(&mut self) -> ArrayRef {
         match self {
-            Self::Unsigned(column) => Arc::new(column.finish()),
-            Self::Port(column) => Arc::new(column.finish()),
-            Self::Float(column) => Arc::new(column.finish()),
-            Self::Boolean(column) => Arc::new(column.finish()),
-            Self::Text(column) => Arc::new(column.finish()),
-            Self::Time(column) => Arc::new(column.finish()),
+            Self::Unsigned(column) => {
+                take(column, |taken| UInt64Builder::with_capacity(taken.len()))
+            }
+            Self::Port(column) => take(column, |taken| UInt16Builder::with_capacity(taken.len())),
+            Self::Float(column) => take(column, |taken| Float64Builder::with_capacity(taken.len())),
+            Self::Boolean(column) => {
+                take(column, |taken| BooleanBuilder::with_capacity(taken.len()))
+            }
+            Self::Text(column) => take(column, |taken| {
+                let bytes = taken.as_string::<i32>().values().len();
+                StringBuilder::with_capacity(taken.len(), bytes)
+            }),
+            Self::Time(column) => take(column, |taken| {
+                TimestampNanosecondBuilder::with_capacity(taken.len()).with_data_type(time_type())
+            }),
             Self::Histogram(column) => Arc::new(std::mem::take(column).finish()),
         }
     }
 }
 
-fn append_shown(column: &mut StringBuilder, shown: impl std::fmt::Display) {
-    // Writing to memory does not fail.
-    let _ = write!(column, "{shown}");
-    column.append_value("");
+/// What a column has; a new one, made after it, is in its place.
+fn take<B: ArrayBuilder>(column: &mut B, anew: impl FnOnce(&ArrayRef) -> B) -> ArrayRef {
+    let taken = column.finish();
+    *column = anew(&taken);
+    taken
 }

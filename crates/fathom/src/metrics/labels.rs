@@ -1,8 +1,6 @@
 //! What names the series that a record belongs to.
 
-use std::fmt::Write as _;
-use std::net::IpAddr;
-
+use fathom_record::format::ValueText;
 use fathom_record::{Metric, Network, NetworkNames, Protocol, Record, Schema, Value};
 
 use super::family::Labels;
@@ -61,16 +59,23 @@ impl LabelPlan {
     }
 
     /// Writes the values of a record's labels into a text, by which its series is found.
-    pub(super) fn write(&self, record: &dyn Record, names: &NetworkNames, key: &mut String) {
+    /// `text` makes texts of values.
+    pub(super) fn write(
+        &self,
+        record: &dyn Record,
+        names: &NetworkNames,
+        text: &mut ValueText,
+        key: &mut String,
+    ) {
         key.clear();
         for (_, source) in &self.sources {
             match source {
-                Source::Field(index) => write_value(record.value(*index), key),
+                Source::Field(index) => write_value(record.value(*index), text, key),
                 Source::Network(fields) => {
                     let mut values = fields.iter().map(|&index| record.value(index));
-                    values.find(|&value| write_network(value, names, key));
+                    values.find(|&value| write_network(value, names, text, key));
                 }
-                Source::Service(fields) => write_service(record, fields, key),
+                Source::Service(fields) => write_service(record, fields, text, key),
             }
             key.push(SEPARATOR);
         }
@@ -98,7 +103,12 @@ impl LabelPlan {
 }
 
 /// Writes the name of a network, or its prefix. `false`: there is none.
-fn write_network(value: Value<'_>, names: &NetworkNames, key: &mut String) -> bool {
+fn write_network(
+    value: Value<'_>,
+    names: &NetworkNames,
+    text: &mut ValueText,
+    key: &mut String,
+) -> bool {
     let network = match value {
         Value::Network(network) => Some(network),
         Value::Address(address) => {
@@ -112,13 +122,13 @@ fn write_network(value: Value<'_>, names: &NetworkNames, key: &mut String) -> bo
         }
         _ => None,
     };
-    // Writing to memory does not fail.
-    network.is_some_and(|network| write!(key, "{network}").is_ok())
+    key.push_str(text.of(network.map_or(Value::Missing, Value::Network)));
+    network.is_some()
 }
 
 /// `tcp/443`. The port is that of the destination, which is the server where that is known; of
 /// packets to a client it is that of the source.
-fn write_service(record: &dyn Record, fields: &[usize], key: &mut String) {
+fn write_service(record: &dyn Record, fields: &[usize], text: &mut ValueText, key: &mut String) {
     let (mut protocol, mut ports) = (None, [None; 2]);
     for &index in fields {
         match (record.value(index), record.schema().fields[index].name) {
@@ -129,7 +139,7 @@ fn write_service(record: &dyn Record, fields: &[usize], key: &mut String) {
         }
     }
     let Some(protocol) = protocol else { return };
-    let _ = write!(key, "{protocol}");
+    key.push_str(text.of(Value::Protocol(protocol)));
     if !matches!(protocol, Protocol::TCP | Protocol::UDP) {
         return;
     }
@@ -140,22 +150,19 @@ fn write_service(record: &dyn Record, fields: &[usize], key: &mut String) {
         known => known,
     };
     if let Some(port) = port {
-        let _ = write!(key, "/{port}");
+        key.push('/');
+        key.push_str(text.of(Value::Port(port)));
     }
 }
 
-fn write_value(value: Value<'_>, key: &mut String) {
-    let _ = match value {
-        Value::Text(text) => {
-            key.extend(text.chars().map(|letter| match letter {
-                SEPARATOR => ' ',
-                letter => letter,
-            }));
-            Ok(())
-        }
-        Value::Unsigned(number) => write!(key, "{number}"),
-        Value::Boolean(answer) => write!(key, "{answer}"),
-        Value::Address(address) => write!(key, "{}", IpAddr::to_canonical(&address)),
-        _ => Ok(()),
-    };
+fn write_value(value: Value<'_>, text: &mut ValueText, key: &mut String) {
+    match value {
+        Value::Text(text) => key.extend(text.chars().map(|letter| match letter {
+            SEPARATOR => ' ',
+            letter => letter,
+        })),
+        Value::Address(address) => key.push_str(text.of(Value::Address(address.to_canonical()))),
+        Value::Unsigned(_) | Value::Boolean(_) => key.push_str(text.of(value)),
+        _ => {}
+    }
 }

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use fathom_record::format::ValueText;
 use fathom_record::{Histogram, Metric, NetworkNames, Record, Schema, Time, Value};
+
+use rustc_hash::FxHashMap;
 
 use super::family::{About, Family, FamilyKind, Figure, Labels, Series, subject_of};
 use super::labels::LabelPlan;
@@ -21,15 +24,16 @@ const IDLE: Duration = Duration::from_secs(3_600);
 #[derive(Default)]
 pub(crate) struct Registry {
     /// By kind of record; `None`: it has none.
-    plans: HashMap<&'static str, Option<Plan>>,
+    plans: FxHashMap<&'static str, Option<Plan>>,
     /// By subject.
-    subjects: HashMap<&'static str, Subject>,
+    subjects: FxHashMap<&'static str, Subject>,
     /// What others keep themselves.
     given: Vec<Family>,
     /// What networks are called.
     names: NetworkNames,
     /// Labels of all that is told.
     target: Vec<(String, String)>,
+    text: ValueText,
     key: String,
 }
 
@@ -91,7 +95,8 @@ impl Registry {
         if plan.fields.is_empty() {
             return;
         }
-        plan.labels.write(record, &self.names, &mut self.key);
+        plan.labels
+            .write(record, &self.names, &mut self.text, &mut self.key);
         let Some(set) = subject.set(&plan.labels, &self.key) else {
             return;
         };
@@ -352,7 +357,7 @@ fn build_info() -> Family {
     )
 }
 
-fn others(subjects: &HashMap<&'static str, Subject>) -> Family {
+fn others(subjects: &FxHashMap<&'static str, Subject>) -> Family {
     let numbers = subjects.iter().filter(|(_, it)| !it.families.is_empty());
     own_family(
         "fathom_metrics_other_total",

@@ -199,7 +199,7 @@ impl ResponseMonitor {
         at_once: bool,
         take: &mut Take<'_>,
     ) -> Result<(), Error> {
-        if portion == Portion::ALL {
+        if portion.is_last() {
             self.sweep.restart();
         }
         self.drain(take)?;

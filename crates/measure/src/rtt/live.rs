@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// A closed connection may still see a late packet; after this long it will not.
 const CLOSED: Duration = Duration::from_secs(10);
 /// Between looks through the table of flows.
-const SWEEP: Duration = Duration::from_secs(5);
+const SWEEP: Duration = Duration::from_secs(10);
 
 /// So many samples a second cost less than half a percent of a processor.
 const MOST_SAMPLES: f64 = 25_000.0;
@@ -146,7 +146,7 @@ impl RttMonitor {
     /// Looks through a portion of the flows: counts their traffic, where it is put together, and
     /// ends those that are over. Samples wait in their batches until an interval ends.
     fn sweep(&mut self, portion: Portion, is_end: bool, take: &mut Take<'_>) -> Result<(), Error> {
-        if portion == Portion::ALL {
+        if portion.is_last() {
             self.sweep.restart();
         }
         self.drain(take)?;

@@ -20,7 +20,7 @@ use crate::{Counts, Error, Portion, Scope};
 
 /// Between looks at the flows, where an interval is longer: so much of what a flow carried is not
 /// told if it is evicted.
-const SWEEP: Duration = Duration::from_secs(5);
+const SWEEP: Duration = Duration::from_secs(10);
 
 /// A flow, as it was when it was looked at last.
 struct Seen {
@@ -100,7 +100,7 @@ impl TrafficMonitor {
 
     /// Looks through a portion of the flows: what they have carried, and which are over.
     fn look(&mut self, portion: Portion) -> Result<(), Error> {
-        if portion == Portion::ALL {
+        if portion.is_last() {
             self.sweep.restart();
         }
         let now = monotonic_ns();

@@ -14,6 +14,7 @@ mod line;
 mod plain;
 mod prepared;
 mod text;
+mod value_text;
 
 use std::str::FromStr;
 
@@ -21,6 +22,7 @@ pub use csv::CsvWriter;
 pub use duration::display_duration;
 pub use json::JsonWriter;
 pub use text::TextWriter;
+pub use value_text::ValueText;
 
 use crate::{Error, Record};
 
