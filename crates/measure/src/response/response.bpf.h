@@ -18,7 +18,7 @@ const volatile __u64 response_state_bit SEC(".rodata.response_state_bit") = 0;
  */
 volatile __u32 response_epoch_ticks SEC(".data.response_epoch_ticks") = 0;
 
-#define RESPONSE_RING_BYTES (1 << 20)
+#define RESPONSE_RING_BYTES (1 << 22)
 
 /* What happened to packets, by name, and room to work on the present one. */
 struct response_cpu {
