@@ -70,8 +70,12 @@ impl Kept {
         let number = |name: &str| value(name).parse().unwrap_or(0);
         match value("kind") {
             "rtt_aggregate" => {
-                let client = value("source").to_owned();
-                *self.samples.entry(client).or_default() += number("rtt_samples");
+                // The direction of the answers has none.
+                let samples = number("rtt_samples");
+                if samples > 0 {
+                    let client = value("source").to_owned();
+                    *self.samples.entry(client).or_default() += samples;
+                }
             }
             // The last that the measurements before had to say has been read.
             "agent" => self.lost_before += self.losses.drain().map(|(_, lost)| lost).sum::<u64>(),

@@ -27,7 +27,7 @@ const QUESTIONS: [(&str, &str); 12] = [
     ),
     (
         "flows, an hour and a network",
-        "SELECT source, count(*), sum(bytes), max(rtt_p99_ns), max(latency_p99_ns) FROM flows WHERE HOUR AND prefix(source, 24) = '10.0.1.0/24' GROUP BY source ORDER BY 3 DESC, 1 LIMIT 10",
+        "SELECT source, count(*), sum(bytes), max(rtt_p99_ns), max(latency_p99_ns) FROM flows WHERE HOUR AND prefix(source, 24) = '10.0.0.0/24' GROUP BY source ORDER BY 3 DESC, 1 LIMIT 10",
     ),
     (
         "servers",
@@ -35,7 +35,7 @@ const QUESTIONS: [(&str, &str); 12] = [
     ),
     (
         "servers, an hour and a network",
-        "SELECT destination, max(latency_p99_ns), sum(flows) FROM servers WHERE HOUR AND prefix(destination, 24) = '192.0.1.0/24' GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT 10",
+        "SELECT destination, max(latency_p99_ns), sum(flows) FROM servers WHERE HOUR AND prefix(destination, 24) = '192.0.0.0/24' GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT 10",
     ),
     (
         "hops",
@@ -43,7 +43,7 @@ const QUESTIONS: [(&str, &str); 12] = [
     ),
     (
         "hops, an hour and a network",
-        "SELECT ttl, count(*), max(rtt_p99_ns) FROM hops WHERE HOUR AND prefix(source, 24) = '10.0.1.0/24' GROUP BY 1 ORDER BY 1",
+        "SELECT ttl, count(*), max(rtt_p99_ns) FROM hops WHERE HOUR AND prefix(source, 24) = '10.0.0.0/24' GROUP BY 1 ORDER BY 1",
     ),
     (
         "connections",
@@ -51,7 +51,7 @@ const QUESTIONS: [(&str, &str); 12] = [
     ),
     (
         "connections, an hour and a network",
-        "SELECT process, count(*), sum(total_bytes_sent) FROM connections WHERE HOUR AND prefix(destination, 24) = '192.0.1.0/24' GROUP BY 1 ORDER BY 1",
+        "SELECT process, count(*), sum(total_bytes_sent) FROM connections WHERE HOUR AND prefix(destination, 24) = '192.0.0.0/24' GROUP BY 1 ORDER BY 1",
     ),
     (
         "processes",

@@ -37,7 +37,7 @@ pub(super) async fn write(
 
 /// A table has its widths from all of its rows.
 async fn text(mut rows: SendableRecordBatchStream, output: &mut Held) -> anyhow::Result<()> {
-    let mut all = Vec::new();
+    let mut all = vec![RecordBatch::new_empty(rows.schema())];
     while let Some(some) = rows.next().await {
         all.push(some?);
     }
@@ -54,6 +54,8 @@ async fn json(mut rows: SendableRecordBatchStream, output: &mut Held) -> anyhow:
 
 async fn csv(mut rows: SendableRecordBatchStream, output: &mut Held) -> anyhow::Result<()> {
     let mut writer = csv::Writer::new(output);
+    // Of no rows at all there is a header, too.
+    writer.write(&flat(&RecordBatch::new_empty(rows.schema()))?)?;
     while let Some(some) = rows.next().await {
         writer.write(&flat(&some?)?)?;
     }
