@@ -13,7 +13,7 @@ const MEGABYTE: f64 = 1e6;
 ///
 /// All flows exchange data both ways, each a few times, so that every direction of every flow has
 /// samples. The kernel's part is what it says of each map and program, the process's its largest
-/// resident set, in which the pages of the ring count once more.
+/// resident set without maps.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The fathom binary, built for release.

@@ -18,12 +18,11 @@ pub struct KernelObject {
 /// Memory of a process at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident now, in bytes, the pages of the ring of samples included, which the kernel counts
-    /// too.
+    /// Resident now, in bytes, without the pages of maps, which the kernel counts.
     pub resident_bytes: u64,
     /// Of these, those of no file and no map: what it has allocated.
     pub anonymous_bytes: u64,
-    /// Resident at most so far.
+    /// Resident at most so far, likewise.
     pub peak_bytes: u64,
     /// Maps and programs that it holds.
     pub kernel: Vec<KernelObject>,
@@ -34,10 +33,13 @@ impl Memory {
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let rollup = read(&format!("/proc/{process}/smaps_rollup"))?;
         let status = read(&format!("/proc/{process}/status"))?;
+        // Tables and rings, which stay what they are.
+        let of_maps = pages_of_maps(&read(&format!("/proc/{process}/smaps"))?);
+        let own = |kilobytes: u64| kilobytes.saturating_sub(of_maps) * 1024;
         Ok(Self {
-            resident_bytes: kilobytes(&rollup, "Rss:")? * 1024,
+            resident_bytes: own(kilobytes(&rollup, "Rss:")?),
             anonymous_bytes: kilobytes(&rollup, "Anonymous:")? * 1024,
-            peak_bytes: kilobytes(&status, "VmHWM:")? * 1024,
+            peak_bytes: own(kilobytes(&status, "VmHWM:")?),
             kernel: kernel_objects(process)?,
         })
     }
@@ -60,6 +62,20 @@ fn number(text: &str, name: &str) -> Option<u64> {
 
 fn kilobytes(text: &str, name: &str) -> anyhow::Result<u64> {
     number(text, name).with_context(|| format!("there is no {name} of the process"))
+}
+
+/// Kilobytes of mapped BPF maps that are resident, of `/proc/PID/smaps`.
+fn pages_of_maps(smaps: &str) -> u64 {
+    let mut is_map = false;
+    let mut total = 0;
+    for line in smaps.lines() {
+        if !line.starts_with(|first: char| first.is_ascii_uppercase()) {
+            is_map = line.ends_with("bpf-map");
+        } else if is_map {
+            total += number(line, "Rss:").unwrap_or(0);
+        }
+    }
+    total
 }
 
 /// What `/proc/PID/fdinfo` tells of BPF file descriptors; an object may be open under several.
@@ -121,6 +137,14 @@ mod tests {
         assert_eq!(number(text, "memlock:"), Some(29_361_024));
         assert_eq!(number(text, "Rss:"), Some(1234));
         assert_eq!(number(text, "VmHWM:"), None);
+    }
+
+    #[test]
+    fn pages_of_maps_are_told_apart() {
+        let smaps = "7f00-7f10 rw-p 00000000 00:00 0 \nRss:   8 kB\nPss:  8 kB\n\
+                     7f10-7f20 rw-s 00000000 00:0e 12  anon_inode:bpf-map\nRss:   64 kB\nPss: 9 kB\n\
+                     7f20-7f30 r--p 00000000 fe:00 3  /usr/bin/fathom\nRss:   16 kB\n";
+        assert_eq!(pages_of_maps(smaps), 64);
     }
 
     #[test]
