@@ -6,7 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* Some events, of which one at least is counted right where several CPUs write at a time. */
+/* Events for which the reader is woken. More than one: several CPUs may write at a time, and each counts what the others add. */
 #define RING_WAKE_BYTES 4096
 
 /*

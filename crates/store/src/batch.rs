@@ -58,6 +58,9 @@ impl Batch {
     }
 }
 
+/// For so many rows there is room before the first.
+const FIRST_ROWS: usize = 1024;
+
 /// Collects records of all kinds.
 pub struct Batches {
     host: String,
@@ -116,11 +119,11 @@ impl Collected {
             schema,
             kind: schema.kind.into(),
             growing: growing
-                .map(|column| Growing::new(column.data_type()))
+                .map(|column| Growing::new(column.data_type(), FIRST_ROWS))
                 .collect(),
             columns: Arc::new(columns),
             rows: 0,
-            room: 1024,
+            room: FIRST_ROWS,
             text: ValueText::default(),
         }
     }

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    ArrayBuilder, BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder,
-    UInt16Builder, UInt64Builder,
+    BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder, UInt16Builder,
+    UInt64Builder,
 };
-use arrow_array::cast::AsArray as _;
 use arrow_array::{Array as _, ArrayRef};
 use arrow_schema::{DataType, Field as Column, Schema as Columns, TimeUnit};
 use fathom_record::format::ValueText;
@@ -66,6 +65,9 @@ pub(crate) fn time_type() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
+/// Of a text, about: an address, a name.
+const TEXT_BYTES: usize = 16;
+
 /// A column that grows.
 pub(crate) enum Growing {
     Unsigned(UInt64Builder),
@@ -78,17 +80,19 @@ pub(crate) enum Growing {
 }
 
 impl Growing {
-    pub(crate) fn new(kind: &DataType) -> Self {
+    /// An empty one, with room for so many rows.
+    pub(crate) fn new(kind: &DataType, rows: usize) -> Self {
         match kind {
-            DataType::UInt16 => Self::Port(UInt16Builder::new()),
-            DataType::Float64 => Self::Float(Float64Builder::new()),
-            DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
-            DataType::Utf8 => Self::Text(StringBuilder::new()),
+            DataType::UInt16 => Self::Port(UInt16Builder::with_capacity(rows)),
+            DataType::Float64 => Self::Float(Float64Builder::with_capacity(rows)),
+            DataType::Boolean => Self::Boolean(BooleanBuilder::with_capacity(rows)),
+            DataType::Utf8 => Self::Text(StringBuilder::with_capacity(rows, rows * TEXT_BYTES)),
             DataType::Timestamp(..) => {
-                Self::Time(TimestampNanosecondBuilder::new().with_data_type(time_type()))
+                let column = TimestampNanosecondBuilder::with_capacity(rows);
+                Self::Time(column.with_data_type(time_type()))
             }
             DataType::List(_) => Self::Histogram(Histograms::default()),
-            _ => Self::Unsigned(UInt64Builder::new()),
+            _ => Self::Unsigned(UInt64Builder::with_capacity(rows)),
         }
     }
 
@@ -126,32 +130,18 @@ impl Growing {
         }
     }
 
-    /// What it has, which it has no more. There is room for as much again.
+    /// What it has, which it has no more. There is room for as many rows again.
     pub(crate) fn take(&mut self) -> ArrayRef {
-        match self {
-            Self::Unsigned(column) => {
-                take(column, |taken| UInt64Builder::with_capacity(taken.len()))
-            }
-            Self::Port(column) => take(column, |taken| UInt16Builder::with_capacity(taken.len())),
-            Self::Float(column) => take(column, |taken| Float64Builder::with_capacity(taken.len())),
-            Self::Boolean(column) => {
-                take(column, |taken| BooleanBuilder::with_capacity(taken.len()))
-            }
-            Self::Text(column) => take(column, |taken| {
-                let bytes = taken.as_string::<i32>().values().len();
-                StringBuilder::with_capacity(taken.len(), bytes)
-            }),
-            Self::Time(column) => take(column, |taken| {
-                TimestampNanosecondBuilder::with_capacity(taken.len()).with_data_type(time_type())
-            }),
+        let taken: ArrayRef = match self {
+            Self::Unsigned(column) => Arc::new(column.finish()),
+            Self::Port(column) => Arc::new(column.finish()),
+            Self::Float(column) => Arc::new(column.finish()),
+            Self::Boolean(column) => Arc::new(column.finish()),
+            Self::Text(column) => Arc::new(column.finish()),
+            Self::Time(column) => Arc::new(column.finish()),
             Self::Histogram(column) => Arc::new(std::mem::take(column).finish()),
-        }
+        };
+        *self = Self::new(taken.data_type(), taken.len());
+        taken
     }
-}
-
-/// What a column has; a new one, made after it, is in its place.
-fn take<B: ArrayBuilder>(column: &mut B, anew: impl FnOnce(&ArrayRef) -> B) -> ArrayRef {
-    let taken = column.finish();
-    *column = anew(&taken);
-    taken
 }

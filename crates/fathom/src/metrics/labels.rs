@@ -122,8 +122,9 @@ fn write_network(
         }
         _ => None,
     };
-    key.push_str(text.of(network.map_or(Value::Missing, Value::Network)));
-    network.is_some()
+    let Some(network) = network else { return false };
+    key.push_str(text.of(Value::Network(network)));
+    true
 }
 
 /// `tcp/443`. The port is that of the destination, which is the server where that is known; of

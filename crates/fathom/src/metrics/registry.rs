@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use fathom_record::format::ValueText;
 use fathom_record::{Histogram, Metric, NetworkNames, Record, Schema, Time, Value};
-
 use rustc_hash::FxHashMap;
 
 use super::family::{About, Family, FamilyKind, Figure, Labels, Series, subject_of};

@@ -7,6 +7,14 @@ use crate::Value;
 
 /// Makes texts of values: the same that JSON and CSV have, several times faster than the `Display`
 /// of the standard library.
+///
+/// ```
+/// use fathom_record::{Value, format::ValueText};
+///
+/// let mut text = ValueText::default();
+/// assert_eq!(text.of(Value::Address([10, 0, 0, 1].into())), "10.0.0.1");
+/// assert_eq!(text.of(Value::Missing), "");
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct ValueText {
     line: Line,

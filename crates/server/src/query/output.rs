@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::FieldRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::LineDelimitedWriter;
 use datafusion::arrow::json::writer::{EncoderOptions, make_encoder};
-use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::parquet::arrow::ArrowWriter;
 use tokio_stream::StreamExt;
@@ -37,11 +37,15 @@ pub(super) async fn write(
 
 /// A table has its widths from all of its rows.
 async fn text(mut rows: SendableRecordBatchStream, output: &mut Held) -> anyhow::Result<()> {
-    let mut all = vec![RecordBatch::new_empty(rows.schema())];
+    let mut all = Vec::new();
     while let Some(some) = rows.next().await {
         all.push(some?);
     }
-    Ok(writeln!(output, "{}", pretty_format_batches(&all)?)?)
+    Ok(writeln!(
+        output,
+        "{}",
+        pretty_format_batches_with_schema(rows.schema(), &all)?
+    )?)
 }
 
 async fn json(mut rows: SendableRecordBatchStream, output: &mut Held) -> anyhow::Result<()> {

@@ -107,6 +107,21 @@ fn refusal(directory: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
+fn an_answer_without_rows_has_a_header() {
+    let directory = tempfile::tempdir().unwrap();
+    keep(directory.path(), &[&rtt(0, flow(1, 1), histogram(1..=2))]);
+    let shown = |format| {
+        let statement = "SELECT source, rtt_histogram FROM rtt_aggregate WHERE false";
+        let output = query(directory.path(), &["--format", format, statement]);
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(shown("csv"), "source,rtt_histogram\n");
+    assert!(shown("text").contains("| source | rtt_histogram |"));
+    assert_eq!(shown("json"), "");
+}
+
+#[test]
 fn histograms_of_many_records_are_one() {
     let directory = tempfile::tempdir().unwrap();
     let (one, other) = (histogram(1..=60), histogram(41..=100));
