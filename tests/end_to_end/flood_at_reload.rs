@@ -114,6 +114,7 @@ fn what_passes_while_an_agent_begins_anew_is_measured() {
     let mut agent = start(&host, directory);
 
     let flood = FLOOD.start(&host, packet).unwrap();
+    configure(directory, "\"rtt\", \"traffic\"");
     ask(directory, &["reload"]);
     configure(directory, "\"rtt\", \"response\"");
     ask(directory, &["reload"]);

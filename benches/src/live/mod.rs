@@ -64,7 +64,7 @@ impl Bench {
             &["--store", &named[0], "--socket", &named[1]],
         ]
         .concat();
-        Measured::start(&self.observer, fathom, &arguments, directory.join("agent"))
+        self.agent_with(fathom, &arguments, directory)
     }
 
     /// Starts `fathom agent -i eth0` with a configuration file. Its socket and `records.json` are
@@ -90,7 +90,25 @@ impl Bench {
             "--format",
             "json",
         ];
-        Measured::start(&self.observer, fathom, &arguments, directory.join("agent"))
+        self.agent_with(fathom, &arguments, directory)
+    }
+
+    fn agent_with(
+        &self,
+        fathom: &std::path::Path,
+        arguments: &[&str],
+        directory: &std::path::Path,
+    ) -> anyhow::Result<Measured> {
+        let output = directory.join("agent");
+        let agent = Measured::start(&self.observer, fathom, arguments, output)?;
+        // Of several measurements, that of packets is attached last. It answers when all are.
+        let mut status = std::process::Command::new(fathom);
+        status.args(["agent", "--socket"]);
+        status.arg(directory.join("socket")).arg("status");
+        let status = status.output().context("ask for the status")?;
+        let said = String::from_utf8_lossy(&status.stderr);
+        anyhow::ensure!(status.status.success(), "the agent does not answer: {said}");
+        Ok(agent)
     }
 
     /// Makes connections up whose packets all arrive at fathom's interface.

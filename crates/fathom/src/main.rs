@@ -81,6 +81,12 @@ struct Description {
     needs_admin: bool,
 }
 
+impl PartialEq for Description {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
 /// Why nothing is measured on interfaces.
 #[cfg(not(feature = "live"))]
 const FILES_ONLY: &str = "this fathom reads capture files only: build it with the feature `live` to measure on interfaces";

@@ -1,6 +1,7 @@
 //! The agent as a service: it answers requests, reads its configuration again while traffic passes,
 //! tells systemd that it lives, and has only the capabilities that it needs.
 
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -84,6 +85,19 @@ impl Agent {
         u64::from_str_radix(bits.trim_start_matches(':').trim(), 16).unwrap()
     }
 
+    /// Those that it has attached, by the numbers that the kernel gave them.
+    fn programs(&self) -> BTreeSet<String> {
+        let infos = format!("/proc/{}/fdinfo", self.process.id());
+        let files = std::fs::read_dir(infos).unwrap();
+        let texts = files.filter_map(|file| std::fs::read_to_string(file.unwrap().path()).ok());
+        let of = |text: String| {
+            let mut lines = text.lines().map(|line| line.strip_prefix("prog_id:"));
+            let id = lines.find_map(|id| id)?;
+            Some(id.trim().to_owned())
+        };
+        texts.filter_map(of).collect()
+    }
+
     fn stop(mut self) -> Vec<Value> {
         self.process.signal(Signal::SIGTERM).unwrap();
         assert!(self.process.wait_with_deadline(PATIENCE).unwrap().success());
@@ -138,6 +152,14 @@ fn a_configuration_is_read_again_while_traffic_passes() {
         before.and(after).unwrap();
         traffic.join().unwrap()
     });
+
+    // What is measured is the same: it goes on.
+    let programs = agent.programs();
+    let called_otherwise = configuration("500ms") + "[agent.label]\nsite = \"muc1\"\n";
+    std::fs::write(&file, called_otherwise).unwrap();
+    assert!(agent.ask(&["reload"]).status.success());
+    assert!(!programs.is_empty());
+    assert_eq!(agent.programs(), programs);
     let records = agent.stop();
 
     let agents = records.iter().filter(|it| it["kind"] == "agent");
@@ -145,6 +167,7 @@ fn a_configuration_is_read_again_while_traffic_passes() {
     let expected = [
         (Some(""), Some(700_000_000)),
         (Some("site=ber1"), Some(500_000_000)),
+        (Some("site=muc1"), Some(500_000_000)),
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected);
 
@@ -304,10 +327,14 @@ fn it_keeps_the_capabilities_that_later_steps_need() {
             .success()
     );
     wait_until_attached(&lab.client, "later");
+    let file = directory.path().join("fathom.toml");
+    let programs = agent.programs();
+    std::fs::write(&file, any.replace("\"rtt\"", "\"traffic\"")).unwrap();
     assert!(agent.ask(&["reload"]).status.success());
+    assert!(agent.programs().is_disjoint(&programs));
     // They are not enough for profiles, and the agent says what is.
     let more = any.replace("\"rtt\"", "\"rtt\", \"profile\"");
-    std::fs::write(directory.path().join("fathom.toml"), more).unwrap();
+    std::fs::write(&file, more).unwrap();
     let refused = agent.ask(&["reload"]);
     assert_eq!(refused.status.code(), Some(1));
     let why = text(&refused.stderr);

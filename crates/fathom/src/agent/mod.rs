@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::
     let mut service = Service::open(arguments, config, &signals)?;
     systemd::starting();
     let emptying = Emptying::start();
-    let measurements = start(arguments, config, &emptying)?;
+    let measurements = service.begin(&emptying)?;
     privileges::drop_others(needs_admin(arguments).is_some())?;
     let plan = Plan {
         duration: arguments.duration,
@@ -130,51 +130,62 @@ fn needs_admin(arguments: &AgentArguments) -> Option<&'static str> {
     needing.next().map(|one| one.name)
 }
 
-/// Begins those that were named. `emptying` has their rings from then on.
-fn start(
-    arguments: &AgentArguments,
-    config: Option<&Path>,
-    emptying: &Emptying,
-) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
-    let interval = Some(arguments.interval);
-    begin(
-        arguments,
-        config,
-        named(arguments),
-        (interval, None),
-        emptying,
-    )
+/// What is to be measured, and where.
+#[derive(PartialEq)]
+struct Wanted {
+    interfaces: Vec<String>,
+    /// Each with the options of its own command.
+    measured: Vec<(&'static Description, ArgMatches)>,
+    /// Put records together over such intervals; `None`: single samples are wanted.
+    interval: Option<Duration>,
 }
 
-/// Begins to take single samples of these flows, for as long as what is returned lives.
-fn start_samples(
-    arguments: &AgentArguments,
-    config: Option<&Path>,
-    scope: &Scope,
-    emptying: &Emptying,
-) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
-    let sampled = measured().filter(|one| one.has_samples);
-    begin(arguments, config, sampled, (None, Some(scope)), emptying)
+impl Wanted {
+    /// Records of those that were named.
+    fn named(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::Result<Self> {
+        let interval = Some(arguments.interval);
+        Self::read(arguments, config, named(arguments), interval)
+    }
+
+    /// Single samples.
+    fn samples(arguments: &AgentArguments, config: Option<&Path>) -> anyhow::Result<Self> {
+        let sampled = measured().filter(|one| one.has_samples);
+        Self::read(arguments, config, sampled, None)
+    }
+
+    fn read(
+        arguments: &AgentArguments,
+        config: Option<&Path>,
+        measured: impl Iterator<Item = &'static Description>,
+        interval: Option<Duration>,
+    ) -> anyhow::Result<Self> {
+        let configured = Configured::read(config)?;
+        let measured = measured.map(|one| Ok((one, configured.options_of(one.name)?)));
+        Ok(Self {
+            interfaces: interfaces(arguments)?,
+            measured: measured.collect::<anyhow::Result<_>>()?,
+            interval,
+        })
+    }
 }
 
+/// Begins to measure, in the flows of this scope alone, if there is one. `emptying` has the rings
+/// from then on.
+///
 /// What takes long comes first, and to attach programs to interfaces last: at a reload, what runs
 /// already measures until then.
-fn begin<'a>(
-    arguments: &AgentArguments,
-    config: Option<&Path>,
-    wanted: impl Iterator<Item = &'a Description>,
-    (interval, scope): (Option<Duration>, Option<&Scope>),
+fn begin(
+    wanted: &Wanted,
+    scope: Option<&Scope>,
     emptying: &Emptying,
 ) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
-    let interfaces = interfaces(arguments)?;
-    let configured = Configured::read(config)?;
     let (mut shared, mut alone) = (Vec::new(), Vec::new());
-    for one in wanted {
+    for (one, options) in &wanted.measured {
         let Some(part) = one.agent else { continue };
         let request = Request {
-            options: &configured.options_of(one.name)?,
-            interfaces: &interfaces,
-            interval,
+            options,
+            interfaces: &wanted.interfaces,
+            interval: wanted.interval,
             scope,
         };
         let failed = || format!("cannot begin to measure {}", one.name);
@@ -184,7 +195,7 @@ fn begin<'a>(
         }
     }
     let settings: Vec<_> = shared.iter().map(|part| part.settings()).collect();
-    let load = || Hooks::load(&interfaces, false, &settings);
+    let load = || Hooks::load(&wanted.interfaces, false, &settings);
     let hooks = (!settings.is_empty()).then(load).transpose()?;
     // Those of packets come first: they end at once, others take a moment.
     let mut measurements = Vec::new();

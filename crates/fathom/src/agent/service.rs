@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use fathom_measure::{Counts, Scope, Selection};
+use fathom_measure::{Counts, Measurement, Scope, Selection};
 use fathom_record::format::Format;
 use fathom_record::{Count, Time};
 
@@ -15,7 +15,7 @@ use super::capture::{Capture, End};
 use super::record::AgentRecord;
 use super::requests::Request;
 use super::systemd::Manager;
-use super::{needs_admin, open_view, privileges, start, start_samples};
+use super::{Wanted, begin, needs_admin, open_view, privileges};
 use crate::arguments::Command;
 use crate::configuration;
 use crate::control::{Asked, Control};
@@ -39,6 +39,8 @@ pub(super) struct Service<'a> {
     reloaded: Option<Box<AgentArguments>>,
     started: &'a AgentArguments,
     config: Option<&'a Path>,
+    /// What is measured now.
+    wanted: Wanted,
     signals: &'a Signals,
     control: Option<Control>,
     /// When it was last seen whether somebody asks.
@@ -53,8 +55,8 @@ impl<'a> Service<'a> {
     /// Opens the socket. Without it, an agent that was not asked for one measures all the same.
     ///
     /// # Errors
-    /// When the socket that was asked for cannot be had, there is no interface, or a label is there
-    /// twice.
+    /// When the socket that was asked for cannot be had, there is no interface, or options are
+    /// wrong.
     pub(super) fn open(
         arguments: &'a AgentArguments,
         config: Option<&'a Path>,
@@ -78,6 +80,7 @@ impl<'a> Service<'a> {
             reloaded: None,
             started: arguments,
             config,
+            wanted: Wanted::named(arguments, config)?,
             signals,
             control,
             looked: Instant::now(),
@@ -85,6 +88,14 @@ impl<'a> Service<'a> {
             about,
             told: Instant::now(),
         })
+    }
+
+    /// Begins what is to be measured. `emptying` has the rings from then on.
+    ///
+    /// # Errors
+    /// When a measurement cannot begin.
+    pub(super) fn begin(&self, emptying: &Emptying) -> anyhow::Result<Vec<Box<dyn Measurement>>> {
+        begin(&self.wanted, None, emptying)
     }
 
     /// Measures until told to stop.
@@ -145,9 +156,9 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Reads the configuration again, and begins what it says before it ends what runs: no packet
-    /// passes unseen. The inner result is that of the configuration, which if it is wrong changes
-    /// nothing.
+    /// Reads the configuration again. Where it asks for the same, what runs goes on; else what it
+    /// says is begun before what runs ends, so that no packet passes unseen. The inner result is
+    /// that of the configuration: where it is wrong, nothing changes.
     ///
     /// # Errors
     /// When what runs fails, or records cannot be written.
@@ -157,16 +168,21 @@ impl<'a> Service<'a> {
             Command::Agent(arguments) => {
                 let about = AgentRecord::of(&arguments)?;
                 needs_admin(&arguments).map_or(Ok(()), privileges::require_admin)?;
-                let measurements = start(&arguments, self.config, &emptying)?;
-                Ok((arguments, about, measurements))
+                let wanted = Wanted::named(&arguments, self.config)?;
+                let is_other = wanted != self.wanted;
+                let begun = is_other.then(|| begin(&wanted, None, &emptying));
+                Ok((arguments, about, wanted, begun.transpose()?))
             }
             _ => bail!("the command is another one"),
         };
-        let (arguments, about, measurements) = match start_anew() {
-            Ok(begun) => begun,
+        let (arguments, about, wanted, begun) = match start_anew() {
+            Ok(anew) => anew,
             Err(error) => return Ok(Err(error)),
         };
-        session.replace(measurements, Some(arguments.interval))?;
+        if let Some(measurements) = begun {
+            session.replace(measurements, wanted.interval)?;
+        }
+        self.wanted = wanted;
         let outcome = self.redirect(session, &arguments)?;
         self.reloaded = Some(arguments);
         self.about = about;
@@ -183,8 +199,10 @@ impl<'a> Service<'a> {
         session: &mut Session,
         arguments: &AgentArguments,
     ) -> anyhow::Result<anyhow::Result<()>> {
-        let now = self.arguments();
-        if arguments.output == now.output && arguments.export() == now.export() {
+        let (now, export) = (self.arguments(), arguments.export());
+        // Names of networks may have changed in their file.
+        let is_same = arguments.output == now.output && export == now.export();
+        if is_same && export.networks.is_none() {
             return Ok(Ok(()));
         }
         session.view.finish()?;
@@ -260,7 +278,8 @@ impl<'a> Service<'a> {
         }
         let scope = scope_of(&ends);
         let emptying = self.emptying(session);
-        let begun = start_samples(self.arguments(), self.config, &scope, &emptying)
+        let begun = Wanted::samples(self.arguments(), self.config)
+            .and_then(|wanted| begin(&wanted, Some(&scope), &emptying))
             .and_then(|measurements| Ok((measurements, self.arguments().output.target.host()?)));
         let (measurements, host) = match begun {
             Ok(begun) => begun,
