@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build build-server demo check format test test-documents test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package sample recordings reference site page pictures bindings clean
+.PHONY: help setup setup-demo build build-server demo check format test test-documents test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package test-package-short sample recordings reference site page pictures bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -48,9 +48,9 @@ format: ## format all sources
 test: setup ## all tests; ends with what was skipped and why (FATHOM_REQUIRE=all: that fails)
 	@scripts/test
 
-test-documents: ## run every command of README.md and docs/ in a lab with their interfaces and hosts (needs root; 4 minutes)
+test-documents: ## of the tests, only that which runs every command of README.md and docs/ (needs root; 4 minutes)
 	cargo build --workspace --bins
-	cargo test --workspace --test documents -- --include-ignored
+	cargo test --workspace --test documents
 
 test-kernels: build ## every guest test in kernels 6.1, 6.12 and Debian's newest (qemu); writes docs/kernels.md
 	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \
@@ -90,6 +90,11 @@ package: ## packages for Debian, a static tarball and an OCI image, in target/pa
 package-arm64: ## the static tarball and the image for arm64, built on amd64
 	@scripts/setup cross
 	@FATHOM_TARGET=aarch64-unknown-linux-gnu scripts/package tarball image
+
+test-package-short: ## the Debian packages alone, of the programs that tests use (needs root; two minutes)
+	@scripts/setup package
+	@scripts/package --programs $(TARGET)/debug deb
+	@tests/package/run $(TARGET)/package deb
 
 test-package: ## install, upgrade and remove the packages in a Debian 12 of its own; run tarball and image (needs root)
 	@scripts/setup package

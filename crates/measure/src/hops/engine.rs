@@ -137,6 +137,7 @@ impl Engine {
     pub(crate) fn hear(&mut self, flow: u32, seen: u64) {
         if let Some(flow) = self.flows.get_mut(&flow) {
             flow.heard = flow.heard.max(seen);
+            flow.sent = seen;
         }
     }
 
@@ -324,7 +325,7 @@ impl Engine {
             let left = self.budget.left();
             self.destinations.appoint(&mut self.flows, now, left);
         }
-        let shared = Shared::of(self.flows.values());
+        let shared = Shared::of(self.flows.values(), now);
         let mut plans = Vec::new();
         for (number, flow) in &mut self.flows {
             if flow.role == ProbingRole::Waiting {
@@ -340,7 +341,7 @@ impl Engine {
                     .copied()
                     .unwrap_or(1),
             };
-            plans.push((*number, flow.decide(&outlook, &shared.askers)));
+            plans.push((*number, flow.decide(&outlook, &shared.parts, now)));
         }
         if !is_asked {
             slow_down(&mut plans, self.budget.per_second());
@@ -376,8 +377,8 @@ impl Purposes {
 /// What flows share.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Flows that a router is asked in.
-    askers: HashMap<IpAddr, u32>,
+    /// The parts of all flows that a router is asked in.
+    parts: HashMap<IpAddr, f64>,
     /// Routers before a destination: what one flow has learnt holds for others, too; the least is
     /// the safest.
     routers: HashMap<IpAddr, u8>,
@@ -386,7 +387,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn of<'a>(flows: impl Iterator<Item = &'a Flow>) -> Self {
+    fn of<'a>(flows: impl Iterator<Item = &'a Flow>, now: u64) -> Self {
         let mut shared = Self::default();
         for flow in flows {
             let (back, there) = (flow.path.routers_back(), flow.path.routers_there());
@@ -395,7 +396,7 @@ impl Shared {
                 *known = count.min(*known);
             }
             for address in flow.path.hops.iter().filter_map(super::path::Hop::latest) {
-                *shared.askers.entry(address).or_default() += 1;
+                *shared.parts.entry(address).or_default() += flow.part(now);
             }
             if flow.role != ProbingRole::Waiting {
                 *shared.peers.entry(flow.key.destination).or_default() += 1;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use fathom_record::{FlowKey, Nanoseconds, Protocol, Time};
 
@@ -19,6 +20,12 @@ use super::schedule::{Outlook, Plan, Schedule};
 use super::share::{Destination, ProbingRole};
 use super::silence::{Application, Silence, Traffic, silence};
 use super::{Extensions, Marks, Quoted};
+
+/// A flow whose application was silent for so long gives way to others.
+const QUIET: Duration = Duration::from_secs(2);
+/// Its part in what a router is asked then, beside 1 of a flow with packets: a host has many flows
+/// that are over and do not say so, such as lookups of names.
+const QUIET_PART: f64 = 0.125;
 
 /// A flow that is probed.
 #[derive(Debug)]
@@ -40,6 +47,8 @@ pub(super) struct Flow {
     pub(super) opened: u64,
     /// When something was last heard of it.
     pub(super) heard: u64,
+    /// When its application last sent something.
+    pub(super) sent: u64,
     application: Application,
     queues: Queues,
     one_way: OneWay,
@@ -67,6 +76,7 @@ impl Flow {
             waiting: 0,
             opened: opened.time,
             heard: opened.time,
+            sent: opened.time,
             application: Application::default(),
             queues: Queues::default(),
             one_way: OneWay::default(),
@@ -74,16 +84,31 @@ impl Flow {
         }
     }
 
-    /// How often it is to be asked from now on. `askers`: in how many flows a router is.
-    pub(super) fn decide(&mut self, outlook: &Outlook, askers: &HashMap<IpAddr, u32>) -> Plan {
-        let path = &self.path;
-        let sharing = |ttl: u8| {
+    /// Its part in the rate of a router that it passes, beside the parts of other flows.
+    pub(super) fn part(&self, now: u64) -> f64 {
+        let is_quiet = now.saturating_sub(self.sent) > Nanoseconds::from(QUIET).0;
+        match (self.is_closed, is_quiet) {
+            (true, _) => 0.0,
+            (false, true) => QUIET_PART,
+            (false, false) => 1.0,
+        }
+    }
+
+    /// How often it is to be asked from now on. `parts`: those of all flows that a router is in.
+    pub(super) fn decide(
+        &mut self,
+        outlook: &Outlook,
+        parts: &HashMap<IpAddr, f64>,
+        now: u64,
+    ) -> Plan {
+        let (path, own) = (&self.path, self.part(now));
+        let share = |ttl: u8| {
             let hop = path.hops.get(usize::from(ttl) - 1);
             let address = hop.and_then(Hop::latest);
-            let count = address.and_then(|address| askers.get(&address));
-            count.copied().unwrap_or(1)
+            let all = address.and_then(|address| parts.get(&address));
+            all.map_or(1.0, |all| own / all.max(own))
         };
-        self.schedule.plan(path, outlook, sharing)
+        self.schedule.plan(path, outlook, share)
     }
 
     /// Takes a plan. Returns whether the kernel is to be told of it, which then holds what it must

@@ -137,12 +137,12 @@ impl Schedule {
         ceiling
     }
 
-    /// Decides anew. `sharing` tells how many flows ask the router of a TTL.
+    /// Decides anew. `share` tells which part of all that the router of a TTL is asked this flow has.
     pub(super) fn plan(
         &mut self,
         path: &Path,
         outlook: &Outlook,
-        sharing: impl Fn(u8) -> u32,
+        share: impl Fn(u8) -> f64,
     ) -> Plan {
         let ceiling = self.ceiling(path, outlook);
         let is_silent = |ttl: u8| {
@@ -157,7 +157,7 @@ impl Schedule {
             if self.rate.is_shared {
                 rate = self.rate.most / f64::from(ceiling);
             }
-            rate = rate.min(self.rate.most / f64::from(sharing(ttl).max(1)));
+            rate = rate.min(self.rate.most * share(ttl));
             if path.hops.get(index).is_none_or(|hop| hop.answered == 0) {
                 rate = rate.min(EXPLORING);
             }
@@ -303,7 +303,7 @@ mod tests {
         let mut path = Path::default();
         let mut schedule = Schedule::new(Rate::default(), 30, true);
         let interval = |schedule: &mut Schedule, path: &Path, ttl: usize| {
-            schedule.plan(path, &seeing(None), |_| 1).intervals_us[ttl - 1]
+            schedule.plan(path, &seeing(None), |_| 1.0).intervals_us[ttl - 1]
         };
         assert_eq!(interval(&mut schedule, &path, 1), 1_000_000);
         answer(&mut path, 1, LOOKED_AT);
@@ -331,7 +331,7 @@ mod tests {
             is_shared: false,
             is_asked: true,
         };
-        let plan = Schedule::new(fast, 30, true).plan(&path, &seeing(None), |_| 1);
+        let plan = Schedule::new(fast, 30, true).plan(&path, &seeing(None), |_| 1.0);
         assert_eq!(plan.intervals_us[..3], [10_000, 500_000, 500_000]);
     }
 
@@ -340,7 +340,11 @@ mod tests {
         let mut path = Path::default();
         answer(&mut path, 1, 1);
         let mut schedule = Schedule::new(Rate::default(), 30, true);
-        let plan = schedule.plan(&path, &seeing(None), |ttl| if ttl == 1 { 40 } else { 1 });
+        let plan = schedule.plan(
+            &path,
+            &seeing(None),
+            |ttl| if ttl == 1 { 0.025 } else { 1.0 },
+        );
         assert_eq!(plan.intervals_us[..2], [4_000_000, 1_000_000]);
     }
 }

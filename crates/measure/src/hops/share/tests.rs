@@ -20,6 +20,8 @@ const POLL: u64 = 20 * MS;
 /// A connection: a packet each way every `pause`.
 struct Connection {
     number: u32,
+    /// Its application has sent its last packet: it is probed without.
+    is_quiet: bool,
     ends: u64,
     next: u64,
     pause: u64,
@@ -43,8 +45,23 @@ struct World {
 
 impl World {
     fn new(routers: u8) -> Self {
+        Self::with_rate(routers, Rate::default())
+    }
+
+    /// All flows through a router ask it so often.
+    fn asked_for(routers: u8, per_second: f64) -> Self {
+        let rate = Rate {
+            first: per_second,
+            most: per_second,
+            is_shared: false,
+            is_asked: true,
+        };
+        Self::with_rate(routers, rate)
+    }
+
+    fn with_rate(routers: u8, rate: Rate) -> Self {
         let settings = Settings {
-            rate: Rate::default(),
+            rate,
             highest_ttl: 30,
             timeout: Duration::from_secs(2),
             interval: Duration::from_secs(1),
@@ -82,6 +99,7 @@ impl World {
         self.engine.take(&Event::Opened(opened), &mut |_| {});
         self.connections.push(Connection {
             number: self.opened,
+            is_quiet: false,
             ends: self.now + lasts,
             next: self.now + pause,
             pause,
@@ -94,8 +112,10 @@ impl World {
     /// As `hops_take_turns()` does.
     fn leave(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        self.packets += 2;
-        self.engine.hear(connection.number, self.now);
+        if !connection.is_quiet {
+            self.packets += 2;
+            self.engine.hear(connection.number, self.now);
+        }
         let mut burst = HOPS_BURST;
         for ttl in 1..=connection.ceiling {
             let index = usize::from(ttl) - 1;
@@ -269,28 +289,33 @@ fn a_flow_of_few_packets_is_explored_and_then_asked_seldom() {
 
 #[test]
 fn a_rate_that_was_asked_for_is_kept() {
-    let mut world = World::new(2);
-    let asked = Rate {
-        first: 20.0,
-        most: 20.0,
-        is_shared: false,
-        is_asked: true,
-    };
-    world.engine = Engine::new(
-        Settings {
-            rate: asked,
-            highest_ttl: 30,
-            timeout: Duration::from_secs(2),
-            interval: Duration::from_secs(1),
-            idle: Duration::from_secs(10),
-            has_probes: false,
-            is_own_flow: false,
-        },
-        SECOND,
-    );
+    let mut world = World::asked_for(2, 20.0);
     world.open(100 * SECOND, 20 * MS);
     world.run(10 * SECOND, |_| {});
     for ttl in 1..=2 {
         assert!(world.asked(ttl, 0) >= 150, "{}", world.asked(ttl, 0));
     }
+}
+
+#[test]
+fn flows_whose_applications_are_silent_give_way() {
+    let mut world = World::asked_for(2, 40.0);
+    for _ in 0..40 {
+        world.open(100 * SECOND, 100 * MS);
+        world.connections.last_mut().unwrap().is_quiet = true;
+    }
+    for _ in 0..5 {
+        world.open(100 * SECOND, 25 * MS);
+    }
+    world.run(20 * SECOND, |_| {});
+    let asked = |is_quiet: bool| {
+        let probes = world.probes.iter().filter(|(time, flow, ttl)| {
+            *time > 10 * SECOND && *ttl == 1 && (*flow <= 40) == is_quiet
+        });
+        probes.count()
+    };
+    let (busy, quiet) = (asked(false), asked(true));
+    // 4 a second in each of 5, and an eighth of that in each of 40: 40 a second for 11 s.
+    assert!((200..=240).contains(&busy), "{busy}");
+    assert!((180..=240).contains(&quiet), "{quiet}");
 }
