@@ -2,7 +2,7 @@
 //! applications and the links know of it.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -152,9 +152,14 @@ fn in_ms(durations: impl IntoIterator<Item = Duration>) -> Vec<f64> {
 
 fn response(records: &[Value], seen: &Seen) -> Row {
     let own = of_kind(records, "response_aggregate").filter(|it| is_to(it, &[REQUEST_PORT]));
-    let waits: Vec<_> = own
-        .filter_map(|it| Some(it["latency_p50_ns"].as_f64()? / NS_PER_MS))
-        .collect();
+    // Clients of a short way ask more often: each wait counts, as in the truth.
+    let waits = own.flat_map(|it| {
+        let number = |name: &str| it[name].as_f64().unwrap_or_default();
+        let count = number("responses_per_second") * number("duration_ns") / 1e9;
+        let median = it["latency_p50_ns"].as_f64().map(|ns| ns / NS_PER_MS);
+        median.into_iter().cycle().take(count.round() as usize)
+    });
+    let waits: Vec<_> = waits.collect();
     Row {
         command: "fathom response",
         what: "what clients wait for responses",
@@ -187,17 +192,19 @@ fn hops(records: &[Value]) -> Row {
     }
 }
 
-/// Connections are told apart by the client's port.
+/// Connections are told apart by the client's address and port.
 fn profile(records: &[Value], seen: &Seen) -> Row {
     let told = of_kind(records, "profile").filter(|it| it["role"] == "client");
     let told = told.filter(|it| is_to(it, &[REQUEST_PORT]));
     let told = told.filter_map(|it| {
-        let port = it["source_port"].as_u64()?;
-        Some((port, it["establishment_ns"].as_f64()? / NS_PER_MS))
+        let address: IpAddr = it["source"].as_str()?.parse().ok()?;
+        let port = u16::try_from(it["source_port"].as_u64()?).ok()?;
+        let client = SocketAddr::from((address, port));
+        Some((client, it["establishment_ns"].as_f64()? / NS_PER_MS))
     });
     let told: HashMap<_, _> = told.collect();
     let both = seen.connects().into_iter();
-    let both = both.filter_map(|(port, clocked)| Some((*told.get(&u64::from(port))?, clocked)));
+    let both = both.filter_map(|(client, clocked)| Some((*told.get(&client)?, clocked)));
     let (measured, clocked): (Vec<_>, Vec<_>) = both.unzip();
     Row {
         command: "fathom profile",

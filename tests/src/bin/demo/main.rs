@@ -191,6 +191,9 @@ fn conclude(finished: &Finished, passed: &[Passing]) -> Result<()> {
         "{} samples in all; {strange} of them of packets that the links do not know.",
         samples.len()
     );
+    for sample in &comparison.unexplained {
+        println!("  {sample:?}");
+    }
     rows::check_complete(&rows)?;
     if inaccurate > 0 || strange > 0 {
         bail!(

@@ -25,7 +25,7 @@ pub(crate) struct Seen(Arc<Mutex<Clocked>>);
 #[derive(Debug, Default)]
 struct Clocked {
     waits: Vec<Duration>,
-    connects: Vec<(u16, Duration)>,
+    connects: Vec<(SocketAddr, Duration)>,
 }
 
 impl Seen {
@@ -34,8 +34,8 @@ impl Seen {
         self.lock().waits.clone()
     }
 
-    /// How long connecting took, by the client's port.
-    pub(crate) fn connects(&self) -> Vec<(u16, Duration)> {
+    /// How long connecting took, by the client's address and port.
+    pub(crate) fn connects(&self) -> Vec<(SocketAddr, Duration)> {
         self.lock().connects.clone()
     }
 
@@ -176,7 +176,7 @@ fn connect(client: &Namespace, server: SocketAddr, seen: &Seen) -> Result<()> {
     let connected = client.enter(|| {
         let begin = Instant::now();
         let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
-        Ok::<_, std::io::Error>((stream.local_addr()?.port(), begin.elapsed()))
+        Ok::<_, std::io::Error>((stream.local_addr()?, begin.elapsed()))
     })?;
     let connected = connected.with_context(|| format!("connect to {server}"))?;
     seen.lock().connects.push(connected);
