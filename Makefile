@@ -93,7 +93,7 @@ package-arm64: ## the static tarball and the image for arm64, built on amd64
 
 test-package-short: ## the Debian packages alone, of the programs that tests use (needs root; two minutes)
 	@scripts/setup package
-	@scripts/package --programs $(TARGET)/debug deb
+	@DEB_BUILD_OPTIONS=noautodbgsym DPKG_DEB_COMPRESSOR_TYPE=gzip scripts/package --programs $(TARGET)/debug deb
 	@tests/package/run $(TARGET)/package deb
 
 test-package: ## install, upgrade and remove the packages in a Debian 12 of its own; run tarball and image (needs root)

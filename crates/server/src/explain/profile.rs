@@ -23,8 +23,13 @@ const CLOSED: f64 = 0.15;
 const SURELY_CLOSED: f64 = 0.3;
 /// Connections that take so long to be made, over the median before or the least.
 const LONG_ESTABLISHMENT_NS: f64 = 100e6;
-/// Shorter profiles tell little of parts of the time.
+/// Shorter profiles tell little of parts of the time,
 const LEAST_PROFILE_NS: u64 = 300_000_000;
+/// and so do those of connections that sent for less than this.
+const LEAST_BUSY_NS: u64 = 50_000_000;
+/// Connections whose upper quartile stands for them: a process that is stopped now and then takes
+/// some of them at once.
+const TOGETHER: usize = 8;
 
 /// What a connection did since its profile before.
 #[derive(Debug, Clone, Deserialize)]
@@ -39,6 +44,7 @@ pub(super) struct Row {
     pub(super) establishment_ns: Option<u64>,
     pub(super) accept_queue_ns: Option<u64>,
     pub(super) window_limited_ns: Option<u64>,
+    pub(super) busy_ns: Option<u64>,
     pub(super) stalled_ns: Option<u64>,
     pub(super) start_state: Option<String>,
 }
@@ -81,7 +87,19 @@ pub(super) fn accept_queue(rows: &[Row]) -> Option<Waited> {
     let points: Vec<Point> = new()
         .filter_map(|row| Some((row.time_ns, waited(row)?)))
         .collect();
-    late(&points, rise(&points, LATE_RISE_NS, 1.0), LATE_NS)
+    let found = rise(&points, LATE_RISE_NS, 1.0)
+        .or_else(|| rise(&upper_quartiles(&points), LATE_RISE_NS, 1.0));
+    late(&points, found, LATE_NS)
+}
+
+/// Of so many values each, that follow each other.
+fn upper_quartiles(points: &[Point]) -> Vec<Point> {
+    let groups = points.chunks_exact(TOGETHER);
+    let upper = |group: &[Point]| {
+        let values: Vec<f64> = group.iter().map(|point| point.1).collect();
+        Some((group.first()?.0, quantile(&values, 0.75)?))
+    };
+    groups.filter_map(upper).collect()
 }
 
 /// How long connections took to be made.
@@ -153,11 +171,13 @@ pub(super) fn closed(rows: &[Row]) -> Option<Closed> {
 }
 
 fn of_connection(id: &str, role: &str, rows: &[&Row]) -> Option<Closed> {
-    let part = |row: &&&Row| {
-        let part = row.window_limited_ns? as f64 / row.duration_ns? as f64;
+    // While nothing is to be sent, no window holds anything back.
+    let part = |row: &&Row| {
+        let busy_ns = row.busy_ns.filter(|ns| *ns >= LEAST_BUSY_NS)?;
+        let part = row.window_limited_ns? as f64 / busy_ns as f64;
         Some((row.time_ns, 1e3 * part))
     };
-    let points: Vec<Point> = rows.iter().filter_map(|row| part(&row)).collect();
+    let points: Vec<Point> = rows.iter().filter_map(part).collect();
     let since_ns = rise(&points, 1e3 * CLOSED / 2.0, 0.5).map(|rise| rise.since_ns);
     let since = rows
         .iter()
@@ -276,6 +296,7 @@ mod tests {
             establishment_ns: None,
             accept_queue_ns: None,
             window_limited_ns: None,
+            busy_ns: None,
             stalled_ns: None,
             start_state: None,
         }
@@ -309,6 +330,27 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_stopped_now_and_then_accepts_some_at_once() {
+        // Six of ten wait, after half of the time.
+        let rows = |ns| {
+            let queued = (0..80).map(move |time| Row {
+                accept_queue_ns: Some(if time >= 40 && time % 10 >= 4 {
+                    ns
+                } else {
+                    200_000
+                }),
+                start_state: Some("NEW".to_owned()),
+                ..row(time, "server")
+            });
+            queued.collect::<Vec<_>>()
+        };
+        let waited = accept_queue(&rows(40_000_000)).unwrap();
+        assert_eq!(waited.since_ns, Some(40));
+        assert_eq!(waited.amount_ns(), 39_800_000);
+        assert_eq!(accept_queue(&rows(4_000_000)), None);
+    }
+
+    #[test]
     fn a_closed_window_is_the_other_ends() {
         let limited = |time, ns| Row {
             window_limited_ns: Some(ns),
@@ -321,5 +363,33 @@ mod tests {
         let finding = not_reading(&closed, 420.0, "");
         assert_eq!(finding.amount_ns, 10_000_000);
         assert_eq!(finding.confidence, Confidence::High);
+    }
+
+    #[test]
+    fn a_window_that_holds_back_whenever_there_is_something_to_send_is_closed() {
+        let sent = |time, limited_ms: u64, busy_ms: u64| Row {
+            window_limited_ns: Some(limited_ms * 1_000_000),
+            busy_ns: Some(busy_ms * 1_000_000),
+            community_id: Some("1:one".to_owned()),
+            ..row(time, "client")
+        };
+        // Seconds of a connection that sends now and then.
+        let before = [(40, 236), (36, 108), (0, 72), (4, 148), (24, 68), (24, 140)];
+        let during = [
+            (456, 484),
+            (232, 296),
+            (0, 0),
+            (660, 780),
+            (0, 0),
+            (304, 364),
+        ];
+        let seconds = (0..).zip(before.into_iter().chain(during));
+        let rows: Vec<_> = seconds
+            .map(|(time, (limited, busy))| sent(time, limited, busy))
+            .collect();
+        let closed = closed(&rows).unwrap();
+        assert_eq!(closed.since_ns, Some(6));
+        assert!((0.27..0.28).contains(&closed.part), "{}", closed.part);
+        assert_eq!(super::closed(&rows[..6]), None);
     }
 }

@@ -72,7 +72,8 @@ fn main() -> Result<()> {
             Some(keep) => keep.join(number.to_string()),
             None => scratch.path().to_owned(),
         };
-        std::fs::create_dir_all(&directory)?;
+        std::fs::create_dir_all(&directory)
+            .with_context(|| format!("make {}", directory.display()))?;
         let told = case.run(&server, &directory)?;
         if run.keep.is_some() {
             std::fs::write(
