@@ -9,9 +9,10 @@ pub use exchange::{Answers, Exchanges, link_address};
 pub use measured::{Finished, Measured};
 pub use memory::{KernelObject, Memory};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use fathom_lab::Namespace;
 
 /// The interface on which fathom measures.
@@ -41,7 +42,7 @@ impl Bench {
     /// `output`.
     pub fn measure(
         &self,
-        fathom: &std::path::Path,
+        fathom: &Path,
         options: &[&str],
         output: PathBuf,
     ) -> anyhow::Result<Measured> {
@@ -51,11 +52,7 @@ impl Bench {
     }
 
     /// Starts `fathom agent -i eth0`. Store and socket are in `directory`.
-    pub fn agent(
-        &self,
-        fathom: &std::path::Path,
-        directory: &std::path::Path,
-    ) -> anyhow::Result<Measured> {
+    pub fn agent(&self, fathom: &Path, directory: &Path) -> anyhow::Result<Measured> {
         let (store, socket) = (directory.join("store"), directory.join("socket"));
         let named = [&store, &socket].map(|path| path.to_string_lossy().into_owned());
         let arguments = ["agent", "--interface", INTERFACE];
@@ -71,9 +68,9 @@ impl Bench {
     /// in `directory`.
     pub fn configured_agent(
         &self,
-        fathom: &std::path::Path,
-        file: &std::path::Path,
-        directory: &std::path::Path,
+        fathom: &Path,
+        file: &Path,
+        directory: &Path,
     ) -> anyhow::Result<Measured> {
         let (socket, records) = (directory.join("socket"), directory.join("records.json"));
         let named = [file, &socket, &records].map(|path| path.to_string_lossy().into_owned());
@@ -95,19 +92,19 @@ impl Bench {
 
     fn agent_with(
         &self,
-        fathom: &std::path::Path,
+        fathom: &Path,
         arguments: &[&str],
-        directory: &std::path::Path,
+        directory: &Path,
     ) -> anyhow::Result<Measured> {
         let output = directory.join("agent");
         let agent = Measured::start(&self.observer, fathom, arguments, output)?;
         // Of several measurements, that of packets is attached last. It answers when all are.
-        let mut status = std::process::Command::new(fathom);
+        let mut status = Command::new(fathom);
         status.args(["agent", "--socket"]);
         status.arg(directory.join("socket")).arg("status");
         let status = status.output().context("ask for the status")?;
         let said = String::from_utf8_lossy(&status.stderr);
-        anyhow::ensure!(status.status.success(), "the agent does not answer: {said}");
+        ensure!(status.status.success(), "the agent does not answer: {said}");
         Ok(agent)
     }
 
