@@ -157,7 +157,7 @@ fn response(records: &[Value], seen: &Seen) -> Row {
         let number = |name: &str| it[name].as_f64().unwrap_or_default();
         let count = number("responses_per_second") * number("duration_ns") / 1e9;
         let median = it["latency_p50_ns"].as_f64().map(|ns| ns / NS_PER_MS);
-        median.into_iter().cycle().take(count.round() as usize)
+        median.into_iter().cycle().take(count.round().abs() as usize)
     });
     let waits: Vec<_> = waits.collect();
     Row {
