@@ -150,6 +150,7 @@ fn in_ms(durations: impl IntoIterator<Item = Duration>) -> Vec<f64> {
         .collect()
 }
 
+#[expect(clippy::cast_sign_loss, reason = "a count is not negative")]
 fn response(records: &[Value], seen: &Seen) -> Row {
     let own = of_kind(records, "response_aggregate").filter(|it| is_to(it, &[REQUEST_PORT]));
     // Clients of a short way ask more often: each wait counts, as in the truth.
@@ -157,7 +158,7 @@ fn response(records: &[Value], seen: &Seen) -> Row {
         let number = |name: &str| it[name].as_f64().unwrap_or_default();
         let count = number("responses_per_second") * number("duration_ns") / 1e9;
         let median = it["latency_p50_ns"].as_f64().map(|ns| ns / NS_PER_MS);
-        median.into_iter().cycle().take(count.round().abs() as usize)
+        median.into_iter().cycle().take(count.round() as usize)
     });
     let waits: Vec<_> = waits.collect();
     Row {
