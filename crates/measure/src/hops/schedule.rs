@@ -137,7 +137,7 @@ impl Schedule {
         ceiling
     }
 
-    /// Decides anew. `share` tells which part of all that the router of a TTL is asked this flow has.
+    /// Decides anew. `share` is this flow's part in all that the router of a TTL is asked.
     pub(super) fn plan(
         &mut self,
         path: &Path,
