@@ -48,9 +48,9 @@ format: ## format all sources
 test: setup ## all tests; ends with what was skipped and why (FATHOM_REQUIRE=all: that fails)
 	@scripts/test
 
-test-documents: ## of the tests, only that which runs every command of README.md and docs/ (needs root; 4 minutes)
+test-documents: ## run every command of README.md and docs/ in a lab with their interfaces and hosts (needs root; 4 minutes)
 	cargo build --workspace --bins
-	cargo test --workspace --test documents
+	cargo test --workspace --test documents -- --include-ignored
 
 test-kernels: build ## every guest test in kernels 6.1, 6.12 and Debian's newest (qemu); writes docs/kernels.md
 	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \
