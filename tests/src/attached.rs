@@ -1,4 +1,7 @@
-//! Which programs hang on an interface, asked from the kernel and not from the tool.
+//! Which programs hang on an interface, or belong to a process, asked from the kernel and not from
+//! the tool.
+
+use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use fathom_lab::Namespace;
@@ -25,6 +28,18 @@ struct Query {
     link_ids: u64,
     link_attach_flags: u64,
     revision: u64,
+}
+
+/// The numbers of the programs that a process holds, directly or by links.
+pub fn programs_of(process: u32) -> Result<BTreeSet<u32>> {
+    let files = std::fs::read_dir(format!("/proc/{process}/fdinfo"))?.flatten();
+    let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let numbers = |text: String| {
+        let lines = text.lines();
+        let numbers = lines.filter_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok());
+        numbers.collect::<Vec<u32>>()
+    };
+    Ok(texts.flat_map(numbers).collect())
 }
 
 /// Counts the traffic programs on `interface`: those of tcx links, and filters of a clsact qdisc on

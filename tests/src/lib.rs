@@ -51,7 +51,7 @@ mod stolen;
 mod terminal;
 
 pub use agreement::Agreement;
-pub use attached::{attached_programs, has_tcx};
+pub use attached::{attached_programs, has_tcx, programs_of};
 pub use balancer::Balancer;
 pub use certificates::certificates;
 pub use clickhouse::clickhouse;

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::Parser;
 use fathom_benches::lines;
-use fathom_benches::live::{Answers, Bench};
+use fathom_benches::live::{Answers, Bench, ask_agent};
 use fathom_lab::summary::{Row, conclude};
 
 /// What is measured at first, and what later.
@@ -163,12 +162,7 @@ fn measure(arguments: &Arguments, name: &str, after: &[&str]) -> anyhow::Result<
 /// Has the agent read this configuration, and says how long that takes.
 fn reload(fathom: &Path, directory: &Path, configuration: &str) -> anyhow::Result<Duration> {
     fs::write(directory.join("fathom.toml"), configuration)?;
-    let mut command = Command::new(fathom);
-    command.args(["agent", "--socket"]);
-    command.arg(directory.join("socket")).arg("reload");
     let begin = Instant::now();
-    let output = command.output().context("ask for the reload")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "no reload: {said}");
+    ask_agent(fathom, directory, "reload")?;
     Ok(begin.elapsed())
 }

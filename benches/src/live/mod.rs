@@ -99,12 +99,7 @@ impl Bench {
         let output = directory.join("agent");
         let agent = Measured::start(&self.observer, fathom, arguments, output)?;
         // Of several measurements, that of packets is attached last. It answers when all are.
-        let mut status = Command::new(fathom);
-        status.args(["agent", "--socket"]);
-        status.arg(directory.join("socket")).arg("status");
-        let status = status.output().context("ask for the status")?;
-        let said = String::from_utf8_lossy(&status.stderr);
-        ensure!(status.status.success(), "the agent does not answer: {said}");
+        ask_agent(fathom, directory, "status")?;
         Ok(agent)
     }
 
@@ -114,4 +109,17 @@ impl Bench {
             .enter(|| Exchanges::open(SENDING_INTERFACE, flows, answers))?
             .context("open a socket to send frames with")
     }
+}
+
+/// Has the agent whose socket is in `directory` do what `request` says, and waits until it has.
+pub fn ask_agent(fathom: &Path, directory: &Path, request: &str) -> anyhow::Result<()> {
+    let mut command = Command::new(fathom);
+    command.args(["agent", "--socket"]);
+    command.arg(directory.join("socket")).arg(request);
+    let output = command
+        .output()
+        .with_context(|| format!("ask for {request}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "no {request}: {said}");
+    Ok(())
 }

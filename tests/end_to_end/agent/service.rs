@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use fathom_lab::{Process, Topology, wait_until};
-use fathom_tests::binary;
+use fathom_tests::{binary, programs_of};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -85,17 +85,8 @@ impl Agent {
         u64::from_str_radix(bits.trim_start_matches(':').trim(), 16).unwrap()
     }
 
-    /// Those that it has attached, by the numbers that the kernel gave them.
-    fn programs(&self) -> BTreeSet<String> {
-        let infos = format!("/proc/{}/fdinfo", self.process.id());
-        let files = std::fs::read_dir(infos).unwrap();
-        let texts = files.filter_map(|file| std::fs::read_to_string(file.unwrap().path()).ok());
-        let of = |text: String| {
-            let mut lines = text.lines().map(|line| line.strip_prefix("prog_id:"));
-            let id = lines.find_map(|id| id)?;
-            Some(id.trim().to_owned())
-        };
-        texts.filter_map(of).collect()
+    fn programs(&self) -> BTreeSet<u32> {
+        programs_of(self.process.id()).unwrap()
     }
 
     fn stop(mut self) -> Vec<Value> {

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use fathom_lab::{Process, Topology, wait_until};
-use fathom_tests::{Fathom, Group, Profile, binary};
+use fathom_tests::{Fathom, Group, Profile, binary, programs_of};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -315,27 +315,6 @@ fn interrupt_ends_with_a_summary() {
     }
 }
 
-/// The numbers of the programs that a process holds, directly or by links.
-fn programs(process: u32) -> Vec<u32> {
-    let folder = format!("/proc/{process}/fdinfo");
-    let files = fs::read_dir(folder).unwrap().flatten();
-    let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
-    let mut numbers: Vec<u32> = texts
-        .flat_map(|text| {
-            let lines = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("prog_id:"));
-            let numbers: Vec<u32> = lines
-                .filter_map(|number| number.trim().parse().ok())
-                .collect();
-            numbers
-        })
-        .collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
-}
-
 /// Whether the kernel still has the program of this number.
 fn is_loaded(program: u32) -> bool {
     /// `BPF_PROG_GET_FD_BY_ID` of linux/bpf.h.
@@ -364,7 +343,7 @@ fn is_loaded(program: u32) -> bool {
 fn killed_it_leaves_nothing_behind() {
     let lab = lab(Vec::new(), Vec::new());
     let mut fathom = Fathom::profile(&lab.router, &["--net", "10.77.0.0/16"]).unwrap();
-    let programs = programs(fathom.process().id());
+    let programs = programs_of(fathom.process().id()).unwrap();
     assert!(programs.len() >= 5, "{programs:?}");
     assert!(programs.iter().all(|program| is_loaded(*program)));
     let finished = fathom.end(Signal::SIGKILL).unwrap();

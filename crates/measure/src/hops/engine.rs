@@ -377,7 +377,7 @@ impl Purposes {
 /// What flows share.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The parts of all flows that a router is asked in.
+    /// The parts of the open flows that a router is asked in.
     parts: HashMap<IpAddr, f64>,
     /// Routers before a destination: what one flow has learnt holds for others, too; the least is
     /// the safest.
@@ -395,8 +395,10 @@ impl Shared {
                 let known = shared.routers.entry(flow.key.destination).or_insert(count);
                 *known = count.min(*known);
             }
-            for address in flow.path.hops.iter().filter_map(super::path::Hop::latest) {
-                *shared.parts.entry(address).or_default() += flow.part(now);
+            if !flow.is_closed {
+                for address in flow.path.hops.iter().filter_map(super::path::Hop::latest) {
+                    *shared.parts.entry(address).or_default() += flow.part(now);
+                }
             }
             if flow.role != ProbingRole::Waiting {
                 *shared.peers.entry(flow.key.destination).or_default() += 1;

@@ -86,15 +86,14 @@ impl Flow {
 
     /// Its part in the rate of a router that it passes, beside the parts of other flows.
     pub(super) fn part(&self, now: u64) -> f64 {
-        let is_quiet = now.saturating_sub(self.sent) > Nanoseconds::from(QUIET).0;
-        match (self.is_closed, is_quiet) {
-            (true, _) => 0.0,
-            (false, true) => QUIET_PART,
-            (false, false) => 1.0,
+        if now.saturating_sub(self.sent) > Nanoseconds::from(QUIET).0 {
+            QUIET_PART
+        } else {
+            1.0
         }
     }
 
-    /// How often it is to be asked from now on. `parts`: those of all flows that a router is in.
+    /// How often it is to be asked from now on. `parts`: those of open flows, by router.
     pub(super) fn decide(
         &mut self,
         outlook: &Outlook,

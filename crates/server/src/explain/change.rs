@@ -46,13 +46,16 @@ fn shortened(points: &[Point]) -> Vec<Point> {
     let mut points = points.to_vec();
     points.sort_by_key(|point| point.0);
     let together = points.len().div_ceil(MOST_POINTS).max(1);
-    let groups = points.chunks(together);
-    groups
-        .filter_map(|group| {
-            let values: Vec<f64> = group.iter().map(|point| point.1).collect();
-            Some((group.first()?.0, median(&values)?))
-        })
-        .collect()
+    quantiles(points.chunks(together), 0.5)
+}
+
+/// For each group its first time, and the value that a part `part` of it does not exceed.
+pub(super) fn quantiles<'a>(groups: impl Iterator<Item = &'a [Point]>, part: f64) -> Vec<Point> {
+    let of_group = |group: &[Point]| {
+        let values: Vec<f64> = group.iter().map(|point| point.1).collect();
+        Some((group.first()?.0, quantile(&values, part)?))
+    };
+    groups.filter_map(of_group).collect()
 }
 
 /// The sum of absolute distances from the medians of both sides.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::change::{Point, Rise, median, quantile, rise};
+use super::change::{Point, Rise, median, quantile, quantiles, rise};
 use super::explanation::{Cause, Confidence, Finding, duration};
 use super::flows::shown;
 
@@ -87,19 +87,10 @@ pub(super) fn accept_queue(rows: &[Row]) -> Option<Waited> {
     let points: Vec<Point> = new()
         .filter_map(|row| Some((row.time_ns, waited(row)?)))
         .collect();
-    let found = rise(&points, LATE_RISE_NS, 1.0)
-        .or_else(|| rise(&upper_quartiles(&points), LATE_RISE_NS, 1.0));
+    let upper_quartiles = || quantiles(points.chunks_exact(TOGETHER), 0.75);
+    let found =
+        rise(&points, LATE_RISE_NS, 1.0).or_else(|| rise(&upper_quartiles(), LATE_RISE_NS, 1.0));
     late(&points, found, LATE_NS)
-}
-
-/// Of so many values each, that follow each other.
-fn upper_quartiles(points: &[Point]) -> Vec<Point> {
-    let groups = points.chunks_exact(TOGETHER);
-    let upper = |group: &[Point]| {
-        let values: Vec<f64> = group.iter().map(|point| point.1).collect();
-        Some((group.first()?.0, quantile(&values, 0.75)?))
-    };
-    groups.filter_map(upper).collect()
 }
 
 /// How long connections took to be made.
