@@ -64,14 +64,14 @@ function parts(answer: Explanation): HTMLElement {
 
 function found(finding: Finding): HTMLElement {
 	const since = finding.since === null ? "" : `, since ${time(finding.since)}`;
+	const shared = finding.shared_by === null ? "" : `; ${finding.shared_by.text}`;
 	const statements = [...finding.evidence, ...(finding.shared_by === null ? [] : [finding.shared_by.evidence])];
 	const evidence = statements.map((statement, index) => element("a", { href: link("sql", { statement }) }, index === 0 ? "evidence" : `evidence ${index + 1}`));
 	return element(
 		"li",
 		{},
 		element("span", {}, `${finding.text} `),
-		element("span", { class: "count" }, `+${duration(finding.amount_ns)}, ${sure[finding.confidence]}${since} `),
-		finding.shared_by === null ? null : element("span", { class: "count" }, `${finding.shared_by.text} `),
+		element("span", { class: "count" }, `+${duration(finding.amount_ns)}, ${sure[finding.confidence]}${since}${shared} `),
 		...evidence.flatMap((node) => [node, " "]),
 	);
 }

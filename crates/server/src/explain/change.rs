@@ -13,7 +13,7 @@ pub(super) struct Rise {
 }
 
 /// Values on either side of a change, at least.
-const LEAST_SIDE: usize = 3;
+pub(super) const LEAST_SIDE: usize = 3;
 /// A longer series is looked at by so many medians of values that follow each other: each split is
 /// tried, and costs as much as there are values.
 const MOST_POINTS: usize = 240;

@@ -23,6 +23,8 @@ pub(super) struct Evidence {
     pub(super) flows: Flows,
     pub(super) rtt: Asked<rtt::Row>,
     pub(super) responses: Asked<response::Row>,
+    /// Of other clients of the same servers.
+    pub(super) others: Asked<response::Other>,
     pub(super) traffic: Asked<traffic::Row>,
     pub(super) congestion: Asked<links::Congestion>,
     pub(super) route_changes: Asked<hops::RouteChange>,
@@ -47,6 +49,7 @@ impl Evidence {
             flows: Flows::of(&responses.rows, &traffic.rows, &rtt.rows),
             rtt,
             responses,
+            others: asked(engine, &of(response::OTHERS)).await?,
             traffic,
             congestion: asked(engine, &of(links::SQL)).await?,
             route_changes: asked(engine, &of(hops::ROUTE_CHANGE)).await?,
@@ -65,6 +68,7 @@ impl Evidence {
     pub(super) fn is_cut(&self) -> bool {
         self.rtt.is_cut()
             || self.responses.is_cut()
+            || self.others.is_cut()
             || self.traffic.is_cut()
             || self.congestion.is_cut()
             || self.route_changes.is_cut()

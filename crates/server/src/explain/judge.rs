@@ -15,8 +15,8 @@ use super::{dns, profile};
 const ALIKE: std::ops::Range<f64> = 0.1..4.0;
 /// What a longer way adds looks like a queue of about as much.
 const ALIKE_WAY: std::ops::Range<f64> = 0.7..1.4;
-/// What a slow path adds is no more than so many times itself.
-const ALIKE_PATH: f64 = 1.8;
+/// What a slow path or a queue adds is no more than so many times itself.
+const ECHO: f64 = 1.8;
 /// A server that adds less than this part of what a queue adds may add nothing.
 const BESIDE: f64 = 0.4;
 /// A cause explains a rise where it is this part of it.
@@ -36,6 +36,7 @@ impl Judged {
         let halves = Halves::of(&evidence.rtt.rows, &evidence.flows);
         let servers = Servers::of(
             &evidence.responses.rows,
+            &evidence.others.rows,
             &evidence.rtt.rows,
             &evidence.flows,
         );
@@ -139,11 +140,16 @@ impl Judged {
         let on_slow_path = self.findings.iter().find(|it| it.cause == Cause::SlowPath);
         if let Some(path) = on_slow_path.map(|path| path.amount_ns as f64) {
             // Flows that take it wait longer, whichever server they ask.
-            served.retain(|it| it.amount_ns as f64 > ALIKE_PATH * path);
+            served.retain(|it| it.amount_ns as f64 > ECHO * path);
         }
-        // Queues come and go within an interval: of that, some is told as the server's.
+        // Queues come and go within an interval: of that, some is told as the server's. It may be
+        // all of it where the server's other clients do not wait longer.
         let queue_ns = self.most_ns(Cause::is_queue) as f64;
-        served.retain(|it| it.amount_ns as f64 > BESIDE * queue_ns);
+        let is_alone = self.servers.alone_ns().is_some();
+        served.retain(|it| {
+            let is_echo = is_alone && it.cause == Cause::ServerResponse;
+            it.amount_ns as f64 > if is_echo { ECHO } else { BESIDE } * queue_ns
+        });
         let mut found = Vec::new();
         if let Some(closed) = closed {
             let own = evidence

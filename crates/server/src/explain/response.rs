@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 
-use super::change::{Point, Rise, median, quantile, rise};
+use super::change::{LEAST_SIDE, Point, Rise, median, quantile, rise};
 use super::explanation::{Cause, Confidence, Finding, duration};
 use super::flows::{Flows, Place, shown};
 use super::rtt;
 
 pub(super) const SQL: &str = include_str!("response.sql");
+pub(super) const OTHERS: &str = include_str!("other_response.sql");
 
 /// Smaller rises are told of nobody.
 const LEAST_NS: f64 = 3e6;
@@ -18,6 +19,8 @@ const LEAST_RATIO: f64 = 0.3;
 const LONG_NS: f64 = 50e6;
 /// One of several is slow where it takes so many times as long as the others.
 const SLOWER: f64 = 1.6;
+/// Other clients wait for the same where they wait for this part of it.
+const SHARED: f64 = 0.5;
 
 /// What a client waited in an interval.
 #[derive(Debug, Clone, Deserialize)]
@@ -30,6 +33,29 @@ pub(super) struct Row {
     pub(super) destination_port: u16,
     pub(super) p50_ns: Option<u64>,
     pub(super) responses: Option<f64>,
+}
+
+/// What another client of the same servers waited in an interval, with the network.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Other {
+    time_ns: i64,
+    client: String,
+    p50_ns: f64,
+}
+
+/// How much longer other clients wait since a moment: the median of them. None of those is known
+/// that were not seen three times before it and three times after.
+pub(super) fn others_rise_ns(others: &[Other], since_ns: i64) -> Option<f64> {
+    let mut sides: HashMap<&str, [Vec<f64>; 2]> = HashMap::new();
+    for row in others {
+        let sides = sides.entry(&row.client).or_default();
+        sides[usize::from(row.time_ns >= since_ns)].push(row.p50_ns);
+    }
+    let rises = sides.values().filter_map(|[before, since]| {
+        let is_known = before.len().min(since.len()) >= LEAST_SIDE;
+        is_known.then_some(median(since)? - median(before)?)
+    });
+    median(&rises.collect::<Vec<_>>())
 }
 
 /// What a server took, of established flows: the first request of a connection may wait for other
@@ -51,13 +77,15 @@ pub(super) struct Servers {
     each: BTreeMap<Place, Served>,
     /// Responses that were waited for.
     pub(super) responses: f64,
+    /// How much longer other clients wait since `all` rose.
+    others_rise_ns: Option<f64>,
 }
 
 /// A moment of a server: what it took, and what the client waited.
 type Moments = BTreeMap<i64, Vec<(f64, f64)>>;
 
 impl Servers {
-    pub(super) fn of(rows: &[Row], rtts: &[rtt::Row], flows: &Flows) -> Self {
+    pub(super) fn of(rows: &[Row], others: &[Other], rtts: &[rtt::Row], flows: &Flows) -> Self {
         let network = Network::of(rtts, flows);
         let mut all = Moments::new();
         let mut each: BTreeMap<Place, Moments> = BTreeMap::new();
@@ -84,11 +112,21 @@ impl Servers {
         let each = each
             .into_iter()
             .filter_map(|(place, moments)| Some((place, served(&moments)?)));
+        let all = served(&all);
+        let since_ns = all.as_ref().and_then(|all| Some(all.rise?.since_ns));
         Self {
-            all: served(&all),
+            others_rise_ns: since_ns.and_then(|since_ns| others_rise_ns(others, since_ns)),
+            all,
             each: each.collect(),
             responses,
         }
+    }
+
+    /// What they take longer for the subject alone: other clients do not wait for it.
+    pub(super) fn alone_ns(&self) -> Option<f64> {
+        let rise = self.all.as_ref()?.rise?;
+        let amount_ns = rise.now - rise.before;
+        (self.others_rise_ns? < SHARED * amount_ns).then_some(amount_ns)
     }
 
     /// The one of several that is slower than all others.
@@ -134,8 +172,9 @@ fn served(moments: &Moments) -> Option<Served> {
 /// is no time of the server's.
 struct Network<'a> {
     flows: HashMap<(&'a str, i64), f64>,
-    /// Those towards clients.
+    /// Those towards clients, and the shorter ones of all flows at a time.
     clients: HashMap<(&'a str, i64), f64>,
+    all_clients: HashMap<i64, f64>,
     /// By how much round trips were over the least ones.
     rises: HashMap<i64, f64>,
     least: HashMap<&'a Place, f64>,
@@ -145,6 +184,7 @@ impl<'a> Network<'a> {
     fn of(rtts: &[rtt::Row], flows: &'a Flows) -> Self {
         let (mut by_flow, mut clients) = (HashMap::new(), HashMap::new());
         let mut by_time: HashMap<i64, Vec<f64>> = HashMap::new();
+        let mut clients_by_time: HashMap<i64, Vec<f64>> = HashMap::new();
         let mut least: HashMap<&Place, f64> = HashMap::new();
         for row in rtts {
             let is_there =
@@ -156,6 +196,7 @@ impl<'a> Network<'a> {
             let min = min as f64;
             if is_there == Some(false) {
                 clients.insert((id, row.time_ns), min);
+                clients_by_time.entry(row.time_ns).or_default().push(min);
             } else {
                 by_flow.insert((id, row.time_ns), min);
                 by_time.entry(row.time_ns).or_default().push(min);
@@ -163,20 +204,22 @@ impl<'a> Network<'a> {
                 *least = least.min(min);
             }
         }
-        let quick = by_time
-            .into_iter()
-            .filter_map(|(time, values)| Some((time, quantile(&values, rtt::QUICK)?)));
-        let quick: Vec<_> = quick.collect();
-        let shortest = quick
-            .iter()
-            .map(|moment| moment.1)
-            .fold(f64::INFINITY, f64::min);
+        let quick = |by_time: HashMap<i64, Vec<f64>>| -> HashMap<i64, f64> {
+            let moments = by_time.into_iter();
+            moments
+                .filter_map(|(time, values)| Some((time, quantile(&values, rtt::QUICK)?)))
+                .collect()
+        };
+        let all_clients = quick(clients_by_time);
+        let quick = quick(by_time);
+        let shortest = quick.values().copied().fold(f64::INFINITY, f64::min);
         let rises = quick
             .into_iter()
             .map(|(time, value)| (time, value - shortest));
         Self {
             flows: by_flow,
             clients,
+            all_clients,
             rises: rises.collect(),
             least,
         }
@@ -191,7 +234,9 @@ impl<'a> Network<'a> {
         let rise = self.rises.get(&row.time_ns).copied().unwrap_or_default();
         let of_all = self.least.get(server).map(|least| least + rise);
         let to_server = [of_flow, of_all].into_iter().flatten().reduce(f64::min);
-        let to_client = self.clients.get(&flow).copied().unwrap_or_default();
+        let of_flow = self.clients.get(&flow);
+        let to_client = of_flow.or_else(|| self.all_clients.get(&row.time_ns));
+        let to_client = to_client.copied().unwrap_or_default();
         to_server.map(|ns| ns + to_client)
     }
 }
@@ -217,13 +262,17 @@ pub(super) fn judge(servers: &Servers, evidence: &str) -> Vec<Finding> {
     let network_ns = all.latency_ns - all.now_ns;
     let finding = match all.rise {
         Some(rise) => {
+            let (confidence, note) = match servers.alone_ns() {
+                Some(_) => (Confidence::Low, "; its other clients wait no longer"),
+                None => (Confidence::Medium, ""),
+            };
             let text = format!(
-                "the server takes {} to answer, {} before",
+                "the server takes {} to answer, {} before{note}",
                 duration(rise.now as u64),
                 duration(rise.before as u64)
             );
             let amount_ns = (rise.now - rise.before) as u64;
-            let finding = Finding::new(Cause::ServerResponse, text, Confidence::Medium, amount_ns);
+            let finding = Finding::new(Cause::ServerResponse, text, confidence, amount_ns);
             finding.since(Some(rise.since_ns))
         }
         None if all.now_ns > network_ns.max(LONG_NS) => {
@@ -273,6 +322,7 @@ mod tests {
             all: Some(served(30e6, 5e6)),
             each: each.collect(),
             responses: 100.0,
+            others_rise_ns: None,
         }
     }
 
@@ -314,8 +364,36 @@ mod tests {
             })
             .collect();
         let flows = Flows::of(&responses, &[], &rtts);
-        let all = Servers::of(&responses, &rtts, &flows).all.unwrap();
+        let all = Servers::of(&responses, &[], &rtts, &flows).all.unwrap();
         assert_eq!((all.now_ns, all.rise), (5e6, None));
+    }
+
+    #[test]
+    fn what_other_clients_do_not_wait_for_is_not_sure_to_be_the_servers() {
+        let other = |client: &str, since_ns: f64| {
+            let rows = (0..12).map(|time_ns| Other {
+                time_ns,
+                client: client.to_owned(),
+                p50_ns: if time_ns < 7 { 40e6 } else { since_ns },
+            });
+            rows.collect::<Vec<_>>()
+        };
+        let judged = |others: &[Other]| {
+            let servers = Servers {
+                others_rise_ns: others_rise_ns(others, 7),
+                ..servers(&[30e6, 31e6])
+            };
+            (servers.alone_ns(), judge(&servers, "").remove(0).confidence)
+        };
+        assert_eq!(judged(&[]), (None, Confidence::Medium));
+        assert_eq!(judged(&other("a", 64e6)), (None, Confidence::Medium));
+        let alone = (Some(25e6), Confidence::Low);
+        assert_eq!(judged(&other("a", 41e6)), alone);
+        // One of three has a fault of its own.
+        let three = [other("a", 90e6), other("b", 41e6), other("c", 40e6)].concat();
+        assert_eq!(judged(&three), alone);
+        // Whom nobody saw before says nothing.
+        assert_eq!(judged(&other("a", 41e6)[6..]), (None, Confidence::Medium));
     }
 
     #[test]
