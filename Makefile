@@ -50,7 +50,7 @@ test: setup ## all tests; ends with what was skipped and why (FATHOM_REQUIRE=all
 
 test-documents: ## run every command of README.md and docs/ in a lab with their interfaces and hosts (needs root; 4 minutes)
 	cargo build --workspace --bins
-	cargo test --workspace --test documents -- --include-ignored
+	cargo test --workspace --test documents
 
 test-kernels: build ## every guest test in kernels 6.1, 6.12 and Debian's newest (qemu); writes docs/kernels.md
 	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \

@@ -79,7 +79,6 @@ fn blocks_with_commands_say_so() {
 }
 
 #[test]
-#[ignore = "`make test-documents` runs it"]
 fn every_command_of_the_documents_works() {
     if fathom_lab::is_skipped() {
         return;

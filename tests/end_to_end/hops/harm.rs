@@ -141,6 +141,31 @@ fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
     assert_unharmed(hosts, before);
 }
 
+#[fathom_lab::test]
+fn probes_that_reach_a_receiver_that_sends_nothing_are_not_answered() {
+    let _turn = alone();
+    let chain = chain(1, |_| MILLISECOND).build().unwrap();
+    let hosts = [&chain.client, &chain.server];
+    for family in Family::BOTH {
+        let before = hosts.map(counters);
+        let tap = Tap::start(&chain.server, Chain::HOST_INTERFACE).unwrap();
+        let fathom = Fathom::hops(&chain.client, Chain::HOST_INTERFACE, &FASTEST).unwrap();
+        let _server = tools::iperf3_server(&chain.server, 5201).unwrap();
+        let server = (chain.server_address(family), 5201).into();
+        let client = tools::iperf3_client(&chain.client, server, 2, &["--bitrate", "2M"]).unwrap();
+        client.output(PATIENCE).unwrap();
+        fathom.finish().unwrap();
+        let passed = tap.finish().unwrap();
+        let arrived = passed
+            .iter()
+            .filter(|packet| !packet.is_outgoing && packet.header.hop_limit < 20)
+            .count();
+        println!("{arrived} probes reached the receiver");
+        assert!(arrived >= 10, "{arrived}");
+        assert_unharmed(hosts, before);
+    }
+}
+
 #[test]
 fn probes_that_reach_a_sender_are_no_duplicate_acknowledgements() {
     let _turn = alone();

@@ -88,11 +88,11 @@ struct hops_flow {
 	__u8 direction; /* 0: it leaves from key.low to key.high */
 	__u8 ethernet[14]; /* its header, on devices that have one */
 	__u8 known; /* user space: a router answers at this TTL, so that nothing of a lower one reaches the destination */
-	__u8 is_confirmed; /* TCP: the peer acknowledged what left after the first packet, so it has the connection */
+	__u8 has_heard; /* TCP: data of the peer's has arrived */
 	__u8 follows_keep_alive;
 	__u32 followed; /* TCP: its first number, of a keep-alive what is acknowledged; echo: identifier << 16 | sequence number */
-	__u32 first_seq; /* TCP: of the first packet */
-	__u32 first_ack;
+	__u32 first_ack; /* TCP: of the first packet */
+	__u32 padding;
 	struct hops_header header; /* of its last packet that left; seq is what comes next */
 	struct hops_turn turns[HOPS_TTL_MAX]; /* of TTL 1, 2, … */
 };
@@ -217,38 +217,42 @@ static __always_inline int hops_is_after(__u32 left, __u32 right)
 	return (__s32)(left - right) > 0;
 }
 
+/* TCP: the peer was told that something of it has arrived. */
+static __always_inline int hops_has_acknowledged(const struct hops_flow *flow)
+{
+	return hops_is_after(flow->header.ack, flow->first_ack);
+}
+
 /*
  * What a probe of TCP acknowledges: one byte less than what was acknowledged before the packet that is cloned. Where it
  * arrives it is an acknowledgement that was overtaken (RFC 9293, section 3.10.7.4: it can be ignored), and no duplicate one
- * (RFC 5681, section 2: those acknowledge as much as the last), of which three would have the peer retransmit. An
- * acknowledgement from before the connection would be answered by a reset, if the peer still waits for the first: so it is
- * one less only where it was acceptable before, or the peer is known to have the connection.
+ * (RFC 5681, section 2: those acknowledge as much as the last), of which three would have the peer retransmit. But what the
+ * peer never sent is not acknowledged: that is answered, by a challenge (RFC 5961, section 5.2) or, where the peer still
+ * waits for the connection, by a reset. So as long as nothing was acknowledged, a probe says as much as the last packet. To
+ * the peer that is no duplicate, as it waits for no acknowledgement.
  */
 static __always_inline __u32 hops_quiet_ack(const struct hops_flow *flow)
 {
-	__u32 ack = flow->header.ack;
-
-	return ack - (flow->is_confirmed || hops_is_after(ack, flow->first_ack));
+	return flow->header.ack - hops_has_acknowledged(flow);
 }
 
 /* Takes note of a packet that arrived in the flow. */
 static __always_inline void hops_on_reply(struct hops_flow *flow, const struct hops_header *header)
 {
-	if (flow->is_confirmed || header->protocol != IP_PROTOCOL_TCP)
-		return;
-	if ((header->tcp_flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK &&
-	    hops_is_after(header->ack, flow->first_seq))
-		flow->is_confirmed = 1;
+	if (header->protocol == IP_PROTOCOL_TCP && header->payload)
+		flow->has_heard = 1;
 }
 
 /*
  * Takes note of a packet that leaves. Returns whether it may be cloned: of TCP, only what is at the edge of what was sent,
  * since the probe has its sequence number, and the receiver must take it for an acknowledgement that says nothing new. The
- * first packet may not: a probe that overtakes it could be what completes the handshake, and has no options.
+ * first packet may not: a probe that overtakes it could be what completes the handshake, and has no options. Nor may what
+ * is sent while the peer waits for its first acknowledgement.
  */
 static __always_inline int hops_on_packet(struct hops_flow *flow, const struct hops_header *header)
 {
 	__u32 end = header->seq + header->payload;
+	int is_awaited = flow->has_heard && !hops_has_acknowledged(flow);
 	__s32 ahead;
 
 	flow->packets++;
@@ -257,7 +261,6 @@ static __always_inline int hops_on_packet(struct hops_flow *flow, const struct h
 	if (header->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST | TCP_URG) || !(header->tcp_flags & TCP_ACK))
 		return 0;
 	if (flow->packets == 1) {
-		flow->first_seq = header->seq;
 		flow->first_ack = header->ack;
 		flow->header = *header;
 		flow->header.seq = end;
@@ -276,7 +279,7 @@ static __always_inline int hops_on_packet(struct hops_flow *flow, const struct h
 	if (hops_is_after(header->ack, flow->header.ack))
 		flow->header.ack = header->ack;
 	flow->header.window = header->window;
-	return 1;
+	return !is_awaited;
 }
 
 #endif

@@ -241,11 +241,11 @@ pub struct hops_flow {
     pub direction: __u8,
     pub ethernet: [__u8; 14usize],
     pub known: __u8,
-    pub is_confirmed: __u8,
+    pub has_heard: __u8,
     pub follows_keep_alive: __u8,
     pub followed: __u32,
-    pub first_seq: __u32,
     pub first_ack: __u32,
+    pub padding: __u32,
     pub header: hops_header,
     pub turns: [hops_turn; 32usize],
 }
@@ -296,8 +296,8 @@ const _: () = {
         "Offset of field: hops_flow::known",
     ][::core::mem::offset_of!(hops_flow, known) - 81usize];
     [
-        "Offset of field: hops_flow::is_confirmed",
-    ][::core::mem::offset_of!(hops_flow, is_confirmed) - 82usize];
+        "Offset of field: hops_flow::has_heard",
+    ][::core::mem::offset_of!(hops_flow, has_heard) - 82usize];
     [
         "Offset of field: hops_flow::follows_keep_alive",
     ][::core::mem::offset_of!(hops_flow, follows_keep_alive) - 83usize];
@@ -305,11 +305,11 @@ const _: () = {
         "Offset of field: hops_flow::followed",
     ][::core::mem::offset_of!(hops_flow, followed) - 84usize];
     [
-        "Offset of field: hops_flow::first_seq",
-    ][::core::mem::offset_of!(hops_flow, first_seq) - 88usize];
-    [
         "Offset of field: hops_flow::first_ack",
-    ][::core::mem::offset_of!(hops_flow, first_ack) - 92usize];
+    ][::core::mem::offset_of!(hops_flow, first_ack) - 88usize];
+    [
+        "Offset of field: hops_flow::padding",
+    ][::core::mem::offset_of!(hops_flow, padding) - 92usize];
     [
         "Offset of field: hops_flow::header",
     ][::core::mem::offset_of!(hops_flow, header) - 96usize];
