@@ -1,5 +1,6 @@
 #!/bin/sh
-# Guest test of `fathom balance`: the kernel takes its program, and the cases of tests/end_to_end/balance hold, with fewer connections.
+# Guest test of `fathom balance`: the kernel takes its program, and the cases of tests/end_to_end/balance hold that need neither much
+# time nor much load, with fewer connections.
 # shellcheck source=checks
 . /usr/lib/checks
 
@@ -8,5 +9,6 @@ cases() {
 		balance-cases --test-threads 1 --show-output "$@"
 }
 
-check "a balancer on real traffic" cases
+check "connections keep their servers, whatever happens to the process" cases connections_outlive
+check "both families, tunnels and datagrams reach their servers" cases services_of_both packets_go_through datagrams
 finish
