@@ -108,6 +108,15 @@ pub(crate) fn assert_unharmed(hosts: [&Namespace; 2], before: [BTreeMap<String, 
     }
 }
 
+/// How many probes a host got that a tap saw, by their TTL.
+fn probes_arrived(tap: Tap) -> usize {
+    let passed = tap.finish().unwrap();
+    passed
+        .iter()
+        .filter(|packet| !packet.is_outgoing && packet.header.hop_limit < 20)
+        .count()
+}
+
 #[fathom_lab::test]
 fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
     let _turn = alone();
@@ -131,11 +140,7 @@ fn probes_that_reach_a_tcp_receiver_change_none_of_its_counters() {
         all.extend(flows);
     }
     fathom.finish().unwrap();
-    let passed = tap.finish().unwrap();
-    let arrived = passed
-        .iter()
-        .filter(|packet| !packet.is_outgoing && packet.header.hop_limit < 20)
-        .count();
+    let arrived = probes_arrived(tap);
     println!("{arrived} probes reached the receiver");
     assert!(arrived >= 100, "{arrived}");
     assert_unharmed(hosts, before);
@@ -155,11 +160,7 @@ fn probes_that_reach_a_receiver_that_sends_nothing_are_not_answered() {
         let client = tools::iperf3_client(&chain.client, server, 2, &["--bitrate", "2M"]).unwrap();
         client.output(PATIENCE).unwrap();
         fathom.finish().unwrap();
-        let passed = tap.finish().unwrap();
-        let arrived = passed
-            .iter()
-            .filter(|packet| !packet.is_outgoing && packet.header.hop_limit < 20)
-            .count();
+        let arrived = probes_arrived(tap);
         println!("{arrived} probes reached the receiver");
         assert!(arrived >= 10, "{arrived}");
         assert_unharmed(hosts, before);
@@ -186,12 +187,7 @@ fn probes_that_reach_a_sender_are_no_duplicate_acknowledgements() {
         let client = tools::iperf3_client(&chain.client, server, 4, &options).unwrap();
         client.output(PATIENCE).unwrap();
         fathom.finish().unwrap();
-        let arrived = tap
-            .finish()
-            .unwrap()
-            .iter()
-            .filter(|packet| !packet.is_outgoing && packet.header.hop_limit < 20)
-            .count();
+        let arrived = probes_arrived(tap);
         let after = counters(&chain.server);
         let counted = |name: &str| after[name] - before[name];
         println!(

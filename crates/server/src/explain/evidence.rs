@@ -2,6 +2,7 @@
 
 use super::flows::Flows;
 use super::question::Question;
+use super::response::Servers;
 use super::subject::Subject;
 use super::{dns, hops, links, profile, response, rtt, traffic};
 use crate::lists::Range;
@@ -23,8 +24,9 @@ pub(super) struct Evidence {
     pub(super) flows: Flows,
     pub(super) rtt: Asked<rtt::Row>,
     pub(super) responses: Asked<response::Row>,
-    /// Of other clients of the same servers.
-    pub(super) others: Asked<response::Other>,
+    pub(super) servers: Servers,
+    /// Of other clients of the same servers, where these take longer than before.
+    pub(super) others: Option<Asked<response::Other>>,
     pub(super) traffic: Asked<traffic::Row>,
     pub(super) congestion: Asked<links::Congestion>,
     pub(super) route_changes: Asked<hops::RouteChange>,
@@ -45,11 +47,21 @@ impl Evidence {
         let rtt = asked(engine, &of(rtt::SQL)).await?;
         let responses = asked(engine, &of(response::SQL)).await?;
         let traffic = asked(engine, &of(traffic::SQL)).await?;
+        let flows = Flows::of(&responses.rows, &traffic.rows, &rtt.rows);
+        let mut servers = Servers::of(&responses.rows, &rtt.rows, &flows);
+        let mut others = None;
+        if servers.rise().is_some() {
+            // It reads rows of all flows to these servers.
+            let asked = asked(engine, &of(response::OTHERS)).await?;
+            servers.hold_against(&asked.rows);
+            others = Some(asked);
+        }
         Ok(Self {
-            flows: Flows::of(&responses.rows, &traffic.rows, &rtt.rows),
+            flows,
+            servers,
             rtt,
             responses,
-            others: asked(engine, &of(response::OTHERS)).await?,
+            others,
             traffic,
             congestion: asked(engine, &of(links::SQL)).await?,
             route_changes: asked(engine, &of(hops::ROUTE_CHANGE)).await?,
@@ -68,7 +80,7 @@ impl Evidence {
     pub(super) fn is_cut(&self) -> bool {
         self.rtt.is_cut()
             || self.responses.is_cut()
-            || self.others.is_cut()
+            || self.others.as_ref().is_some_and(Asked::is_cut)
             || self.traffic.is_cut()
             || self.congestion.is_cut()
             || self.route_changes.is_cut()

@@ -23,28 +23,25 @@ const BESIDE: f64 = 0.4;
 const EXPLAINED: f64 = 0.5;
 
 /// What each measurement says.
-pub(super) struct Judged {
+pub(super) struct Judged<'a> {
     pub(super) halves: Halves,
-    pub(super) servers: Servers,
+    pub(super) servers: &'a Servers,
     pub(super) loss: Loss,
+    /// What servers took longer, and is a queue's.
+    pub(super) echo_ns: f64,
     /// The biggest first.
     pub(super) findings: Vec<Finding>,
 }
 
-impl Judged {
-    pub(super) fn of(evidence: &Evidence) -> Self {
+impl<'a> Judged<'a> {
+    pub(super) fn of(evidence: &'a Evidence) -> Self {
         let halves = Halves::of(&evidence.rtt.rows, &evidence.flows);
-        let servers = Servers::of(
-            &evidence.responses.rows,
-            &evidence.others.rows,
-            &evidence.rtt.rows,
-            &evidence.flows,
-        );
         let loss = Loss::of(&evidence.traffic.rows, &evidence.flows);
         let mut judged = Self {
             halves,
-            servers,
+            servers: &evidence.servers,
             loss,
+            echo_ns: 0.0,
             findings: Vec::new(),
         };
         judged.network(evidence);
@@ -134,7 +131,7 @@ impl Judged {
     fn ends(&mut self, evidence: &Evidence) {
         let profiles = &evidence.profiles;
         let (rows, statement) = (&profiles.rows, profiles.statement.as_str());
-        let mut served = response::judge(&self.servers, &evidence.responses.statement);
+        let mut served = response::judge(self.servers, &evidence.responses.statement);
         let accepted = profile::accept_queue(rows);
         let closed = profile::closed(rows);
         let on_slow_path = self.findings.iter().find(|it| it.cause == Cause::SlowPath);
@@ -145,10 +142,15 @@ impl Judged {
         // Queues come and go within an interval: of that, some is told as the server's. It may be
         // all of it where the server's other clients do not wait longer.
         let queue_ns = self.most_ns(Cause::is_queue) as f64;
-        let is_alone = self.servers.alone_ns().is_some();
+        let alone_ns = self.servers.alone_ns();
         served.retain(|it| {
-            let is_echo = is_alone && it.cause == Cause::ServerResponse;
-            it.amount_ns as f64 > if is_echo { ECHO } else { BESIDE } * queue_ns
+            let alone_ns = alone_ns.filter(|_| it.cause == Cause::ServerResponse);
+            let most = if alone_ns.is_some() { ECHO } else { BESIDE };
+            let is_more = it.amount_ns as f64 > most * queue_ns;
+            if !is_more {
+                self.echo_ns = alone_ns.unwrap_or_default();
+            }
+            is_more
         });
         let mut found = Vec::new();
         if let Some(closed) = closed {

@@ -51,16 +51,11 @@ pub(super) fn of(judged: &Judged, evidence: &Evidence) -> Vec<Part> {
         named_ns += finding.amount_ns as f64;
         add(&name, finding.amount_ns as f64, Some(0.0));
     }
-    // What the server takes for the subject alone is the network's, unless it was found to be its.
-    let is_found = |cause| judged.findings.iter().any(|it| it.cause == cause);
-    let alone_ns = judged.servers.alone_ns();
-    let echo_ns = alone_ns.filter(|_| !is_found(Cause::ServerResponse));
-    let echo_ns = echo_ns.unwrap_or_default();
     if let Some(half) = &judged.halves.towards_server {
         let before = half.rise.map(|rise| rise.before - half.least_ns);
         add(
             "network, not told where",
-            half.now_ns - half.least_ns - named_ns + echo_ns,
+            half.now_ns - half.least_ns - named_ns + judged.echo_ns,
             before,
         );
     }
@@ -73,7 +68,7 @@ pub(super) fn of(judged: &Judged, evidence: &Evidence) -> Vec<Part> {
         };
         add(
             name,
-            server.now_ns - echo_ns,
+            server.now_ns - judged.echo_ns,
             server.rise.map(|rise| rise.before),
         );
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 
-use super::change::{LEAST_SIDE, Point, Rise, median, quantile, rise};
+use super::change::{LEAST_SIDE, Point, Rise, median, rise};
 use super::explanation::{Cause, Confidence, Finding, duration};
 use super::flows::{Flows, Place, shown};
 use super::rtt;
@@ -85,7 +85,7 @@ pub(super) struct Servers {
 type Moments = BTreeMap<i64, Vec<(f64, f64)>>;
 
 impl Servers {
-    pub(super) fn of(rows: &[Row], others: &[Other], rtts: &[rtt::Row], flows: &Flows) -> Self {
+    pub(super) fn of(rows: &[Row], rtts: &[rtt::Row], flows: &Flows) -> Self {
         let network = Network::of(rtts, flows);
         let mut all = Moments::new();
         let mut each: BTreeMap<Place, Moments> = BTreeMap::new();
@@ -112,19 +112,28 @@ impl Servers {
         let each = each
             .into_iter()
             .filter_map(|(place, moments)| Some((place, served(&moments)?)));
-        let all = served(&all);
-        let since_ns = all.as_ref().and_then(|all| Some(all.rise?.since_ns));
         Self {
-            others_rise_ns: since_ns.and_then(|since_ns| others_rise_ns(others, since_ns)),
-            all,
+            all: served(&all),
             each: each.collect(),
             responses,
+            others_rise_ns: None,
         }
+    }
+
+    /// By what all take longer, if they do.
+    pub(super) fn rise(&self) -> Option<Rise> {
+        self.all.as_ref()?.rise
+    }
+
+    /// Holds a rise against what other clients of the same servers waited.
+    pub(super) fn hold_against(&mut self, others: &[Other]) {
+        let rise = self.rise();
+        self.others_rise_ns = rise.and_then(|rise| others_rise_ns(others, rise.since_ns));
     }
 
     /// What they take longer for the subject alone: other clients do not wait for it.
     pub(super) fn alone_ns(&self) -> Option<f64> {
-        let rise = self.all.as_ref()?.rise?;
+        let rise = self.rise()?;
         let amount_ns = rise.now - rise.before;
         (self.others_rise_ns? < SHARED * amount_ns).then_some(amount_ns)
     }
@@ -183,8 +192,8 @@ struct Network<'a> {
 impl<'a> Network<'a> {
     fn of(rtts: &[rtt::Row], flows: &'a Flows) -> Self {
         let (mut by_flow, mut clients) = (HashMap::new(), HashMap::new());
-        let mut by_time: HashMap<i64, Vec<f64>> = HashMap::new();
-        let mut clients_by_time: HashMap<i64, Vec<f64>> = HashMap::new();
+        let mut by_time: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
+        let mut clients_by_time: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
         let mut least: HashMap<&Place, f64> = HashMap::new();
         for row in rtts {
             let is_there =
@@ -204,22 +213,16 @@ impl<'a> Network<'a> {
                 *least = least.min(min);
             }
         }
-        let quick = |by_time: HashMap<i64, Vec<f64>>| -> HashMap<i64, f64> {
-            let moments = by_time.into_iter();
-            moments
-                .filter_map(|(time, values)| Some((time, quantile(&values, rtt::QUICK)?)))
-                .collect()
-        };
-        let all_clients = quick(clients_by_time);
-        let quick = quick(by_time);
-        let shortest = quick.values().copied().fold(f64::INFINITY, f64::min);
+        let quick: Vec<Point> = rtt::quick(&by_time).collect();
+        let values = quick.iter().map(|moment| moment.1);
+        let shortest = values.fold(f64::INFINITY, f64::min);
         let rises = quick
             .into_iter()
             .map(|(time, value)| (time, value - shortest));
         Self {
             flows: by_flow,
             clients,
-            all_clients,
+            all_clients: rtt::quick(&clients_by_time).collect(),
             rises: rises.collect(),
             least,
         }
@@ -364,7 +367,7 @@ mod tests {
             })
             .collect();
         let flows = Flows::of(&responses, &[], &rtts);
-        let all = Servers::of(&responses, &[], &rtts, &flows).all.unwrap();
+        let all = Servers::of(&responses, &rtts, &flows).all.unwrap();
         assert_eq!((all.now_ns, all.rise), (5e6, None));
     }
 

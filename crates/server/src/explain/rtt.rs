@@ -15,7 +15,7 @@ pub(super) const LEAST_NS: f64 = 2e6;
 /// Receivers delay acknowledgements until they answer: the least round trip of an interval has
 /// less of that, and flows that begin have none. So of flows at a time, those tell of the network
 /// that have the shortest: this part of them.
-pub(super) const QUICK: f64 = 0.25;
+const QUICK: f64 = 0.25;
 /// From a client, its own acknowledgements take less than this.
 const AT_CLIENT_NS: f64 = 2e5;
 /// And those that are a smaller part of what was before.
@@ -50,6 +50,12 @@ pub(super) struct Halves {
     pub(super) towards_client: Option<Half>,
 }
 
+/// The round trips at each time that tell of the network.
+pub(super) fn quick(moments: &BTreeMap<i64, Vec<f64>>) -> impl Iterator<Item = Point> {
+    let of_moment = |(time, values): (&i64, &Vec<f64>)| Some((*time, quantile(values, QUICK)?));
+    moments.iter().filter_map(of_moment)
+}
+
 impl Halves {
     pub(super) fn of(rows: &[Row], flows: &Flows) -> Self {
         let half = |is_server| {
@@ -66,10 +72,7 @@ impl Halves {
                     least_ns = least_ns.min(min as f64);
                 }
             }
-            let points: Vec<Point> = moments
-                .iter()
-                .filter_map(|(time, values)| Some((*time, quantile(values, QUICK)?)))
-                .collect();
+            let points: Vec<Point> = quick(&moments).collect();
             let all: Vec<f64> = points.iter().map(|point| point.1).collect();
             let rise = rise(&points, LEAST_NS, LEAST_RATIO);
             let now_ns = rise.map_or_else(|| median(&all), |rise| Some(rise.now))?;
