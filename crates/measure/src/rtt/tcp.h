@@ -108,21 +108,20 @@ static __always_inline int rtt_is_left_out(struct rtt_flow *flow, struct rtt_rin
 {
 	__u8 direction = packet->direction & 1;
 	struct rtt_half *own = &flow->half[direction];
+	int is_reset = packet->tcp_flags & TCP_RST;
 
-	if (packet->tcp_flags & TCP_RST)
-		return 0;
-	if (packet->ttl != flow->ttl[direction]) {
+	if (!is_reset && packet->ttl != flow->ttl[direction]) {
 		if (packet_dies_early(packet, flow->ttl[direction]) &&
 		    ++flow->early_deaths[direction] < RTT_EARLY_DEATHS_MAX)
 			return rtt_leave_out(output, RTT_COUNT_DYING_EARLY, packet->segments);
 		flow->ttl[direction] = packet->ttl;
 	}
-	if (flow->early_deaths[direction])
+	if (!is_reset && flow->early_deaths[direction])
 		flow->early_deaths[direction] = 0;
 	if (packet->flags & PACKET_HAS_TIMESTAMP) {
 		if (!(own->flags & RTT_HALF_HAS_TIMESTAMPS))
 			rtt_begin_timestamps(flow, ring, direction, config, output);
-	} else if (own->flags & RTT_HALF_HAS_TIMESTAMPS && !(packet->flags & PACKET_HAS_OPTIONS_CUT)) {
+	} else if (!is_reset && own->flags & RTT_HALF_HAS_TIMESTAMPS && !(packet->flags & PACKET_HAS_OPTIONS_CUT)) {
 		return rtt_leave_out(output, RTT_COUNT_WITHOUT_TIMESTAMPS, packet->segments);
 	}
 	return 0;
