@@ -123,6 +123,12 @@ impl Case {
         }
     }
 
+    /// Whether a cause was named, as the biggest or beside it, that was not there.
+    pub fn has_invented(&self, told: &Told) -> bool {
+        let mut named = told.cause.iter().chain(&told.also);
+        named.any(|cause| self.faults.iter().all(|fault| cause != fault.cause()))
+    }
+
     /// Whether it is wrong, and was told as sure.
     pub fn is_surely_wrong(&self, told: &Told) -> bool {
         let cause = told.cause.as_deref();

@@ -134,6 +134,13 @@ impl<'a> Judged<'a> {
         let mut served = response::judge(self.servers, &evidence.responses.statement);
         let accepted = profile::accept_queue(rows);
         let closed = profile::closed(rows);
+        let alone_ns = self.servers.alone_ns();
+        if let (Some(_), Some(others)) = (alone_ns, &evidence.others) {
+            let by_rise = served
+                .iter_mut()
+                .filter(|it| it.cause == Cause::ServerResponse);
+            by_rise.for_each(|it| it.evidence.push(others.statement.clone()));
+        }
         let on_slow_path = self.findings.iter().find(|it| it.cause == Cause::SlowPath);
         if let Some(path) = on_slow_path.map(|path| path.amount_ns as f64) {
             // Flows that take it wait longer, whichever server they ask.
@@ -142,7 +149,6 @@ impl<'a> Judged<'a> {
         // Queues come and go within an interval: of that, some is told as the server's. It may be
         // all of it where the server's other clients do not wait longer.
         let queue_ns = self.most_ns(Cause::is_queue) as f64;
-        let alone_ns = self.servers.alone_ns();
         served.retain(|it| {
             let alone_ns = alone_ns.filter(|_| it.cause == Cause::ServerResponse);
             let most = if alone_ns.is_some() { ECHO } else { BESIDE };

@@ -17,6 +17,7 @@ struct Tally {
     runs: usize,
     right: usize,
     surely_wrong: usize,
+    invented: usize,
 }
 
 /// Verdicts by fault.
@@ -62,6 +63,7 @@ impl Matrix {
         tally.runs += 1;
         tally.right += usize::from(case.is_right(told));
         tally.surely_wrong += usize::from(case.is_surely_wrong(told));
+        tally.invented += usize::from(case.has_invented(told));
         if case.faults.len() < 2 {
             let verdict = told.cause.clone().unwrap_or_else(|| "nothing".to_owned());
             let row = self
@@ -79,7 +81,7 @@ impl Matrix {
             what: format!("explain, {what}"),
             target,
             measured: format!("{count} of {of} runs"),
-            is_reached: Some(is_reached),
+            is_reached,
         };
         let mut rows = Vec::new();
         let Self {
@@ -96,7 +98,7 @@ impl Matrix {
                 target,
                 single.right,
                 single.runs,
-                reached,
+                Some(reached),
             ));
         }
         if healthy.runs > 0 {
@@ -107,14 +109,14 @@ impl Matrix {
                 target,
                 healthy.right,
                 healthy.runs,
-                reached,
+                Some(reached),
             ));
         }
         if pairs.runs > 0 {
             let reached = part(pairs.right, pairs.runs) >= PAIRS_RIGHT;
             let target = format!("at least {PAIRS_RIGHT} %");
             let what = "two faults, both or that it is not all";
-            rows.push(row(what, target, pairs.right, pairs.runs, reached));
+            rows.push(row(what, target, pairs.right, pairs.runs, Some(reached)));
         }
         let all = [single, healthy, pairs];
         let wrong = all.iter().map(|tally| tally.surely_wrong).sum();
@@ -125,8 +127,11 @@ impl Matrix {
             format!("at most {SURELY_WRONG} %"),
             wrong,
             runs,
-            reached,
+            Some(reached),
         ));
+        let invented = all.iter().map(|tally| tally.invented).sum();
+        let what = "a cause named, first or beside others, that was not there";
+        rows.push(row(what, String::new(), invented, runs, None));
         rows
     }
 }
