@@ -182,11 +182,11 @@ fn legitimate_flows_keep_their_samples() {
     let [opened, evicted, displaced] = counts.map(|name| finished.count(name));
     println!("{opened} flows opened, {evicted} evicted, {displaced} requests displaced");
     assert!(displaced > 10_000, "{displaced}");
-    // Each is counted once, and those that the table holds not at all; the kernel evicts a little
-    // before it is full. On a slow machine some have left before.
-    let most_held = 65_536 + 1_000;
+    // Each is counted once, and those that the table holds not at all: it has an eighth more slots
+    // than flows. On a slow machine some have left before.
+    let slots = 65_536 / 8 * 9;
     assert!(
-        evicted > opened - most_held || took > CLOSED,
+        evicted >= opened - slots || took > CLOSED,
         "{evicted} of {opened} in {took:?}"
     );
     assert!(evicted < opened - 40_000, "{evicted} of {opened}");
