@@ -158,6 +158,7 @@ fn responses(time: Time, flow: FlowKey, base_ns: u64, random: &mut Random) -> Re
         latency_p95_ns: quantile(0.95),
         latency_p99_ns: quantile(0.99),
         latency_max_ns: latency_histogram.max().map(Nanoseconds),
+        think_ns: None,
         sure: 1.0,
         epochs_without: 0,
         timeout_gaps: 0,

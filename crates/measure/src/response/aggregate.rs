@@ -86,6 +86,9 @@ struct Waits {
     sure: u64,
     /// Nanoseconds.
     waiting: u64,
+    /// What clients thought, together, in nanoseconds, and before how many requests.
+    thought: u64,
+    thoughts: u32,
     epochs: u32,
     without: u32,
     timeouts: u32,
@@ -103,6 +106,10 @@ impl Waits {
         };
         self.histogram
             .record_many(latency.0, epoch.causal_gaps.into());
+        if let Some(think) = epoch.think_ns {
+            self.thought += think.0 * u64::from(epoch.causal_gaps);
+            self.thoughts += epoch.causal_gaps;
+        }
         if epoch.confidence == Confidence::High {
             self.sure += u64::from(epoch.causal_gaps);
         }
@@ -112,6 +119,8 @@ impl Waits {
         self.histogram.merge(&other.histogram);
         self.sure += other.sure;
         self.waiting = self.waiting.max(other.waiting);
+        self.thought += other.thought;
+        self.thoughts += other.thoughts;
         self.epochs += other.epochs;
         self.without += other.without;
         self.timeouts += other.timeouts;
@@ -298,6 +307,10 @@ impl Iterator for ResponseInterval {
             latency_p95_ns: quantile(0.95),
             latency_p99_ns: quantile(0.99),
             latency_max_ns: waits.histogram.max().map(Nanoseconds),
+            think_ns: waits
+                .thought
+                .checked_div(waits.thoughts.into())
+                .map(Nanoseconds),
             sure: waits.sure as f64 / count.max(1) as f64,
             epochs_without: waits.without.into(),
             timeout_gaps: waits.timeouts.into(),
@@ -390,6 +403,21 @@ mod tests {
         assert_eq!(first.latency_mean_ns, Some(Nanoseconds(19_900_000)));
         let p50 = first.latency_p50_ns.unwrap().0;
         assert!((9_800_000..=10_200_000).contains(&p50), "{p50}");
+    }
+
+    #[test]
+    fn thinking_is_averaged_where_it_is_known() {
+        let thinking = |think_ms: u64, causal_gaps| ResponseEpoch {
+            think_ns: Some(Nanoseconds(think_ms * 1_000_000)),
+            ..epoch(1, 1, Some(10), causal_gaps)
+        };
+        let unknown = epoch(1, 1, Some(10), 50);
+        let epochs = [thinking(20, 1), thinking(60, 3), unknown];
+        assert_eq!(
+            aggregate(GroupBy::Flow, &epochs)[0].think_ns,
+            Some(Nanoseconds(50_000_000))
+        );
+        assert_eq!(aggregate(GroupBy::Flow, &epochs[2..])[0].think_ns, None);
     }
 
     #[test]

@@ -172,6 +172,11 @@ record! {
         /// The longest.
         #[field(label = "max", own_ipfix = 297, fold = Fold::Greatest)]
         pub latency_max_ns: Option<Nanoseconds>,
+        /// What clients thought before they sent the next request, on average over the responses
+        /// of which that is known; it is no part of the latency. Packets that wait on their way
+        /// from the server to the point of observation look like thinking.
+        #[field(label = "think", own_ipfix = 333, fold = Fold::Mean("responses_per_second"))]
+        pub think_ns: Option<Nanoseconds>,
         /// Of the responses, the part whose epochs are sure: 0 to 1.
         #[field(own_ipfix = 298, fold = Fold::Mean("responses_per_second"))]
         pub sure: f64,

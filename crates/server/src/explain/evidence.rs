@@ -1,6 +1,8 @@
 //! The rows that an explanation is made of.
 
 use super::flows::Flows;
+use super::links::Queues;
+use super::network::Network;
 use super::question::Question;
 use super::response::Servers;
 use super::subject::Subject;
@@ -48,7 +50,10 @@ impl Evidence {
         let responses = asked(engine, &of(response::SQL)).await?;
         let traffic = asked(engine, &of(traffic::SQL)).await?;
         let flows = Flows::of(&responses.rows, &traffic.rows, &rtt.rows);
-        let mut servers = Servers::of(&responses.rows, &rtt.rows, &flows);
+        let congestion = asked(engine, &of(links::SQL)).await?;
+        let queues = Queues::towards_servers(&congestion.rows, &flows);
+        let network = Network::of(&rtt.rows, queues, &flows);
+        let mut servers = Servers::of(&responses.rows, &network, &flows);
         let mut others = None;
         if servers.rise().is_some() {
             // It reads rows of all flows to these servers.
@@ -63,7 +68,7 @@ impl Evidence {
             responses,
             others,
             traffic,
-            congestion: asked(engine, &of(links::SQL)).await?,
+            congestion,
             route_changes: asked(engine, &of(hops::ROUTE_CHANGE)).await?,
             paths: asked(engine, &of(hops::PATH)).await?,
             profiles: asked(engine, &of(profile::SQL)).await?,

@@ -19,6 +19,8 @@ const ALIKE_WAY: std::ops::Range<f64> = 0.7..1.4;
 const ECHO: f64 = 1.8;
 /// A server that adds less than this part of what a queue adds may add nothing.
 const BESIDE: f64 = 0.4;
+/// The same where the queue is full at times, and packets get lost.
+const BESIDE_FULL: f64 = 0.7;
 /// A cause explains a rise where it is this part of it.
 const EXPLAINED: f64 = 0.5;
 
@@ -29,6 +31,8 @@ pub(super) struct Judged<'a> {
     pub(super) loss: Loss,
     /// What servers took longer, and is a queue's.
     pub(super) echo_ns: f64,
+    /// Whether a queue that is told was full, so packets got lost.
+    is_overflowing: bool,
     /// The biggest first.
     pub(super) findings: Vec<Finding>,
 }
@@ -42,6 +46,7 @@ impl<'a> Judged<'a> {
             servers: &evidence.servers,
             loss,
             echo_ns: 0.0,
+            is_overflowing: false,
             findings: Vec::new(),
         };
         judged.network(evidence);
@@ -102,12 +107,11 @@ impl<'a> Judged<'a> {
         );
         if let Some(lost) = lost {
             // What is lost while a queue is there, and only then, did not fit into it.
-            match links
-                .iter()
-                .position(|link| link.covers(&self.loss.times_ns))
-            {
-                Some(_) => note_overflow(&mut found, &self.loss),
-                None => found.push(lost),
+            self.is_overflowing = links.iter().any(|link| link.covers(&self.loss.times_ns));
+            if self.is_overflowing {
+                note_overflow(&mut found, &self.loss);
+            } else {
+                found.push(lost);
             }
         }
         self.findings.extend(found);
@@ -131,16 +135,11 @@ impl<'a> Judged<'a> {
     fn ends(&mut self, evidence: &Evidence) {
         let profiles = &evidence.profiles;
         let (rows, statement) = (&profiles.rows, profiles.statement.as_str());
-        let mut served = response::judge(self.servers, &evidence.responses.statement);
+        let others = evidence.others.as_ref().map(|it| it.statement.as_str());
+        let mut served = response::judge(self.servers, &evidence.responses.statement, others);
         let accepted = profile::accept_queue(rows);
         let closed = profile::closed(rows);
         let alone_ns = self.servers.alone_ns();
-        if let (Some(_), Some(others)) = (alone_ns, &evidence.others) {
-            let by_rise = served
-                .iter_mut()
-                .filter(|it| it.cause == Cause::ServerResponse);
-            by_rise.for_each(|it| it.evidence.push(others.statement.clone()));
-        }
         let on_slow_path = self.findings.iter().find(|it| it.cause == Cause::SlowPath);
         if let Some(path) = on_slow_path.map(|path| path.amount_ns as f64) {
             // Flows that take it wait longer, whichever server they ask.
@@ -151,7 +150,11 @@ impl<'a> Judged<'a> {
         let queue_ns = self.most_ns(Cause::is_queue) as f64;
         served.retain(|it| {
             let alone_ns = alone_ns.filter(|_| it.cause == Cause::ServerResponse);
-            let most = if alone_ns.is_some() { ECHO } else { BESIDE };
+            let most = match alone_ns {
+                Some(_) => ECHO,
+                None if self.is_overflowing => BESIDE_FULL,
+                None => BESIDE,
+            };
             let is_more = it.amount_ns as f64 > most * queue_ns;
             if !is_more {
                 self.echo_ns = alone_ns.unwrap_or_default();

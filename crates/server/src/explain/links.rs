@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::change::{median, quantile};
 use super::explanation::{Cause, Confidence, Finding, duration};
+use super::flows::Flows;
 use super::hops::OnPath;
 use super::rtt;
 
@@ -27,11 +28,47 @@ const UNKNOWN: &str = "unknown";
 pub(super) struct Congestion {
     pub(super) time_ns: i64,
     pub(super) community_id: String,
+    pub(super) destination: String,
+    pub(super) destination_port: u16,
     pub(super) ttl: u8,
     pub(super) near: Option<String>,
     pub(super) far: Option<String>,
     pub(super) direction: String,
     pub(super) queue_ns: u64,
+}
+
+/// What packets of flows waited at the worst link of their way, by the second. Routers are asked for
+/// it, so it has nothing of a server in it.
+#[derive(Debug, Default)]
+pub(super) struct Queues<'a>(HashMap<&'a str, BTreeMap<i64, f64>>);
+
+impl<'a> Queues<'a> {
+    /// Those on the way to servers.
+    pub(super) fn towards_servers(rows: &'a [Congestion], flows: &Flows) -> Self {
+        let mut queues = Self::default();
+        for row in rows {
+            let (id, port) = (&row.community_id, row.destination_port);
+            if flows.is_server(id, &row.destination, port) == Some(true) {
+                let seconds = queues.0.entry(id).or_default();
+                let worst = seconds.entry(row.time_ns).or_default();
+                *worst = worst.max(row.queue_ns as f64);
+            }
+        }
+        queues
+    }
+
+    /// The median over the seconds of an interval of a flow: in those that nothing was told of,
+    /// packets waited for nothing.
+    pub(super) fn median_ns(&self, flow: &str, end_ns: i64, duration_ns: i64) -> f64 {
+        let Some(seconds) = self.0.get(flow) else {
+            return 0.0;
+        };
+        let told = seconds.range(end_ns - duration_ns + 1..=end_ns);
+        let mut waited: Vec<f64> = told.map(|second| *second.1).collect();
+        let all = (duration_ns / SECOND_NS).max(1) as usize;
+        waited.resize(all.max(waited.len()), 0.0);
+        median(&waited).unwrap_or_default()
+    }
 }
 
 /// A link, and what was told of it.
@@ -234,6 +271,7 @@ impl<'a> Span<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::response;
     use super::*;
 
     /// What was told in each of five seconds of two flows.
@@ -241,6 +279,8 @@ mod tests {
         let one = |number: i64| Congestion {
             time_ns: number / 2 * SECOND_NS,
             community_id: format!("1:{}", number % 2),
+            destination: "198.51.100.1".to_owned(),
+            destination_port: 443,
             ttl,
             near: Some(near.to_owned()),
             far: Some(far.to_owned()),
@@ -258,6 +298,35 @@ mod tests {
             last_ns: 0,
         };
         (1..=3).map(on_path).collect()
+    }
+
+    #[test]
+    fn a_queue_in_less_than_half_of_an_interval_is_none_of_its_median() {
+        let mut rows = told("host", (1, "r1"), 5);
+        rows.extend(told("r1", (2, "r2"), 30));
+        let flows = || {
+            let responses: Vec<response::Row> = serde_json::from_value(serde_json::json!([{
+                "time_ns": 0, "duration_ns": SECOND_NS, "community_id": "1:0",
+                "source": "192.0.2.7", "source_port": 40_000,
+                "destination": "198.51.100.1", "destination_port": 443,
+                "p50_ns": 7, "responses": 1.0
+            }]))
+            .unwrap();
+            Flows::of(&responses, &[], &[])
+        };
+        let queues = Queues::towards_servers(&rows, &flows());
+        let median_ns =
+            |flow, end, seconds| queues.median_ns(flow, end * SECOND_NS, seconds * SECOND_NS);
+        // Told of the seconds 0 to 4, the worst link of each.
+        assert_eq!(median_ns("1:0", 4, 5), 30e6);
+        assert_eq!(median_ns("1:0", 4, 1), 30e6);
+        assert_eq!(median_ns("1:0", 12, 10), 0.0);
+        assert_eq!(median_ns("1:0", 6, 5), 30e6);
+        assert_eq!(
+            median_ns("1:1", 4, 5),
+            0.0,
+            "which end is the server is not known"
+        );
     }
 
     #[test]

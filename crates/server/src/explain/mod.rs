@@ -14,6 +14,7 @@ mod flows;
 mod hops;
 mod judge;
 mod links;
+mod network;
 mod parts;
 mod profile;
 mod question;

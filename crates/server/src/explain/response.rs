@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::change::{LEAST_SIDE, Point, Rise, median, rise};
 use super::explanation::{Cause, Confidence, Finding, duration};
 use super::flows::{Flows, Place, shown};
-use super::rtt;
+use super::network::{Network, Think};
 
 pub(super) const SQL: &str = include_str!("response.sql");
 pub(super) const OTHERS: &str = include_str!("other_response.sql");
@@ -26,12 +26,14 @@ const SHARED: f64 = 0.5;
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Row {
     pub(super) time_ns: i64,
+    pub(super) duration_ns: i64,
     pub(super) community_id: String,
     pub(super) source: String,
     pub(super) source_port: u16,
     pub(super) destination: String,
     pub(super) destination_port: u16,
     pub(super) p50_ns: Option<u64>,
+    pub(super) think_ns: Option<u64>,
     pub(super) responses: Option<f64>,
 }
 
@@ -85,8 +87,8 @@ pub(super) struct Servers {
 type Moments = BTreeMap<i64, Vec<(f64, f64)>>;
 
 impl Servers {
-    pub(super) fn of(rows: &[Row], rtts: &[rtt::Row], flows: &Flows) -> Self {
-        let network = Network::of(rtts, flows);
+    pub(super) fn of(rows: &[Row], network: &Network, flows: &Flows) -> Self {
+        let think = Think::of(rows);
         let mut all = Moments::new();
         let mut each: BTreeMap<Place, Moments> = BTreeMap::new();
         let mut responses = 0.0;
@@ -103,8 +105,9 @@ impl Servers {
                 continue;
             }
             // Without round trips it is the network's part, too.
-            let rtt_ns = network.at(row, &flow.server).unwrap_or_default();
-            let moment = ((latency as f64 - rtt_ns).max(0.0), latency as f64);
+            let way = network.at(row, &flow.server).unwrap_or_default();
+            let latency_ns = latency as f64 + think.more_ns(row).min(way.queue_ns);
+            let moment = ((latency_ns - way.rtt_ns).max(0.0), latency_ns);
             all.entry(row.time_ns).or_default().push(moment);
             let server = each.entry(flow.server.clone()).or_default();
             server.entry(row.time_ns).or_default().push(moment);
@@ -177,75 +180,8 @@ fn served(moments: &Moments) -> Option<Served> {
     })
 }
 
-/// Round trips by flow and time, on both sides of the point of observation: what is waited for them
-/// is no time of the server's.
-struct Network<'a> {
-    flows: HashMap<(&'a str, i64), f64>,
-    /// Those towards clients, and the shorter ones of all flows at a time.
-    clients: HashMap<(&'a str, i64), f64>,
-    all_clients: HashMap<i64, f64>,
-    /// By how much round trips were over the least ones.
-    rises: HashMap<i64, f64>,
-    least: HashMap<&'a Place, f64>,
-}
-
-impl<'a> Network<'a> {
-    fn of(rtts: &[rtt::Row], flows: &'a Flows) -> Self {
-        let (mut by_flow, mut clients) = (HashMap::new(), HashMap::new());
-        let mut by_time: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
-        let mut clients_by_time: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
-        let mut least: HashMap<&Place, f64> = HashMap::new();
-        for row in rtts {
-            let is_there =
-                flows.is_server(&row.community_id, &row.destination, row.destination_port);
-            let known = flows.entry(&row.community_id);
-            let (Some((id, flow)), Some(min)) = (known, row.min_ns) else {
-                continue;
-            };
-            let min = min as f64;
-            if is_there == Some(false) {
-                clients.insert((id, row.time_ns), min);
-                clients_by_time.entry(row.time_ns).or_default().push(min);
-            } else {
-                by_flow.insert((id, row.time_ns), min);
-                by_time.entry(row.time_ns).or_default().push(min);
-                let least = least.entry(&flow.server).or_insert(f64::INFINITY);
-                *least = least.min(min);
-            }
-        }
-        let quick: Vec<Point> = rtt::quick(&by_time).collect();
-        let values = quick.iter().map(|moment| moment.1);
-        let shortest = values.fold(f64::INFINITY, f64::min);
-        let rises = quick
-            .into_iter()
-            .map(|(time, value)| (time, value - shortest));
-        Self {
-            flows: by_flow,
-            clients,
-            all_clients: rtt::quick(&clients_by_time).collect(),
-            rises: rises.collect(),
-            least,
-        }
-    }
-
-    /// That of the flow, or the least one to its server and what all round trips were longer at
-    /// that time: where the server delays acknowledgements until it answers, that is less. With it
-    /// the one towards the client: the answer has to get there before the next request.
-    fn at(&self, row: &Row, server: &Place) -> Option<f64> {
-        let flow = (row.community_id.as_str(), row.time_ns);
-        let of_flow = self.flows.get(&flow).copied();
-        let rise = self.rises.get(&row.time_ns).copied().unwrap_or_default();
-        let of_all = self.least.get(server).map(|least| least + rise);
-        let to_server = [of_flow, of_all].into_iter().flatten().reduce(f64::min);
-        let of_flow = self.clients.get(&flow);
-        let to_client = of_flow.or_else(|| self.all_clients.get(&row.time_ns));
-        let to_client = to_client.copied().unwrap_or_default();
-        to_server.map(|ns| ns + to_client)
-    }
-}
-
-/// What is wrong with servers.
-pub(super) fn judge(servers: &Servers, evidence: &str) -> Vec<Finding> {
+/// What is wrong with servers. `others` is the statement on their other clients.
+pub(super) fn judge(servers: &Servers, evidence: &str, others: Option<&str>) -> Vec<Finding> {
     if let Some((place, slow, others)) = servers.slow_one() {
         let text = format!(
             "{} takes {} to answer, the {} other servers at most {}",
@@ -265,9 +201,13 @@ pub(super) fn judge(servers: &Servers, evidence: &str) -> Vec<Finding> {
     let network_ns = all.latency_ns - all.now_ns;
     let finding = match all.rise {
         Some(rise) => {
-            let (confidence, note) = match servers.alone_ns() {
-                Some(_) => (Confidence::Low, "; its other clients wait no longer"),
-                None => (Confidence::Medium, ""),
+            let (confidence, note, others) = match servers.alone_ns() {
+                Some(_) => (
+                    Confidence::Low,
+                    "; its other clients wait no longer",
+                    others,
+                ),
+                None => (Confidence::Medium, "", None),
             };
             let text = format!(
                 "the server takes {} to answer, {} before{note}",
@@ -275,8 +215,10 @@ pub(super) fn judge(servers: &Servers, evidence: &str) -> Vec<Finding> {
                 duration(rise.before as u64)
             );
             let amount_ns = (rise.now - rise.before) as u64;
-            let finding = Finding::new(Cause::ServerResponse, text, confidence, amount_ns);
-            finding.since(Some(rise.since_ns))
+            let finding = Finding::new(Cause::ServerResponse, text, confidence, amount_ns)
+                .since(Some(rise.since_ns))
+                .shown_by(evidence);
+            others.into_iter().fold(finding, Finding::shown_by)
         }
         None if all.now_ns > network_ns.max(LONG_NS) => {
             let text = format!(
@@ -289,15 +231,13 @@ pub(super) fn judge(servers: &Servers, evidence: &str) -> Vec<Finding> {
                 Confidence::Low,
                 all.now_ns as u64,
             )
+            .shown_by(evidence)
         }
         None => return Vec::new(),
     };
     let place = servers.each.keys().next().map(shown);
     let place = place.filter(|_| servers.each.len() == 1);
-    vec![Finding {
-        place,
-        ..finding.shown_by(evidence)
-    }]
+    vec![Finding { place, ..finding }]
 }
 
 #[cfg(test)]
@@ -330,48 +270,6 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_network_on_the_clients_side_is_no_slow_server() {
-        let id = "1:LQU9qZlK+B5F3KDmev6m5PMibrg=";
-        let client = ("192.0.2.7", 40_000);
-        let server = ("198.51.100.1", 443);
-        let rtt = |time_ns, to: (&str, u16), from: (&str, u16), ns| rtt::Row {
-            time_ns,
-            community_id: id.to_owned(),
-            source: from.0.to_owned(),
-            source_port: from.1,
-            destination: to.0.to_owned(),
-            destination_port: to.1,
-            min_ns: Some(ns),
-        };
-        // A point between both; from the sixth second on the client is 40 ms away, not 2 ms.
-        let far = |second| if second < 6 { 2_000_000 } else { 40_000_000 };
-        let times = || (0..12).map(|second| (second, second * 1_000_000_000));
-        let responses: Vec<Row> = times()
-            .map(|(second, time_ns)| Row {
-                time_ns,
-                community_id: id.to_owned(),
-                source: client.0.to_owned(),
-                source_port: client.1,
-                destination: server.0.to_owned(),
-                destination_port: server.1,
-                p50_ns: Some(10_000_000 + 5_000_000 + far(second)),
-                responses: Some(10.0),
-            })
-            .collect();
-        let rtts: Vec<_> = times()
-            .flat_map(|(second, time_ns)| {
-                [
-                    rtt(time_ns, server, client, 10_000_000),
-                    rtt(time_ns, client, server, far(second)),
-                ]
-            })
-            .collect();
-        let flows = Flows::of(&responses, &[], &rtts);
-        let all = Servers::of(&responses, &rtts, &flows).all.unwrap();
-        assert_eq!((all.now_ns, all.rise), (5e6, None));
-    }
-
-    #[test]
     fn what_other_clients_do_not_wait_for_is_not_sure_to_be_the_servers() {
         let other = |client: &str, since_ns: f64| {
             let rows = (0..12).map(|time_ns| Other {
@@ -386,7 +284,10 @@ mod tests {
                 others_rise_ns: others_rise_ns(others, 7),
                 ..servers(&[30e6, 31e6])
             };
-            (servers.alone_ns(), judge(&servers, "").remove(0).confidence)
+            (
+                servers.alone_ns(),
+                judge(&servers, "", None).remove(0).confidence,
+            )
         };
         assert_eq!(judged(&[]), (None, Confidence::Medium));
         assert_eq!(judged(&other("a", 64e6)), (None, Confidence::Medium));
@@ -401,7 +302,7 @@ mod tests {
 
     #[test]
     fn one_of_several_is_told_by_its_address() {
-        let findings = judge(&servers(&[5e6, 40e6, 6e6]), "");
+        let findings = judge(&servers(&[5e6, 40e6, 6e6]), "", None);
         assert_eq!(findings[0].cause, Cause::OneServer);
         assert_eq!(findings[0].place.as_deref(), Some("192.0.2.2:80"));
         assert_eq!(findings[0].amount_ns, 34_000_000);
@@ -409,7 +310,7 @@ mod tests {
 
     #[test]
     fn all_together_are_the_servers() {
-        let findings = judge(&servers(&[30e6, 31e6]), "");
+        let findings = judge(&servers(&[30e6, 31e6]), "", None);
         assert_eq!(findings[0].cause, Cause::ServerResponse);
         assert_eq!(findings[0].amount_ns, 25_000_000);
         assert!(findings[0].since.is_some());
@@ -421,6 +322,6 @@ mod tests {
             all: Some(served(5e6, 5e6)),
             ..Servers::default()
         };
-        assert_eq!(judge(&servers, ""), []);
+        assert_eq!(judge(&servers, "", None), []);
     }
 }

@@ -85,7 +85,7 @@ const WANTED: [(&str, &str); 12] = [
     ),
     (
         "response_aggregate",
-        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u flows:u responses_per_second:f latency_p50_ns:u latency_p99_ns:u sure:f epochs_without:u waiting_ns:u interface latency_histogram:h latency_p90_ns:u",
+        "time:t protocol source source_port:p destination destination_port:p community_id duration_ns:u flows:u responses_per_second:f think_ns:u latency_p50_ns:u latency_p99_ns:u sure:f epochs_without:u waiting_ns:u interface latency_histogram:h latency_p90_ns:u",
     ),
     (
         "profile",
