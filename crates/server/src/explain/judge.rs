@@ -179,8 +179,10 @@ impl<'a> Judged<'a> {
         if let Some(waited) = accepted {
             let late = profile::late_to_accept(&waited, rows, statement);
             let stalled = served.iter().position(|it| {
+                let is_its = it.cause == Cause::ServerResponse
+                    || it.cause == Cause::OneServer && it.place == late.place;
                 let ratio = waited.amount_ns() as f64 / it.amount_ns.max(1) as f64;
-                it.cause == Cause::ServerResponse && ALIKE.contains(&ratio)
+                is_its && ALIKE.contains(&ratio)
             });
             match stalled {
                 Some(place) => found.push(stall(served.remove(place), late)),
