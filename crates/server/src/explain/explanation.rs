@@ -77,6 +77,11 @@ impl Cause {
         self.is_queue() || matches!(self, Self::RouteChange | Self::SlowPath)
     }
 
+    /// Whether it adds to a lookup or to how a connection is made, and not to every response.
+    pub(super) fn is_once(self) -> bool {
+        matches!(self, Self::Dns | Self::AcceptQueue | Self::Establishment)
+    }
+
     /// Whether packets wait somewhere in the network.
     pub(super) fn is_queue(self) -> bool {
         matches!(self, Self::ClientSide | Self::HopQueue | Self::NetworkQueue)

@@ -137,30 +137,12 @@ impl<'a> Judged<'a> {
         let (rows, statement) = (&profiles.rows, profiles.statement.as_str());
         let others = evidence.others.as_ref().map(|it| it.statement.as_str());
         let mut served = response::judge(self.servers, &evidence.responses.statement, others);
-        let accepted = profile::accept_queue(rows);
+        let late = profile::accept_queue(rows)
+            .map(|waited| profile::late_to_accept(&waited, rows, statement));
+        // A process that is late to accept is late to answer, too: then no other cause is.
+        let is_stalled = |it: &Finding| late.as_ref().is_some_and(|late| are_alike(it, late));
+        self.leave_out_echoes(&mut served, is_stalled);
         let closed = profile::closed(rows);
-        let alone_ns = self.servers.alone_ns();
-        let on_slow_path = self.findings.iter().find(|it| it.cause == Cause::SlowPath);
-        if let Some(path) = on_slow_path.map(|path| path.amount_ns as f64) {
-            // Flows that take it wait longer, whichever server they ask.
-            served.retain(|it| it.amount_ns as f64 > ECHO * path);
-        }
-        // Queues come and go within an interval: of that, some is told as the server's. It may be
-        // all of it where the server's other clients do not wait longer.
-        let queue_ns = self.most_ns(Cause::is_queue) as f64;
-        served.retain(|it| {
-            let alone_ns = alone_ns.filter(|_| it.cause == Cause::ServerResponse);
-            let most = match alone_ns {
-                Some(_) => ECHO,
-                None if self.is_overflowing => BESIDE_FULL,
-                None => BESIDE,
-            };
-            let is_more = it.amount_ns as f64 > most * queue_ns;
-            if !is_more {
-                self.echo_ns = alone_ns.unwrap_or_default();
-            }
-            is_more
-        });
         let mut found = Vec::new();
         if let Some(closed) = closed {
             let own = evidence
@@ -176,14 +158,8 @@ impl<'a> Judged<'a> {
             });
             found.push(finding);
         }
-        if let Some(waited) = accepted {
-            let late = profile::late_to_accept(&waited, rows, statement);
-            let stalled = served.iter().position(|it| {
-                let is_its = it.cause == Cause::ServerResponse
-                    || it.cause == Cause::OneServer && it.place == late.place;
-                let ratio = waited.amount_ns() as f64 / it.amount_ns.max(1) as f64;
-                is_its && ALIKE.contains(&ratio)
-            });
+        let stalled = served.iter().position(is_stalled);
+        if let Some(late) = late {
             match stalled {
                 Some(place) => found.push(stall(served.remove(place), late)),
                 None => found.push(late),
@@ -197,6 +173,40 @@ impl<'a> Judged<'a> {
         self.findings.extend(served);
         self.findings.extend(found);
     }
+
+    /// Takes out what servers do not take longer: it is a queue's, or a slow path's.
+    fn leave_out_echoes(&mut self, served: &mut Vec<Finding>, is_sure: impl Fn(&Finding) -> bool) {
+        let on_slow_path = self.findings.iter().find(|it| it.cause == Cause::SlowPath);
+        if let Some(path) = on_slow_path.map(|path| path.amount_ns as f64) {
+            // Flows that take it wait longer, whichever server they ask.
+            served.retain(|it| is_sure(it) || it.amount_ns as f64 > ECHO * path);
+        }
+        // Queues come and go within an interval: of that, some is told as the server's. It may be
+        // all of it where the server's other clients do not wait longer.
+        let queue_ns = self.most_ns(Cause::is_queue) as f64;
+        let alone_ns = self.servers.alone_ns();
+        served.retain(|it| {
+            let alone_ns = alone_ns.filter(|_| it.cause == Cause::ServerResponse);
+            let most = match alone_ns {
+                Some(_) => ECHO,
+                None if self.is_overflowing => BESIDE_FULL,
+                None => BESIDE,
+            };
+            let is_more = is_sure(it) || it.amount_ns as f64 > most * queue_ns;
+            if !is_more {
+                self.echo_ns = alone_ns.unwrap_or_default();
+            }
+            is_more
+        });
+    }
+}
+
+/// Whether what a server takes longer, and how late connections are accepted, is one fault.
+fn are_alike(served: &Finding, late: &Finding) -> bool {
+    let is_its = served.cause == Cause::ServerResponse
+        || served.cause == Cause::OneServer && served.place == late.place;
+    let ratio = late.amount_ns as f64 / served.amount_ns.max(1) as f64;
+    is_its && ALIKE.contains(&ratio)
 }
 
 /// A slow way: since packets began to wait for a link of it, or lately.

@@ -4,7 +4,8 @@ use super::evidence::Evidence;
 use super::explanation::{Cause, Confidence, Finding, Missing, Verdict, duration};
 use super::judge::Judged;
 
-/// A cause that is so much of the biggest one is named with it.
+/// A cause is named with others if it is so much of the biggest one that adds to the same: to every
+/// response, or once to a connection or a lookup.
 const WORTH: f64 = 0.1;
 /// Causes explain a rise where they are this part of it.
 const ALL: f64 = 0.6;
@@ -22,9 +23,10 @@ pub(super) fn of(judged: &Judged) -> Verdict {
         };
     };
     let worth = |it: &&Finding| {
-        it.confidence > Confidence::Low
-            && (it.confidence == Confidence::High
-                || it.amount_ns as f64 >= WORTH * biggest.amount_ns as f64)
+        let mut same = judged.findings.iter();
+        let most = same.find(|other| other.cause.is_once() == it.cause.is_once());
+        let is_much = most.is_none_or(|most| it.amount_ns as f64 >= WORTH * most.amount_ns as f64);
+        it.confidence > Confidence::Low && (it.confidence == Confidence::High || is_much)
     };
     let mut also: Vec<Cause> = Vec::new();
     let others: Vec<&Finding> = judged.findings.iter().skip(1).filter(worth).collect();
