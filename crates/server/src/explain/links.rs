@@ -37,8 +37,8 @@ pub(super) struct Congestion {
     pub(super) queue_ns: u64,
 }
 
-/// What packets of flows waited at the worst link of their way, by the second. Routers are asked for
-/// it, so it has nothing of a server in it.
+/// What packets of flows waited at the worst link of their way, by the second. Routers are asked
+/// for it, so it has nothing of a server in it.
 #[derive(Debug, Default)]
 pub(super) struct Queues<'a>(HashMap<&'a str, BTreeMap<i64, f64>>);
 
