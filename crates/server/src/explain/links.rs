@@ -318,15 +318,15 @@ mod tests {
         let median_ns =
             |flow, end, seconds| queues.median_ns(flow, end * SECOND_NS, seconds * SECOND_NS);
         // Told of the seconds 0 to 4, the worst link of each.
-        assert_eq!(median_ns("1:0", 4, 5), 30e6);
-        assert_eq!(median_ns("1:0", 4, 1), 30e6);
-        assert_eq!(median_ns("1:0", 12, 10), 0.0);
-        assert_eq!(median_ns("1:0", 6, 5), 30e6);
-        assert_eq!(
-            median_ns("1:1", 4, 5),
-            0.0,
-            "which end is the server is not known"
+        let (all, last, half) = (
+            median_ns("1:0", 4, 5),
+            median_ns("1:0", 4, 1),
+            median_ns("1:0", 6, 5),
         );
+        assert_eq!((all, last, half), (30e6, 30e6, 30e6));
+        // Which end of the other is the server is not known.
+        let (seldom, unknown) = (median_ns("1:0", 12, 10), median_ns("1:1", 4, 5));
+        assert_eq!((seldom, unknown), (0.0, 0.0));
     }
 
     #[test]
