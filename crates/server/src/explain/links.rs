@@ -28,8 +28,9 @@ const UNKNOWN: &str = "unknown";
 pub(super) struct Congestion {
     pub(super) time_ns: i64,
     pub(super) community_id: String,
-    pub(super) destination: String,
-    pub(super) destination_port: u16,
+    pub(super) destination: Option<String>,
+    /// Echo requests have none.
+    pub(super) destination_port: Option<u16>,
     pub(super) ttl: u8,
     pub(super) near: Option<String>,
     pub(super) far: Option<String>,
@@ -47,8 +48,9 @@ impl<'a> Queues<'a> {
     pub(super) fn towards_servers(rows: &'a [Congestion], flows: &Flows) -> Self {
         let mut queues = Self::default();
         for row in rows {
-            let (id, port) = (&row.community_id, row.destination_port);
-            if flows.is_server(id, &row.destination, port) == Some(true) {
+            let id = &row.community_id;
+            let end = row.destination.as_deref().zip(row.destination_port);
+            if end.and_then(|(address, port)| flows.is_server(id, address, port)) == Some(true) {
                 let seconds = queues.0.entry(id).or_default();
                 let worst = seconds.entry(row.time_ns).or_default();
                 *worst = worst.max(row.queue_ns as f64);
@@ -279,8 +281,8 @@ mod tests {
         let one = |number: i64| Congestion {
             time_ns: number / 2 * SECOND_NS,
             community_id: format!("1:{}", number % 2),
-            destination: "198.51.100.1".to_owned(),
-            destination_port: 443,
+            destination: Some("198.51.100.1".to_owned()),
+            destination_port: Some(443),
             ttl,
             near: Some(near.to_owned()),
             far: Some(far.to_owned()),

@@ -134,7 +134,7 @@ impl<'a> Network<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::links::Congestion;
-    use super::super::response::Servers;
+    use super::super::response::{Served, Servers};
     use super::*;
 
     const ID: &str = "1:LQU9qZlK+B5F3KDmev6m5PMibrg=";
@@ -169,6 +169,13 @@ mod tests {
         }
     }
 
+    fn told(responses: &[response::Row], rtts: &[rtt::Row], congestion: &[Congestion]) -> Served {
+        let flows = Flows::of(responses, &[], rtts);
+        let queues = Queues::towards_servers(congestion, &flows);
+        let network = Network::of(rtts, queues, &flows);
+        Servers::of(responses, &network, &flows).all.unwrap()
+    }
+
     #[test]
     fn a_slow_network_on_the_clients_side_is_no_slow_server() {
         // A point between both; from the sixth second on the client is 40 ms away, not 2 ms.
@@ -183,9 +190,7 @@ mod tests {
                 ]
             })
             .collect();
-        let flows = Flows::of(&responses, &[], &rtts);
-        let network = Network::of(&rtts, Queues::default(), &flows);
-        let all = Servers::of(&responses, &network, &flows).all.unwrap();
+        let all = told(&responses, &rtts, &[]);
         assert_eq!((all.now_ns, all.rise), (5e6, None));
     }
 
@@ -202,8 +207,8 @@ mod tests {
             .map(|second| Congestion {
                 time_ns: second * SECOND_NS,
                 community_id: ID.to_owned(),
-                destination: SERVER.0.to_owned(),
-                destination_port: SERVER.1,
+                destination: Some(SERVER.0.to_owned()),
+                destination_port: Some(SERVER.1),
                 ttl: 2,
                 near: None,
                 far: None,
@@ -211,11 +216,8 @@ mod tests {
                 queue_ns: queue(second),
             })
             .collect();
-        let flows = Flows::of(&responses, &[], &rtts);
         let judged = |rows: &[Congestion]| {
-            let queues = Queues::towards_servers(rows, &flows);
-            let network = Network::of(&rtts, queues, &flows);
-            let all = Servers::of(&responses, &network, &flows).all.unwrap();
+            let all = told(&responses, &rtts, rows);
             (all.now_ns, all.rise.is_some())
         };
         assert_eq!(judged(&[]), (35e6, true));
@@ -252,17 +254,15 @@ mod tests {
         let rtts: Vec<_> = (0..12)
             .map(|second| round_trip(second, SERVER, CLIENT, rtt(second)))
             .collect();
-        let flows = Flows::of(&responses, &[], &rtts);
-        let network = Network::of(&rtts, Queues::default(), &flows);
-        let told = |responses: &[response::Row]| {
-            let all = Servers::of(responses, &network, &flows).all.unwrap();
+        let judged = |responses: &[response::Row]| {
+            let all = told(responses, &rtts, &[]);
             (all.now_ns, all.latency_ns, all.rise.map(|rise| rise.before))
         };
-        assert_eq!(told(&responses), (25e6, 75e6, Some(5e6)));
+        assert_eq!(judged(&responses), (25e6, 75e6, Some(5e6)));
         // A client that thinks for longer without a queue waits for no longer.
         for row in &mut responses {
             row.think_ns = row.think_ns.map(|think| think * 4);
         }
-        assert_eq!(told(&responses), (25e6, 75e6, Some(5e6)));
+        assert_eq!(judged(&responses), (25e6, 75e6, Some(5e6)));
     }
 }
