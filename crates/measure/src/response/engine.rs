@@ -4,7 +4,7 @@
 use fathom_record::{Nanoseconds, Time};
 
 use super::counts::ResponseCounts;
-use super::estimate::estimate;
+use super::estimate::{Estimate, estimate};
 use super::evidence::Evidence;
 use super::reverse::{Handshakes, Responses};
 use super::{Estimator, ResponseEpoch, Settings};
@@ -286,10 +286,9 @@ pub(super) fn record(
         flow: flow_of(&epoch.key, epoch.flow.direction()),
         duration_ns: Nanoseconds(length),
         latency_ns: estimate.latency_ns.map(nanoseconds),
-        think_ns: evidence
-            .think
+        think_ns: thought_ns(&evidence, &estimate)
             .filter(|_| estimator == Estimator::Timestamps)
-            .map(|think| nanoseconds(think.mean_ns)),
+            .map(nanoseconds),
         reverse_latency_ns: reverse_ns.filter(|_| !estimate.slides).map(nanoseconds),
         confidence: estimate.confidence,
         causal_gaps: estimate.causal,
@@ -306,6 +305,16 @@ pub(super) fn record(
         tunnel: (epoch.key.tunnel != 0).then_some(epoch.key.tunnel),
         interface: interfaces.name(epoch.key.interface),
     }
+}
+
+/// What the client thought before a request, on average: what is no latency of a gap.
+fn thought_ns(evidence: &Evidence, estimate: &Estimate) -> Option<f64> {
+    let think = evidence.think?;
+    let is_whole = estimate.causal != 0 && !estimate.slides;
+    let latency_ns = estimate.latency_ns.filter(|_| is_whole);
+    Some(latency_ns.map_or(think.mean_ns, |latency_ns| {
+        (evidence.retained_ns / f64::from(estimate.causal) - latency_ns).max(0.0)
+    }))
 }
 
 #[expect(clippy::cast_sign_loss, reason = "no latency is negative")]

@@ -263,7 +263,7 @@ static __always_inline void response_begin_echoes(struct response_flow *flow,
 	struct response_echoes *echoes = &flow->state.tcp.echoes;
 
 	response_restart_echoes(echoes, handshake->acked, handshake->echo, 1);
-	echoes->is_prompt = !!handshake->echo;
+	echoes->first = handshake->echo ? RESPONSE_ECHO_IS_PROMPT : 0;
 	response_read_echo(flow, packet, now);
 }
 
@@ -324,8 +324,18 @@ static __always_inline void response_settle_echoes(struct response_flow *flow)
 	if (echoes->tick || !echoes->thought)
 		return;
 	echoes->tick = response_tick(echoes->thought);
-	echoes->is_prompt = 0;
+	echoes->first &= ~RESPONSE_ECHO_IS_PROMPT;
 	response_begin_lags(flow, echoes);
+}
+
+/* At the end of an epoch: was it the first that has a least lag? What is above that later may be a longer way. */
+static __always_inline void response_keep_first(struct response_echoes *echoes)
+{
+	__u32 first = (echoes->least >> RESPONSE_ECHO_FIRST_SHIFT) + 1;
+
+	if (!echoes->tick || echoes->least == RESPONSE_NO_LEAST || echoes->first & RESPONSE_ECHO_FIRST)
+		return;
+	echoes->first |= first < RESPONSE_ECHO_FIRST ? first : RESPONSE_ECHO_FIRST;
 }
 
 /* At the end of an epoch. What was learnt stays, unless it was wrong. */
@@ -338,6 +348,7 @@ static __always_inline void response_end_echoes(struct response_echoes *echoes, 
 		response_restart_echoes(echoes, 0, 0, 0);
 		return;
 	}
+	response_keep_first(echoes);
 	response_follow_drift(echoes, elapsed);
 	if (echoes->tick) {
 		echoes->late = 0;

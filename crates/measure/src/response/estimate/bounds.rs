@@ -301,9 +301,9 @@ mod tests {
 
     /// Twenty gaps of 20 ms, of which the bounds tell little; lags and the least of the epoch are
     /// so far above the least of the connection.
-    fn ticking(tick_ms: u32, lag_us: u32, least_us: u32) -> Evidence {
+    fn echoes(tick_ms: u32, lag_us: u32, least_us: u32) -> response_echoes {
         let units = |us: u32| (us * 1_000) >> RESPONSE_ECHO_SHIFT;
-        let echoes = response_echoes {
+        response_echoes {
             tick: tick_ms * 1_000_000,
             gaps: 20,
             seen: 40,
@@ -311,12 +311,15 @@ mod tests {
             think: units(lag_us * 20).cast_signed(),
             phases: units(tick_ms * 500 * 20),
             thought: 20,
-            is_prompt: 1,
+            first: 0x80,
             ..response_echoes::default()
-        };
+        }
+    }
+
+    fn ticking(tick_ms: u32, lag_us: u32, least_us: u32) -> Evidence {
         Evidence {
             shortest_ns: 2e6,
-            think: ThinkTime::read(&echoes, 0),
+            think: ThinkTime::read(&echoes(tick_ms, lag_us, least_us), 0),
             ..evidence(20, 1)
         }
     }
@@ -347,10 +350,23 @@ mod tests {
 
     #[test]
     fn where_the_way_may_have_become_longer_by_less_than_half_the_middle_is_told() {
-        let of = |least_us| estimated_ms(&ticking(1, 10_500, least_us));
-        let thought = of(0);
-        assert!((thought - 10.0).abs() < 0.1, "{thought}");
-        assert!((of(4_000) - thought - 2.0).abs() < 0.1, "{}", of(4_000));
-        assert!((of(8_000) - thought).abs() < 0.1, "{}", of(8_000));
+        let told = |first: u8, least_us| {
+            let echoes = response_echoes {
+                first: 0x80 | first,
+                ..echoes(1, 10_500, least_us)
+            };
+            let own = Evidence {
+                think: ThinkTime::read(&echoes, 0),
+                ..ticking(1, 0, 0)
+            };
+            estimated_ms(&own) - 10.0
+        };
+        // Rounded up, the first epoch had no lag above the base: 1.05 ms are not told from none.
+        assert!(told(1, 0).abs() < 0.1, "{}", told(1, 0));
+        assert!((told(1, 5_000) - 2.0).abs() < 0.1, "{}", told(1, 5_000));
+        assert!(told(1, 9_000).abs() < 0.1, "{}", told(1, 9_000));
+        // What it had from the start, and what a first epoch has, was thought.
+        assert!(told(5, 5_000).abs() < 0.1, "{}", told(5, 5_000));
+        assert!(told(0, 4_000).abs() < 0.1, "{}", told(0, 4_000));
     }
 }

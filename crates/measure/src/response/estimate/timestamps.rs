@@ -2,7 +2,8 @@
 //! the rules of a packet.
 
 use crate::response::native::{
-    RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_SHIFT, RESPONSE_LATE_SHIFT, RESPONSE_NO_LEAST,
+    RESPONSE_ECHO_DRIFT_SHIFT, RESPONSE_ECHO_FIRST, RESPONSE_ECHO_FIRST_SHIFT,
+    RESPONSE_ECHO_IS_PROMPT, RESPONSE_ECHO_SHIFT, RESPONSE_LATE_SHIFT, RESPONSE_NO_LEAST,
     response_echoes,
 };
 
@@ -52,6 +53,8 @@ pub(in crate::response) struct ThinkTime {
     /// By how much the least lag of the epoch is above that of the connection: the client thought
     /// at least so long each time, or the way has become longer.
     least_ns: f64,
+    /// By how much it is above that of the first epoch, too; 0 as long as that is not known.
+    grown_ns: f64,
     /// Gaps of which it is known, and those of which it is not although the clock was known.
     gaps: f64,
     untold: f64,
@@ -98,10 +101,11 @@ impl ThinkTime {
             thought: echoes.thought.into(),
             margin_ns,
             least_ns,
+            grown_ns: grown_ns(least_ns, u32::from(echoes.first) & RESPONSE_ECHO_FIRST),
             gaps,
             untold: echoes.untold.into(),
             tick_ns,
-            is_prompt: echoes.is_prompt != 0,
+            is_prompt: u32::from(echoes.first) & RESPONSE_ECHO_IS_PROMPT != 0,
         })
     }
 
@@ -131,13 +135,14 @@ impl ThinkTime {
     }
 
     /// By how much longer the way may have become, if clients waited so long with what it was: by
-    /// what the least lag of the epoch is above that of the connection. Where that would make much
-    /// of a difference, the client is taken to think so long each time.
+    /// what the least lag of the epoch is above that of the first one, since a client that thinks
+    /// for some time each time does so from the start. Where that would make much of a difference,
+    /// the client is taken to think for longer.
     pub(super) fn longer_ns(&self, wait_ns: f64) -> f64 {
-        if self.is_near_base(wait_ns) || self.least_ns > LONGER * wait_ns {
+        if self.is_near_base(wait_ns) || self.grown_ns > LONGER * wait_ns {
             0.0
         } else {
-            self.least_ns
+            self.grown_ns
         }
     }
 
@@ -159,6 +164,14 @@ impl ThinkTime {
     /// Did any packet of the epoch come about as promptly as the promptest of the connection?
     pub(super) fn is_near_base(&self, wait_ns: f64) -> bool {
         self.least_ns <= self.tick_ns.max(BASED * wait_ns)
+    }
+}
+
+fn grown_ns(least_ns: f64, first: u32) -> f64 {
+    if first == 0 || first == RESPONSE_ECHO_FIRST {
+        0.0
+    } else {
+        (least_ns - units(f64::from(first << RESPONSE_ECHO_FIRST_SHIFT))).max(0.0)
     }
 }
 

@@ -11,6 +11,9 @@ pub const RESPONSE_ECHO_SHIFT: u32 = 10;
 pub const RESPONSE_LATE_SHIFT: u32 = 6;
 pub const RESPONSE_ECHO_DRIFT_SHIFT: u32 = 13;
 pub const RESPONSE_NO_LEAST: u32 = 4294967295;
+pub const RESPONSE_ECHO_FIRST: u32 = 127;
+pub const RESPONSE_ECHO_FIRST_SHIFT: u32 = 10;
+pub const RESPONSE_ECHO_IS_PROMPT: u32 = 128;
 pub const RESPONSE_SIZES: u32 = 8;
 pub const RESPONSE_SIZES_FROM: u32 = 32;
 pub const RESPONSE_SIZE_SHIFT: u32 = 4;
@@ -123,7 +126,7 @@ pub struct response_echoes {
     pub thought: __u8,
     pub seen: __u8,
     pub untold: __u8,
-    pub is_prompt: __u8,
+    pub first: __u8,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -165,8 +168,8 @@ const _: () = {
         "Offset of field: response_echoes::untold",
     ][::core::mem::offset_of!(response_echoes, untold) - 30usize];
     [
-        "Offset of field: response_echoes::is_prompt",
-    ][::core::mem::offset_of!(response_echoes, is_prompt) - 31usize];
+        "Offset of field: response_echoes::first",
+    ][::core::mem::offset_of!(response_echoes, first) - 31usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]

@@ -143,6 +143,27 @@ fn a_delayed_acknowledgement_is_no_part_of_the_wait() {
     }
 }
 
+/// No packet but the handshake shows that the client always thinks, and answers that become slower
+/// are no way that became longer; the latency and what was thought are all of the time.
+#[test]
+fn who_always_thinks_for_the_same_time_waits_no_longer_for_it() {
+    let mut script = Script::new(MS, 0);
+    for turn in 0..120 {
+        let wait_ms = if turn < 40 { 9 } else { 54 };
+        script.ask().pass(wait_ms * MS).receive(200, true);
+        script.pass(25 * MS);
+    }
+    let judged = script.judged();
+    assert!(judged.len() > 10, "{}", judged.len());
+    for own in &judged[1..] {
+        let (latency_ns, think_ns) = (own.epoch.latency_ns.unwrap().0, own.epoch.think_ns.unwrap());
+        assert!(own.error().unwrap().abs() < 0.05, "{own:#?}");
+        let gap_ns = own.truth_ns + 25e6;
+        let told_ns = (latency_ns + think_ns.0) as f64;
+        assert!((told_ns / gap_ns - 1.0).abs() < 0.01, "{own:#?}");
+    }
+}
+
 /// A client that was late to read several segments acknowledges them together, and late.
 #[test]
 fn acknowledging_much_at_once_is_no_proof_of_a_long_wait() {
