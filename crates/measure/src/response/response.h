@@ -93,14 +93,16 @@ struct response_echoes {
 	__u8 thought; /* gaps of the epoch with lags that no late path explains, 255: or more; while the clock is learnt, which one was found */
 	__u8 seen; /* packets that are within a tick of the base, it included; 0: the base may be old; 255: or more */
 	__u8 untold; /* gaps of the epoch that tell nothing; 255: or more; while the clock is learnt, what `seen` is if it ticks every 10 ms */
-	__u8 first; /* the least lag of the first epoch that had one, above that of the base, see RESPONSE_ECHO_FIRST; and RESPONSE_ECHO_IS_PROMPT */
+	__u8 first; /* the least lag of a request of the first epoch, above that of the base, see RESPONSE_ECHO_FIRST; and two flags */
 };
 FATHOM_ASSERT_SIZE(struct response_echoes, 32);
 
 #define RESPONSE_NO_LEAST 0xffffffffU
-/* Of `first`: in 1,024 units, rounded up; 0: there was none yet; all bits: or more. */
-#define RESPONSE_ECHO_FIRST 0x7f
-#define RESPONSE_ECHO_FIRST_SHIFT 10
+/* Of `first`: in 2,048 units, rounded up; 0: there was none yet; all bits: or more. */
+#define RESPONSE_ECHO_FIRST 0x3f
+#define RESPONSE_ECHO_FIRST_SHIFT 11
+/* The first epoch is over. */
+#define RESPONSE_ECHO_HAS_FIRST 0x40
 /* The base, or what it replaced, was the acknowledgement that ends the handshake. */
 #define RESPONSE_ECHO_IS_PROMPT 0x80
 

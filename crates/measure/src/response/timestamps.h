@@ -282,6 +282,21 @@ static __always_inline int response_is_telling(const struct response_echoes *ech
 }
 
 /*
+ * A request of the first epoch: what the least lag of an epoch is above that of all these may be a longer way. Packets without data tell nothing of it: they come at
+ * once where a connection begins, and later with the next request.
+ */
+static __always_inline void response_keep_first(struct response_echoes *echoes, __u32 units)
+{
+	__u32 first = (units >> RESPONSE_ECHO_FIRST_SHIFT) + 1;
+	__u32 least = echoes->first & RESPONSE_ECHO_FIRST;
+
+	if (first > RESPONSE_ECHO_FIRST)
+		first = RESPONSE_ECHO_FIRST;
+	if (!least || first < least)
+		echoes->first += first - least;
+}
+
+/*
  * What the client thought in a gap that counts, of so many ticks. If that is less than half of it, the
  * path may have been late.
  */
@@ -290,6 +305,8 @@ static __always_inline void response_add_lag(struct response_echoes *echoes, __s
 	__u32 units = lag >> RESPONSE_ECHO_SHIFT;
 	__u32 tick = echoes->tick >> RESPONSE_ECHO_SHIFT;
 
+	if (!(echoes->first & RESPONSE_ECHO_HAS_FIRST))
+		response_keep_first(echoes, units);
 	echoes->think += units;
 	if (units < tick + (gap >> (RESPONSE_ECHO_SHIFT - RESPONSE_TICK_SHIFT) >> 1))
 		response_add_late(echoes, units);
@@ -328,16 +345,6 @@ static __always_inline void response_settle_echoes(struct response_flow *flow)
 	response_begin_lags(flow, echoes);
 }
 
-/* At the end of an epoch: was it the first that has a least lag? What is above that later may be a longer way. */
-static __always_inline void response_keep_first(struct response_echoes *echoes)
-{
-	__u32 first = (echoes->least >> RESPONSE_ECHO_FIRST_SHIFT) + 1;
-
-	if (!echoes->tick || echoes->least == RESPONSE_NO_LEAST || echoes->first & RESPONSE_ECHO_FIRST)
-		return;
-	echoes->first |= first < RESPONSE_ECHO_FIRST ? first : RESPONSE_ECHO_FIRST;
-}
-
 /* At the end of an epoch. What was learnt stays, unless it was wrong. */
 static __always_inline void response_end_echoes(struct response_echoes *echoes, __u64 now)
 {
@@ -348,7 +355,8 @@ static __always_inline void response_end_echoes(struct response_echoes *echoes, 
 		response_restart_echoes(echoes, 0, 0, 0);
 		return;
 	}
-	response_keep_first(echoes);
+	if (echoes->first & RESPONSE_ECHO_FIRST)
+		echoes->first |= RESPONSE_ECHO_HAS_FIRST;
 	response_follow_drift(echoes, elapsed);
 	if (echoes->tick) {
 		echoes->late = 0;

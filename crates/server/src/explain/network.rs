@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::change::{Point, quantile};
+use super::change::{Point, median, quantile};
 use super::flows::{Flows, Place};
 use super::links::Queues;
 use super::{response, rtt};
@@ -11,30 +11,34 @@ use super::{response, rtt};
 /// their way to it as thinking.
 pub(super) struct Think<'a>(HashMap<&'a str, f64>);
 
-/// Of the intervals of a flow, so many have less than what its client thinks.
+/// In so many of a flow's intervals, those with the shortest queue, its client thinks as usual.
 const USUAL: f64 = 0.25;
 
 impl<'a> Think<'a> {
-    pub(super) fn of(rows: &'a [response::Row]) -> Self {
-        let mut flows: HashMap<&str, Vec<f64>> = HashMap::new();
-        for row in rows {
+    pub(super) fn of(rows: &[(&'a response::Row, Way)]) -> Self {
+        let mut flows: HashMap<&str, Vec<(f64, f64)>> = HashMap::new();
+        for (row, way) in rows {
             let told = flows.entry(&row.community_id).or_default();
-            told.extend(row.think_ns.map(|think| think as f64));
+            told.extend(row.think_ns.map(|think| (way.queue_ns, think as f64)));
         }
-        let usual = flows
-            .into_iter()
-            .filter_map(|(id, told)| Some((id, quantile(&told, USUAL)?)));
+        let usual = flows.into_iter().filter_map(|(id, told)| {
+            let queues: Vec<f64> = told.iter().map(|it| it.0).collect();
+            let short = quantile(&queues, USUAL)?;
+            let usual = told.iter().filter(|it| it.0 <= short).map(|it| it.1);
+            Some((id, median(&usual.collect::<Vec<_>>())?))
+        });
         Self(usual.collect())
     }
 
-    /// By how much it is more than usual.
-    pub(super) fn more_ns(&self, row: &response::Row) -> f64 {
+    /// By how much it is more than usual, or less, as far as a queue may be that: what differs from
+    /// interval to interval without one is no more on average.
+    pub(super) fn more_ns(&self, row: &response::Row, queue_ns: f64) -> f64 {
         let usual = self.0.get(row.community_id.as_str());
         let more = row
             .think_ns
             .zip(usual)
             .map(|(think, usual)| think as f64 - usual);
-        more.unwrap_or_default().max(0.0)
+        more.unwrap_or_default().clamp(-queue_ns, queue_ns)
     }
 }
 
@@ -264,5 +268,39 @@ mod tests {
             row.think_ns = row.think_ns.map(|think| think * 4);
         }
         assert_eq!(judged(&responses), (25e6, 75e6, Some(5e6)));
+    }
+
+    #[test]
+    fn thinking_that_varies_is_no_server_that_waits_beside_a_queue() {
+        // A client thinks for 60 ms, or for 20; of what it waits later, 30 ms are a queue's.
+        let is_now = |second| second >= 9;
+        let responses: Vec<response::Row> = (0..18)
+            .map(|second| response::Row {
+                think_ns: Some(if second % 3 == 0 { 20 } else { 60 } * 1_000_000),
+                ..waited(
+                    second,
+                    if is_now(second) {
+                        45_000_000
+                    } else {
+                        15_000_000
+                    },
+                )
+            })
+            .collect();
+        let rtt = |second| {
+            if is_now(second) {
+                40_000_000
+            } else {
+                10_000_000
+            }
+        };
+        let rtts: Vec<_> = (0..18)
+            .map(|second| round_trip(second, SERVER, CLIENT, rtt(second)))
+            .collect();
+        let all = told(&responses, &rtts, &[]);
+        assert_eq!(
+            (all.now_ns, all.latency_ns, all.rise.is_some()),
+            (5e6, 45e6, false)
+        );
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::change::{LEAST_SIDE, Point, Rise, median, rise};
 use super::explanation::{Cause, Confidence, Finding, duration};
 use super::flows::{Flows, Place, shown};
-use super::network::{Network, Think};
+use super::network::{Network, Think, Way};
 
 pub(super) const SQL: &str = include_str!("response.sql");
 pub(super) const OTHERS: &str = include_str!("other_response.sql");
@@ -88,28 +88,26 @@ type Moments = BTreeMap<i64, Vec<(f64, f64)>>;
 
 impl Servers {
     pub(super) fn of(rows: &[Row], network: &Network, flows: &Flows) -> Self {
-        let think = Think::of(rows);
+        let is_known = |row: &&Row| {
+            flows.is_server(&row.community_id, &row.destination, row.destination_port) == Some(true)
+                && flows.is_established(&row.community_id, row.time_ns)
+        };
+        // Without round trips it is the network's part, too.
+        let known = rows.iter().filter(is_known).map(|row| {
+            let server = (row.destination.clone(), row.destination_port);
+            (row, network.at(row, &server).unwrap_or_default())
+        });
+        let known: Vec<(&Row, Way)> = known.collect();
+        let think = Think::of(&known);
         let mut all = Moments::new();
         let mut each: BTreeMap<Place, Moments> = BTreeMap::new();
-        let mut responses = 0.0;
-        for row in rows {
-            responses += row.responses.unwrap_or_default();
+        for (row, way) in known {
             let Some(latency) = row.p50_ns else { continue };
-            let Some(flow) = flows.get(&row.community_id) else {
-                continue;
-            };
-            let is_known = flow.server.0 == row.destination
-                && flow.server.1 == row.destination_port
-                && flows.is_established(&row.community_id, row.time_ns);
-            if !is_known {
-                continue;
-            }
-            // Without round trips it is the network's part, too.
-            let way = network.at(row, &flow.server).unwrap_or_default();
-            let latency_ns = latency as f64 + think.more_ns(row).min(way.queue_ns);
+            let latency_ns = latency as f64 + think.more_ns(row, way.queue_ns);
             let moment = ((latency_ns - way.rtt_ns).max(0.0), latency_ns);
             all.entry(row.time_ns).or_default().push(moment);
-            let server = each.entry(flow.server.clone()).or_default();
+            let server = (row.destination.clone(), row.destination_port);
+            let server = each.entry(server).or_default();
             server.entry(row.time_ns).or_default().push(moment);
         }
         let each = each
@@ -118,7 +116,7 @@ impl Servers {
         Self {
             all: served(&all),
             each: each.collect(),
-            responses,
+            responses: rows.iter().filter_map(|row| row.responses).sum(),
             others_rise_ns: None,
         }
     }
@@ -164,8 +162,10 @@ fn served(moments: &Moments) -> Option<Served> {
             .collect()
     };
     let taken = series(|moment| moment.0);
-    let rise = rise(&taken, LEAST_NS, LEAST_RATIO);
-    let now = |points: &[Point]| {
+    let risen = |points: &[Point]| rise(points, LEAST_NS, LEAST_RATIO);
+    let rise = risen(&taken);
+    let waited = series(|moment| moment.1);
+    let now = |points: &[Point], rise: Option<Rise>| {
         let is_now = |time| rise.is_none_or(|rise| time >= rise.since_ns);
         let values = points
             .iter()
@@ -174,9 +174,10 @@ fn served(moments: &Moments) -> Option<Served> {
         median(&values.collect::<Vec<_>>())
     };
     Some(Served {
-        now_ns: now(&taken)?,
+        now_ns: now(&taken, rise)?,
         rise,
-        latency_ns: now(&series(|moment| moment.1))?,
+        // It may be the network that clients wait longer for.
+        latency_ns: now(&waited, rise.or_else(|| risen(&waited)))?,
     })
 }
 

@@ -53,7 +53,7 @@ pub(in crate::response) struct ThinkTime {
     /// By how much the least lag of the epoch is above that of the connection: the client thought
     /// at least so long each time, or the way has become longer.
     least_ns: f64,
-    /// By how much it is above that of the first epoch, too; 0 as long as that is not known.
+    /// By how much it is above that of the requests of the first epoch; 0 while there are none.
     grown_ns: f64,
     /// Gaps of which it is known, and those of which it is not although the clock was known.
     gaps: f64,
