@@ -286,7 +286,7 @@ pub(super) fn record(
         flow: flow_of(&epoch.key, epoch.flow.direction()),
         duration_ns: Nanoseconds(length),
         latency_ns: estimate.latency_ns.map(nanoseconds),
-        think_ns: thought_ns(&evidence, &estimate)
+        think_ns: think_ns(&evidence, &estimate)
             .filter(|_| estimator == Estimator::Timestamps)
             .map(nanoseconds),
         reverse_latency_ns: reverse_ns.filter(|_| !estimate.slides).map(nanoseconds),
@@ -308,7 +308,7 @@ pub(super) fn record(
 }
 
 /// What the client thought before a request, on average: what is no latency of a gap.
-fn thought_ns(evidence: &Evidence, estimate: &Estimate) -> Option<f64> {
+fn think_ns(evidence: &Evidence, estimate: &Estimate) -> Option<f64> {
     let think = evidence.think?;
     let is_whole = estimate.causal != 0 && !estimate.slides;
     let latency_ns = estimate.latency_ns.filter(|_| is_whole);

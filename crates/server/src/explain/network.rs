@@ -15,11 +15,12 @@ pub(super) struct Think<'a>(HashMap<&'a str, f64>);
 const USUAL: f64 = 0.25;
 
 impl<'a> Think<'a> {
-    pub(super) fn of(rows: &[(&'a response::Row, Way)]) -> Self {
+    /// Of rows with the queue at that time, in nanoseconds.
+    pub(super) fn of(rows: impl Iterator<Item = (&'a response::Row, f64)>) -> Self {
         let mut flows: HashMap<&str, Vec<(f64, f64)>> = HashMap::new();
-        for (row, way) in rows {
+        for (row, queue_ns) in rows {
             let told = flows.entry(&row.community_id).or_default();
-            told.extend(row.think_ns.map(|think| (way.queue_ns, think as f64)));
+            told.extend(row.think_ns.map(|think| (queue_ns, think as f64)));
         }
         let usual = flows.into_iter().filter_map(|(id, told)| {
             let queues: Vec<f64> = told.iter().map(|it| it.0).collect();
@@ -173,6 +174,13 @@ mod tests {
         }
     }
 
+    /// Those to the server in so many seconds, in milliseconds.
+    fn round_trips(seconds: i64, ms: impl Fn(i64) -> u64) -> Vec<rtt::Row> {
+        (0..seconds)
+            .map(|second| round_trip(second, SERVER, CLIENT, ms(second) * 1_000_000))
+            .collect()
+    }
+
     fn told(responses: &[response::Row], rtts: &[rtt::Row], congestion: &[Congestion]) -> Served {
         let flows = Flows::of(responses, &[], rtts);
         let queues = Queues::towards_servers(congestion, &flows);
@@ -204,9 +212,7 @@ mod tests {
         let queue = |second| if second < 6 { 0 } else { 30_000_000 };
         let of_second = |second| waited(second, 15_000_000 + queue(second));
         let responses: Vec<response::Row> = (0..12).map(of_second).collect();
-        let rtts: Vec<_> = (0..12)
-            .map(|second| round_trip(second, SERVER, CLIENT, 10_000_000))
-            .collect();
+        let rtts = round_trips(12, |_| 10);
         let congestion: Vec<Congestion> = (6..12)
             .map(|second| Congestion {
                 time_ns: second * SECOND_NS,
@@ -248,16 +254,7 @@ mod tests {
             )
         };
         let mut responses: Vec<response::Row> = (0..12).map(of_second).collect();
-        let rtt = |second| {
-            if is_now(second) {
-                50_000_000
-            } else {
-                10_000_000
-            }
-        };
-        let rtts: Vec<_> = (0..12)
-            .map(|second| round_trip(second, SERVER, CLIENT, rtt(second)))
-            .collect();
+        let rtts = round_trips(12, |second| 10 + 40 * u64::from(is_now(second)));
         let judged = |responses: &[response::Row]| {
             let all = told(responses, &rtts, &[]);
             (all.now_ns, all.latency_ns, all.rise.map(|rise| rise.before))
@@ -277,26 +274,10 @@ mod tests {
         let responses: Vec<response::Row> = (0..18)
             .map(|second| response::Row {
                 think_ns: Some(if second % 3 == 0 { 20 } else { 60 } * 1_000_000),
-                ..waited(
-                    second,
-                    if is_now(second) {
-                        45_000_000
-                    } else {
-                        15_000_000
-                    },
-                )
+                ..waited(second, 15_000_000 + 30_000_000 * u64::from(is_now(second)))
             })
             .collect();
-        let rtt = |second| {
-            if is_now(second) {
-                40_000_000
-            } else {
-                10_000_000
-            }
-        };
-        let rtts: Vec<_> = (0..18)
-            .map(|second| round_trip(second, SERVER, CLIENT, rtt(second)))
-            .collect();
+        let rtts = round_trips(18, |second| 10 + 30 * u64::from(is_now(second)));
         let all = told(&responses, &rtts, &[]);
         assert_eq!(
             (all.now_ns, all.latency_ns, all.rise.is_some()),

@@ -88,26 +88,24 @@ type Moments = BTreeMap<i64, Vec<(f64, f64)>>;
 
 impl Servers {
     pub(super) fn of(rows: &[Row], network: &Network, flows: &Flows) -> Self {
-        let is_known = |row: &&Row| {
-            flows.is_server(&row.community_id, &row.destination, row.destination_port) == Some(true)
-                && flows.is_established(&row.community_id, row.time_ns)
-        };
-        // Without round trips it is the network's part, too.
-        let known = rows.iter().filter(is_known).map(|row| {
-            let server = (row.destination.clone(), row.destination_port);
-            (row, network.at(row, &server).unwrap_or_default())
+        let known = rows.iter().filter_map(|row| {
+            let id = &row.community_id;
+            let is_known = flows.is_server(id, &row.destination, row.destination_port)?
+                && flows.is_established(id, row.time_ns);
+            let server = &flows.get(id).filter(|_| is_known)?.server;
+            // Without round trips it is the network's part, too.
+            Some((row, server, network.at(row, server).unwrap_or_default()))
         });
-        let known: Vec<(&Row, Way)> = known.collect();
-        let think = Think::of(&known);
+        let known: Vec<(&Row, &Place, Way)> = known.collect();
+        let think = Think::of(known.iter().map(|(row, _, way)| (*row, way.queue_ns)));
         let mut all = Moments::new();
         let mut each: BTreeMap<Place, Moments> = BTreeMap::new();
-        for (row, way) in known {
+        for (row, server, way) in known {
             let Some(latency) = row.p50_ns else { continue };
             let latency_ns = latency as f64 + think.more_ns(row, way.queue_ns);
             let moment = ((latency_ns - way.rtt_ns).max(0.0), latency_ns);
             all.entry(row.time_ns).or_default().push(moment);
-            let server = (row.destination.clone(), row.destination_port);
-            let server = each.entry(server).or_default();
+            let server = each.entry(server.clone()).or_default();
             server.entry(row.time_ns).or_default().push(moment);
         }
         let each = each

@@ -299,8 +299,7 @@ mod tests {
         assert_eq!(judged(2, 3), (Confidence::High, None));
     }
 
-    /// Twenty gaps of 20 ms, of which the bounds tell little; lags and the least of the epoch are
-    /// so far above the least of the connection.
+    /// Of twenty gaps: lags, and the least of the epoch, above the least of the connection.
     fn echoes(tick_ms: u32, lag_us: u32, least_us: u32) -> response_echoes {
         let units = |us: u32| (us * 1_000) >> RESPONSE_ECHO_SHIFT;
         response_echoes {
@@ -316,6 +315,7 @@ mod tests {
         }
     }
 
+    /// The same gaps, of 20 ms, of which the bounds tell little.
     fn ticking(tick_ms: u32, lag_us: u32, least_us: u32) -> Evidence {
         Evidence {
             shortest_ns: 2e6,

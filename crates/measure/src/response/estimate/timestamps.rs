@@ -135,7 +135,7 @@ impl ThinkTime {
     }
 
     /// By how much longer the way may have become, if clients waited so long with what it was: by
-    /// what the least lag of the epoch is above that of the first one, since a client that thinks
+    /// what the least lag of the epoch is above the first requests', since a client that thinks
     /// for some time each time does so from the start. Where that would make much of a difference,
     /// the client is taken to think for longer.
     pub(super) fn longer_ns(&self, wait_ns: f64) -> f64 {
