@@ -18,6 +18,10 @@ const SAME_MOMENT_NS: i64 = 3 * SECOND_NS;
 /// Ways differ by so much at least: in ns, and as a part of the faster.
 const APART_NS: f64 = 2e6;
 const APART_RATIO: f64 = 0.15;
+/// Of a way, round trips are compared in so many intervals at least,
+const LEAST_INTERVALS: usize = 3;
+/// and of so many flows, if there are.
+const LEAST_QUICK: usize = 3;
 
 /// Another way than before.
 #[derive(Debug, Clone, Deserialize)]
@@ -85,8 +89,8 @@ pub(super) struct SlowPath {
     pub(super) others: BTreeSet<String>,
 }
 
-/// Flows to a server that part at a hop, by the router there: slow where all flows of one way have
-/// longer round trips than all of the others.
+/// Flows to a server that part at a hop, by the router there: slow where the quick ones of one way
+/// have longer round trips than those of all others.
 pub(super) fn slow_path(
     paths: &[OnPath],
     rtts: &[rtt::Row],
@@ -110,88 +114,121 @@ pub(super) fn slow_path(
     }
     let mut slow: BTreeMap<(u8, &str), Ways> = BTreeMap::new();
     for ((_, ttl), routers) in &parting {
-        let mut ways: BTreeMap<&str, Vec<(&str, f64)>> = BTreeMap::new();
+        let mut ways: BTreeMap<&str, Way> = BTreeMap::new();
         for (flow, router) in routers {
-            if let Some(rtt) = times.get(*flow) {
-                ways.entry(router).or_default().push((flow, *rtt));
+            if let Some(rtts) = times.get(*flow) {
+                ways.entry(router).or_default().add(flow, rtts);
             }
         }
         // Servers may be at different distances: only flows to the same one are compared.
         if let Some((router, found)) = slowest(&ways) {
             let all = slow.entry((*ttl, router)).or_default();
-            all.slow.extend(found.slow);
-            all.fast.extend(found.fast);
+            all.slow.extend(&found.slow);
+            all.fast.extend(&found.fast);
         }
     }
-    let most = slow.into_iter().max_by_key(|(_, ways)| ways.slow.len())?;
+    let most = slow
+        .into_iter()
+        .max_by_key(|(_, ways)| ways.slow.flows.len())?;
     let ((ttl, router), ways) = most;
     ways.finding(ttl, router, evidence)
+}
+
+/// Flows that take the same way.
+#[derive(Debug, Default)]
+struct Way<'a> {
+    /// With the median round trip of each.
+    flows: Vec<(&'a str, f64)>,
+    /// How many intervals those are of.
+    intervals: usize,
+}
+
+impl<'a> Way<'a> {
+    fn add(&mut self, flow: &'a str, rtts: &[f64]) {
+        self.flows.extend(median(rtts).map(|rtt| (flow, rtt)));
+        self.intervals += rtts.len();
+    }
+
+    fn extend(&mut self, other: &Self) {
+        self.flows.extend(&other.flows);
+        self.intervals += other.intervals;
+    }
+
+    /// The round trips that tell of the network, the shortest first: receivers delay their
+    /// acknowledgements in the others.
+    fn quick(&self) -> Vec<f64> {
+        let mut times: Vec<f64> = self.flows.iter().map(|flow| flow.1).collect();
+        times.sort_by(f64::total_cmp);
+        times.truncate(times.len().div_ceil(2).max(LEAST_QUICK));
+        times
+    }
+
+    fn middle_ns(&self) -> f64 {
+        median(&self.quick()).unwrap_or_default()
+    }
 }
 
 /// Flows that take a slow way, and those that take another.
 #[derive(Debug, Default)]
 struct Ways<'a> {
-    slow: Vec<(&'a str, f64)>,
-    fast: Vec<(&'a str, f64)>,
+    slow: Way<'a>,
+    fast: Way<'a>,
 }
 
 impl Ways<'_> {
     fn finding(&self, ttl: u8, router: &str, evidence: &str) -> Option<SlowPath> {
         let Self { slow, fast } = self;
-        let (slow_ns, fast_ns) = (middle(slow), middle(fast));
-        if slow.len() + fast.len() < 3 {
+        let (slow_ns, fast_ns) = (slow.middle_ns(), fast.middle_ns());
+        let all = slow.flows.len() + fast.flows.len();
+        if all < 3 {
             return None;
         }
-        let is_sure = slow.len() >= 2 && fast.len() >= 2;
+        let is_sure = slow.flows.len() >= 2 && fast.flows.len() >= 2;
         let confidence = if is_sure {
             Confidence::High
         } else {
             Confidence::Medium
         };
         let text = format!(
-            "{} of {} flows go by {router} (hop {ttl}) and take {}, the others {}",
-            slow.len(),
-            slow.len() + fast.len(),
+            "{} of {all} flows go by {router} (hop {ttl}) and take {}, the others {}",
+            slow.flows.len(),
             duration(slow_ns as u64),
             duration(fast_ns as u64)
         );
         let amount_ns = (slow_ns - fast_ns).max(0.0) as u64;
         let finding = Finding::new(Cause::SlowPath, text, confidence, amount_ns);
+        let others = fast.flows.iter().map(|(flow, _)| (*flow).to_owned());
         Some(SlowPath {
             finding: finding.at(router).shown_by(evidence),
-            others: fast.iter().map(|(flow, _)| (*flow).to_owned()).collect(),
+            others: others.collect(),
         })
     }
 }
 
-fn middle(way: &[(&str, f64)]) -> f64 {
-    median(&way.iter().map(|flow| flow.1).collect::<Vec<_>>()).unwrap_or_default()
-}
-
-/// The router whose flows all have longer round trips than all others, if there is one.
-fn slowest<'a>(ways: &BTreeMap<&'a str, Vec<(&'a str, f64)>>) -> Option<(&'a str, Ways<'a>)> {
-    let (router, slow) = ways
-        .iter()
-        .max_by(|one, other| middle(one.1).total_cmp(&middle(other.1)))?;
-    let others = ways.iter().filter(|(it, _)| *it != router);
-    let fast: Vec<_> = others.flat_map(|way| way.1.clone()).collect();
-    let most = fast.iter().map(|flow| flow.1).reduce(f64::max)?;
-    let least = slow.iter().map(|flow| flow.1).reduce(f64::min)?;
-    let (slow_ns, fast_ns) = (middle(slow), middle(&fast));
+/// The router whose flows have longer round trips than all others, if there is one.
+fn slowest<'a>(ways: &BTreeMap<&'a str, Way<'a>>) -> Option<(&'a str, Ways<'a>)> {
+    // One interval may be chance.
+    let known = || ways.iter().filter(|way| way.1.intervals >= LEAST_INTERVALS);
+    let (router, slow) =
+        known().max_by(|one, other| one.1.middle_ns().total_cmp(&other.1.middle_ns()))?;
+    let mut found = Ways::default();
+    found.slow.extend(slow);
+    for (_, way) in known().filter(|(it, _)| *it != router) {
+        found.fast.extend(way);
+    }
+    let most = found.fast.quick().pop()?;
+    let least = *found.slow.quick().first()?;
+    let (slow_ns, fast_ns) = (found.slow.middle_ns(), found.fast.middle_ns());
     let is_slow = least > most && slow_ns - fast_ns > (fast_ns * APART_RATIO).max(APART_NS);
-    is_slow.then(|| {
-        (
-            *router,
-            Ways {
-                slow: slow.clone(),
-                fast,
-            },
-        )
-    })
+    is_slow.then_some((*router, found))
 }
 
-/// The median round trip of each flow towards its server since then.
-fn round_trips<'a>(rtts: &'a [rtt::Row], since_ns: i64, flows: &Flows) -> HashMap<&'a str, f64> {
+/// The round trips of each flow towards its server since then, by interval.
+fn round_trips<'a>(
+    rtts: &'a [rtt::Row],
+    since_ns: i64,
+    flows: &Flows,
+) -> HashMap<&'a str, Vec<f64>> {
     let mut all: HashMap<&str, Vec<f64>> = HashMap::new();
     for row in rtts.iter().filter(|row| row.time_ns >= since_ns) {
         let is_there = flows.is_server(&row.community_id, &row.destination, row.destination_port);
@@ -199,8 +236,71 @@ fn round_trips<'a>(rtts: &'a [rtt::Row], since_ns: i64, flows: &Flows) -> HashMa
             all.entry(&row.community_id).or_default().push(min as f64);
         }
     }
-    // One interval may be chance.
-    let all = all.into_iter().filter(|(_, values)| values.len() >= 3);
-    all.filter_map(|(flow, values)| Some((flow, median(&values)?)))
-        .collect()
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Flows to one server, each by a router, with the round trips of its intervals in ms.
+    fn told(all: &[(&str, &[u64])]) -> Option<Finding> {
+        let mut rtts = Vec::new();
+        let mut paths = Vec::new();
+        for (port, (router, times)) in (40_000..).zip(all) {
+            let id = format!("1:{port}");
+            rtts.extend((0..).zip(*times).map(|(time_ns, ms)| rtt::Row {
+                time_ns,
+                community_id: id.clone(),
+                source: "192.0.2.7".to_owned(),
+                source_port: port,
+                destination: "198.51.100.1".to_owned(),
+                destination_port: 443,
+                min_ns: Some(ms * 1_000_000),
+            }));
+            paths.push(OnPath {
+                community_id: id,
+                ttl: 2,
+                responder: (*router).to_owned(),
+                last_ns: 0,
+            });
+        }
+        let flows = Flows::of(&[], &[], &rtts);
+        slow_path(&paths, &rtts, 0, &flows, "").map(|path| path.finding)
+    }
+
+    #[test]
+    fn short_flows_and_long_ones_tell_of_a_slow_way() {
+        let found = told(&[
+            ("r1", &[28, 28, 29, 28]),
+            ("r1", &[28]),
+            ("r2", &[53, 53]),
+            ("r2", &[53]),
+        ])
+        .unwrap();
+        assert_eq!(
+            (found.place.as_deref(), found.amount_ns),
+            (Some("r2"), 25_000_000)
+        );
+        assert_eq!(
+            found.text,
+            "2 of 4 flows go by r2 (hop 2) and take 53 ms, the others 28 ms"
+        );
+        // A way that was measured twice may be slow by chance.
+        assert_eq!(
+            told(&[("r1", &[28, 28, 28]), ("r1", &[28]), ("r2", &[53, 53])]),
+            None
+        );
+    }
+
+    #[test]
+    fn acknowledgements_that_servers_delay_hide_no_slow_way() {
+        let late: &[u64] = &[75, 75, 75];
+        let mut all = vec![("r1", late), ("r1", late), ("r2", late), ("r2", late)];
+        assert_eq!(told(&all), None);
+        for _ in 0..4 {
+            all.extend([("r1", &[28][..]), ("r2", &[40][..])]);
+        }
+        assert_eq!(told(&all).unwrap().amount_ns, 12_000_000);
+    }
 }

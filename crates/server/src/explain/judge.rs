@@ -10,17 +10,17 @@ use super::rtt::{self, Halves};
 use super::traffic::{self, Loss};
 use super::{dns, profile};
 
-/// A process that does not run is late to accept for about as long as it is late to answer; one
-/// whose accept queue is full, for longer.
+/// A process that does not run is late to accept for about as long as it is late to answer, or
+/// for longer where clients ask in its rhythm; one whose accept queue is full, for much longer.
 const ALIKE: std::ops::Range<f64> = 0.1..4.0;
 /// What a longer way adds looks like a queue of about as much.
 const ALIKE_WAY: std::ops::Range<f64> = 0.7..1.4;
 /// What a slow path or a queue adds is no more than so many times itself.
 const ECHO: f64 = 1.8;
 /// A server that adds less than this part of what a queue adds may add nothing.
-const BESIDE: f64 = 0.4;
+const BESIDE: f64 = 0.2;
 /// The same where the queue is full at times, and packets get lost.
-const BESIDE_FULL: f64 = 0.7;
+const BESIDE_FULL: f64 = 0.4;
 /// A cause explains a rise where it is this part of it.
 const EXPLAINED: f64 = 0.5;
 
@@ -159,12 +159,11 @@ impl<'a> Judged<'a> {
             found.push(finding);
         }
         let stalled = served.iter().position(is_stalled);
-        if let Some(late) = late {
-            match stalled {
-                Some(place) => found.push(stall(served.remove(place), late)),
-                None => found.push(late),
-            }
-        }
+        let stalled = stalled.map(|place| served.remove(place));
+        found.extend(late.map(|late| match late.cause {
+            Cause::AcceptQueue if stalled.is_none() => late,
+            _ => stall(stalled, late),
+        }));
         let is_lossy = self.findings.iter().any(|it| it.cause == Cause::Loss);
         let establishment = profile::establishment(rows);
         if let Some(waited) = establishment.filter(|_| !is_lossy && found.is_empty()) {
@@ -206,7 +205,7 @@ fn are_alike(served: &Finding, late: &Finding) -> bool {
     let is_its = served.cause == Cause::ServerResponse
         || served.cause == Cause::OneServer && served.place == late.place;
     let ratio = late.amount_ns as f64 / served.amount_ns.max(1) as f64;
-    is_its && ALIKE.contains(&ratio)
+    is_its && ratio >= ALIKE.start && (ratio < ALIKE.end || late.cause == Cause::HostStall)
 }
 
 /// A slow way: since packets began to wait for a link of it, or lately.
@@ -229,17 +228,22 @@ fn note_overflow(found: &mut [Finding], loss: &Loss) {
     }
 }
 
-/// A process that is late to answer and late to accept.
-fn stall(served: Finding, late: Finding) -> Finding {
-    let text = format!(
-        "{}; {}: its process does not run all the time, or does one thing after the other",
-        served.text, late.text
-    );
+/// A process that is late to accept, and to answer as far as that is known.
+fn stall(served: Option<Finding>, late: Finding) -> Finding {
+    let text = |text: String| {
+        format!("{text}: its process does not run all the time, or does one thing after the other")
+    };
+    let Some(served) = served else {
+        return Finding {
+            text: text(late.text),
+            ..late
+        };
+    };
     let mut evidence = served.evidence;
     evidence.extend(late.evidence);
     Finding {
         cause: Cause::HostStall,
-        text,
+        text: text(format!("{}; {}", served.text, late.text)),
         evidence,
         place: late.place,
         ..served

@@ -6,10 +6,9 @@ use super::judge::Judged;
 use super::{dns, profile};
 
 /// Findings that are parts of their own.
-const OF_FINDINGS: [(Cause, &str); 4] = [
+const OF_FINDINGS: [(Cause, &str); 3] = [
     (Cause::Loss, "loss recovery"),
     (Cause::ReceiveBuffer, "closed window"),
-    (Cause::AcceptQueue, "accept queue"),
     (Cause::Dns, "DNS, beyond the usual"),
 ];
 
@@ -32,6 +31,9 @@ pub(super) fn of(judged: &Judged, evidence: &Evidence) -> Vec<Part> {
     if let Some(establishment) = profile::usual_establishment_ns(&evidence.profiles.rows) {
         let beyond = establishment - judged.halves.least_ns().unwrap_or_default();
         add("establishment, beyond a round trip", beyond, None);
+    }
+    if let Some(waited) = profile::accept_queue(&evidence.profiles.rows) {
+        add("accept queue", waited.now_ns, Some(waited.before_ns));
     }
     if let Some(client) = &judged.halves.towards_client {
         let before = client.rise.map(|rise| rise.before - client.least_ns);

@@ -12,6 +12,9 @@ pub(super) const SQL: &str = include_str!("profile.sql");
 
 /// An application that takes connections so late is late.
 const LATE_NS: f64 = 20e6;
+/// One that is not even so late has no full queue, but does not run all the time: the kernel gives
+/// a control group its share of the processor anew every 100 ms.
+const FULL_NS: f64 = 200e6;
 /// A rise of it, at least.
 const LATE_RISE_NS: f64 = 5e6;
 /// Where so many connections have such a time, all could have.
@@ -205,19 +208,19 @@ fn server(rows: &[Row]) -> Option<String> {
     Some(shown(&(row.source.clone()?, row.source_port?)))
 }
 
-/// Connections wait for the application.
+/// Connections wait for the application: in a queue that fills, or while it does other things.
 pub(super) fn late_to_accept(waited: &Waited, rows: &[Row], evidence: &str) -> Finding {
+    let (cause, confidence) = if waited.now_ns < FULL_NS {
+        (Cause::HostStall, Confidence::Medium)
+    } else {
+        (Cause::AcceptQueue, Confidence::High)
+    };
     let text = format!(
         "the application takes connections {} after they were made, {} before: they wait in the accept queue",
         duration(waited.now_ns as u64),
         duration(waited.before_ns as u64)
     );
-    let finding = Finding::new(
-        Cause::AcceptQueue,
-        text,
-        Confidence::High,
-        waited.amount_ns(),
-    );
+    let finding = Finding::new(cause, text, confidence, waited.amount_ns());
     let place = server(rows);
     Finding {
         place,
@@ -309,6 +312,14 @@ mod tests {
         assert_eq!(finding.confidence, Confidence::High);
         assert_eq!(finding.place.as_deref(), Some("192.0.2.1:80"));
         assert_eq!(accept_queue(&rows[..5]), None);
+        // One whose process waits for its turn of the processor accepts after that.
+        let brief = Waited {
+            now_ns: 60e6,
+            ..waited
+        };
+        let finding = late_to_accept(&brief, &rows, "");
+        assert_eq!(finding.cause, Cause::HostStall);
+        assert_eq!(finding.confidence, Confidence::Medium);
         // Those that are not taken at all are the latest.
         let mut rows = rows[..5].to_vec();
         let untold = |time| Row {
