@@ -39,7 +39,10 @@ fn main() -> Result<()> {
 
 /// Those with C that user space calls.
 fn folders() -> Result<Vec<PathBuf>> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Of the tree that it runs for: two that share a target directory share this program.
+    let here =
+        env::var_os("CARGO_MANIFEST_DIR").context("run it by cargo run -p fathom-bindings")?;
+    let here = Path::new(&here);
     let mut folders = vec![here.join(SHARED), here.join(BALANCER)];
     for entry in fs::read_dir(here.join(MEASUREMENTS))? {
         let folder = entry?.path().join("native");
