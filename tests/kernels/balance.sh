@@ -4,11 +4,8 @@
 # shellcheck source=checks
 . /usr/lib/checks
 
-cases() {
-	FATHOM_BINARY=/usr/bin/fathom FATHOM_CONNECTIONS=200 RUST_BACKTRACE=0 \
-		balance-cases --test-threads 1 --show-output "$@"
-}
+export FATHOM_CONNECTIONS=200
 
-check "connections keep their servers, whatever happens to the process" cases connections_outlive
-check "both families, tunnels and datagrams reach their servers" cases services_of_both packets_go_through datagrams
+check "connections keep their servers, whatever happens to the process" cases balance-cases connections_outlive
+check "both families, tunnels and datagrams reach their servers" cases balance-cases services_of_both packets_go_through datagrams
 finish

@@ -3,16 +3,13 @@
 # shellcheck source=checks
 . /usr/lib/checks
 
-cases() {
-	FATHOM_BINARY=/usr/bin/fathom RUST_BACKTRACE=0 hops-cases --test-threads 1 --show-output "$@"
-}
+export FATHOM_ROUNDS=10
 
-check "flows are selected, forwarded ones are probed, budgets hold" cases selection
+check "flows are selected, forwarded ones are probed, budgets hold" cases hops-cases selection
 check "silent flows are probed for a while; nothing is left behind, others are left alone" \
-	cases lifecycle::a_silent lifecycle::signals lifecycle::an_interface
-check "no probe reaches an application" cases harm::a_udp
+	cases hops-cases lifecycle::a_silent lifecycle::signals lifecycle::an_interface
+check "no probe reaches an application" cases hops-cases harm::a_udp
 check "functions of users edit probes and read answers, or are refused" \
-	cases programs::the_documented programs::what_an_edit programs::a_program
-check "whatever vanishes at whatever moment, no packet goes round" env FATHOM_ROUNDS=10 FATHOM_BINARY=/usr/bin/fathom RUST_BACKTRACE=0 \
-	hops-cases --test-threads 1 --show-output vanishing
+	cases hops-cases programs::the_documented programs::what_an_edit programs::a_program
+check "whatever vanishes at whatever moment, no packet goes round" cases hops-cases vanishing
 finish

@@ -4,23 +4,21 @@
 # shellcheck source=checks
 . /usr/lib/checks
 
-# run_cases MISSING [OPTION...]: cases, but for fields that are not given here. None may be skipped.
-run_cases() {
+export FATHOM_TEST_SLACK_MS=1000
+
+# without MISSING [OPTION...]: the cases, but for fields that are not given here.
+without() {
 	missing=$1
 	shift
-	FATHOM_BINARY=/usr/bin/fathom FATHOM_TEST_WITHOUT=$missing FATHOM_TEST_SLACK_MS=1000 RUST_BACKTRACE=0 \
-		profile-cases --test-threads 1 --show-output "$@" >/cases 2>&1
-	local status=$?
-	cat /cases
-	[ "$status" -eq 0 ] && ! grep -q '^skipped: ' /cases
+	FATHOM_TEST_WITHOUT=$missing cases profile-cases "$@"
 }
 
-# cases SET MISSING [OPTION...]: the cases of one measurement, with a set of probes. Those of `departures` predict when the kernel sends again,
+# by SET MISSING [OPTION...]: the cases of one measurement, with a set of probes. Those of `departures` predict when the kernel sends again,
 # which the emulated machine's timers do not keep to; the sets agree about them all the same.
-cases() {
+by() {
 	set_of_probes=$1
 	shift
-	FATHOM_PROFILE_PROBE_SET=$set_of_probes run_cases "$@" --skip agreement --skip command_line --skip departures
+	FATHOM_PROFILE_PROBE_SET=$set_of_probes without "$@" --skip agreement --skip command_line --skip departures
 }
 
 fathom profile --probes >/probes
@@ -28,15 +26,15 @@ cat /probes
 if grep -q 'no   checksum errors' /probes; then
 	# Before 6.5 a SYN is sent again later; nobody says that a segment waited out of order already; and no window is closed by an
 	# acknowledgement of nothing new, as the first of `departures` does.
-	check "the cases give their profiles by fentry, but for checksum errors" cases fentry checksum_errors \
+	check "the cases give their profiles by fentry, but for checksum errors" by fentry checksum_errors \
 		--skip black_hole_at_the_start --skip duplicates_out_of_order
 	check "both sets agree, but for duplicates and checksum errors" \
-		run_cases packets_duplicate,bytes_duplicate,checksum_errors,reverse_bytes,total_reverse_bytes,total_packets_duplicate \
+		without packets_duplicate,bytes_duplicate,checksum_errors,reverse_bytes,total_reverse_bytes,total_packets_duplicate \
 		agreement --skip departures
 else
-	check "the cases give their profiles by fentry" cases fentry ""
-	check "the cases give their profiles by tracepoints" cases tracepoint ""
-	check "both sets agree" run_cases "" agreement
+	check "the cases give their profiles by fentry" by fentry ""
+	check "the cases give their profiles by tracepoints" by tracepoint ""
+	check "both sets agree" without "" agreement
 fi
-check "options select, measurements begin and end" run_cases "" command_line
+check "options select, measurements begin and end" without "" command_line
 finish
