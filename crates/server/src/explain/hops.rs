@@ -117,55 +117,38 @@ pub(super) fn slow_path(
         let mut ways: BTreeMap<&str, Way> = BTreeMap::new();
         for (flow, router) in routers {
             if let Some(rtts) = times.get(*flow) {
-                ways.entry(router).or_default().add(flow, rtts);
+                ways.entry(router).or_default().push((flow, rtts));
             }
         }
+        // One interval may be chance.
+        let intervals = |way: &Way| way.iter().map(|flow| flow.1.len()).sum::<usize>();
+        ways.retain(|_, way| intervals(way) >= LEAST_INTERVALS);
         // Servers may be at different distances: only flows to the same one are compared.
         if let Some((router, found)) = slowest(&ways) {
             let all = slow.entry((*ttl, router)).or_default();
-            all.slow.extend(&found.slow);
-            all.fast.extend(&found.fast);
+            all.slow.extend(found.slow);
+            all.fast.extend(found.fast);
         }
     }
-    let most = slow
-        .into_iter()
-        .max_by_key(|(_, ways)| ways.slow.flows.len())?;
+    let most = slow.into_iter().max_by_key(|(_, ways)| ways.slow.len())?;
     let ((ttl, router), ways) = most;
     ways.finding(ttl, router, evidence)
 }
 
-/// Flows that take the same way.
-#[derive(Debug, Default)]
-struct Way<'a> {
-    /// With the median round trip of each.
-    flows: Vec<(&'a str, f64)>,
-    /// How many intervals those are of.
-    intervals: usize,
+/// Flows that take the same way, with the round trips of each by interval.
+type Way<'a> = Vec<(&'a str, &'a [f64])>;
+
+/// The round trips of flows that tell of the network, the shortest first: receivers delay their
+/// acknowledgements in the others.
+fn quick(way: &Way) -> Vec<f64> {
+    let mut times: Vec<f64> = way.iter().filter_map(|(_, rtts)| median(rtts)).collect();
+    times.sort_by(f64::total_cmp);
+    times.truncate(times.len().div_ceil(2).max(LEAST_QUICK));
+    times
 }
 
-impl<'a> Way<'a> {
-    fn add(&mut self, flow: &'a str, rtts: &[f64]) {
-        self.flows.extend(median(rtts).map(|rtt| (flow, rtt)));
-        self.intervals += rtts.len();
-    }
-
-    fn extend(&mut self, other: &Self) {
-        self.flows.extend(&other.flows);
-        self.intervals += other.intervals;
-    }
-
-    /// The round trips that tell of the network, the shortest first: receivers delay their
-    /// acknowledgements in the others.
-    fn quick(&self) -> Vec<f64> {
-        let mut times: Vec<f64> = self.flows.iter().map(|flow| flow.1).collect();
-        times.sort_by(f64::total_cmp);
-        times.truncate(times.len().div_ceil(2).max(LEAST_QUICK));
-        times
-    }
-
-    fn middle_ns(&self) -> f64 {
-        median(&self.quick()).unwrap_or_default()
-    }
+fn middle(way: &Way) -> f64 {
+    median(&quick(way)).unwrap_or_default()
 }
 
 /// Flows that take a slow way, and those that take another.
@@ -178,12 +161,12 @@ struct Ways<'a> {
 impl Ways<'_> {
     fn finding(&self, ttl: u8, router: &str, evidence: &str) -> Option<SlowPath> {
         let Self { slow, fast } = self;
-        let (slow_ns, fast_ns) = (slow.middle_ns(), fast.middle_ns());
-        let all = slow.flows.len() + fast.flows.len();
+        let (slow_ns, fast_ns) = (middle(slow), middle(fast));
+        let all = slow.len() + fast.len();
         if all < 3 {
             return None;
         }
-        let is_sure = slow.flows.len() >= 2 && fast.flows.len() >= 2;
+        let is_sure = slow.len() >= 2 && fast.len() >= 2;
         let confidence = if is_sure {
             Confidence::High
         } else {
@@ -191,13 +174,13 @@ impl Ways<'_> {
         };
         let text = format!(
             "{} of {all} flows go by {router} (hop {ttl}) and take {}, the others {}",
-            slow.flows.len(),
+            slow.len(),
             duration(slow_ns as u64),
             duration(fast_ns as u64)
         );
         let amount_ns = (slow_ns - fast_ns).max(0.0) as u64;
         let finding = Finding::new(Cause::SlowPath, text, confidence, amount_ns);
-        let others = fast.flows.iter().map(|(flow, _)| (*flow).to_owned());
+        let others = fast.iter().map(|(flow, _)| (*flow).to_owned());
         Some(SlowPath {
             finding: finding.at(router).shown_by(evidence),
             others: others.collect(),
@@ -207,20 +190,24 @@ impl Ways<'_> {
 
 /// The router whose flows have longer round trips than all others, if there is one.
 fn slowest<'a>(ways: &BTreeMap<&'a str, Way<'a>>) -> Option<(&'a str, Ways<'a>)> {
-    // One interval may be chance.
-    let known = || ways.iter().filter(|way| way.1.intervals >= LEAST_INTERVALS);
-    let (router, slow) =
-        known().max_by(|one, other| one.1.middle_ns().total_cmp(&other.1.middle_ns()))?;
-    let mut found = Ways::default();
-    found.slow.extend(slow);
-    for (_, way) in known().filter(|(it, _)| *it != router) {
-        found.fast.extend(way);
-    }
-    let most = found.fast.quick().pop()?;
-    let least = *found.slow.quick().first()?;
-    let (slow_ns, fast_ns) = (found.slow.middle_ns(), found.fast.middle_ns());
-    let is_slow = least > most && slow_ns - fast_ns > (fast_ns * APART_RATIO).max(APART_NS);
-    is_slow.then_some((*router, found))
+    let (router, slow) = ways
+        .iter()
+        .max_by(|one, other| middle(one.1).total_cmp(&middle(other.1)))?;
+    let others = ways.iter().filter(|(it, _)| *it != router);
+    let fast: Way = others.flat_map(|way| way.1.clone()).collect();
+    let (slow_times, fast_times) = (quick(slow), quick(&fast));
+    let (slow_ns, fast_ns) = (median(&slow_times)?, median(&fast_times)?);
+    let is_apart = slow_times.first()? > fast_times.last()?;
+    let is_slow = is_apart && slow_ns - fast_ns > (fast_ns * APART_RATIO).max(APART_NS);
+    is_slow.then(|| {
+        (
+            *router,
+            Ways {
+                slow: slow.clone(),
+                fast,
+            },
+        )
+    })
 }
 
 /// The round trips of each flow towards its server since then, by interval.

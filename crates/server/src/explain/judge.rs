@@ -29,6 +29,8 @@ pub(super) struct Judged<'a> {
     pub(super) halves: Halves,
     pub(super) servers: &'a Servers,
     pub(super) loss: Loss,
+    /// How late applications take connections, if they do.
+    pub(super) accepted: Option<profile::Waited>,
     /// What servers took longer, and is a queue's.
     pub(super) echo_ns: f64,
     /// Whether a queue that is told was full, so packets got lost.
@@ -45,6 +47,7 @@ impl<'a> Judged<'a> {
             halves,
             servers: &evidence.servers,
             loss,
+            accepted: profile::accept_queue(&evidence.profiles.rows),
             echo_ns: 0.0,
             is_overflowing: false,
             findings: Vec::new(),
@@ -137,7 +140,8 @@ impl<'a> Judged<'a> {
         let (rows, statement) = (&profiles.rows, profiles.statement.as_str());
         let others = evidence.others.as_ref().map(|it| it.statement.as_str());
         let mut served = response::judge(self.servers, &evidence.responses.statement, others);
-        let late = profile::accept_queue(rows)
+        let late = self
+            .accepted
             .map(|waited| profile::late_to_accept(&waited, rows, statement));
         // A process that is late to accept is late to answer, too: then no other cause is.
         let is_stalled = |it: &Finding| late.as_ref().is_some_and(|late| are_alike(it, late));

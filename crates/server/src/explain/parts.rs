@@ -32,7 +32,7 @@ pub(super) fn of(judged: &Judged, evidence: &Evidence) -> Vec<Part> {
         let beyond = establishment - judged.halves.least_ns().unwrap_or_default();
         add("establishment, beyond a round trip", beyond, None);
     }
-    if let Some(waited) = profile::accept_queue(&evidence.profiles.rows) {
+    if let Some(waited) = judged.accepted {
         add("accept queue", waited.now_ns, Some(waited.before_ns));
     }
     if let Some(client) = &judged.halves.towards_client {
