@@ -36,7 +36,6 @@ use checks::Checks;
 pub(crate) use checks::demand_routes;
 use flows::Flows;
 use interfaces::Interfaces;
-pub use object::check_program;
 use object::{Program, previous_config};
 pub use obstacle::Obstacle;
 use pins::Pins;
@@ -44,6 +43,7 @@ pub use pins::{check_directory, remove};
 use rings::Rings;
 use routes::Routes;
 use servers::Servers;
+pub use setup::check_program;
 use setup::load;
 use tables::Services;
 

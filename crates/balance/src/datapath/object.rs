@@ -57,12 +57,10 @@ impl Sizes {
 /// A program that is loaded, and its tables.
 pub(super) struct Program(Object);
 
-/// Does the kernel take the program? It is loaded with small tables, and gone again.
-///
-/// # Errors
-/// [`Error`] with what the kernel, or privileges, lack.
-pub fn check_program() -> Result<(), Error> {
-    kernel::load(&OBJECT, |_| Ok::<_, Error>(()))?;
+/// Loads the program with these constants and small tables, and lets it go again.
+pub(super) fn check(config: &balance_config, response: &[u8]) -> Result<(), Error> {
+    let constants = [(CONFIG, bytes_of(config)), (RESPONSE_CONFIG, response)];
+    kernel::load(&OBJECT, |object| kernel::set_constants(object, &constants))?;
     Ok(())
 }
 

@@ -63,6 +63,22 @@ pub(super) fn load(pins: &Pins, config: &Config) -> Result<(Program, EpochReader
     Ok((program, epoch_reader))
 }
 
+/// Does the kernel take the program, with all that can be configured? Its verifier leaves out what
+/// the constants turn off.
+///
+/// # Errors
+/// [`Error`] with what the kernel, or privileges, lack.
+pub fn check_program() -> Result<(), Error> {
+    let all = balance_config {
+        has_all_ports: 1,
+        has_networks: 1,
+        quic_id_lengths: [BALANCE_QUIC_ID_MAX as u8; 8],
+        ..constants(&Config::default(), 1, secret())
+    };
+    let epoch_reader = EpochReader::new(&Settings::live(), all.seed)?;
+    object::check(&all, epoch_reader.config())
+}
+
 /// With room for twice of what is configured.
 fn sizes(config: &Config, buckets: u32, measured: u32) -> Sizes {
     let elements = config
