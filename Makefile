@@ -62,10 +62,10 @@ test-kernels-short: ## whether guest kernels 6.1 and 6.12 take every program, an
 	tests/kernels/short $(TARGET)/debug/fathom $$(cargo test -q --workspace --test kernel --no-run \
 		--message-format json | sed -n 's/.*"name":"kernel".*"executable":"\([^"]*\)".*/\1/p')
 
-bench: build ## every claim about speed and memory, as ratios within one run (needs root, an hour and a half)
+bench: build ## every claim about speed and memory, as ratios within one run (needs root, two hours)
 	benches/run $(TARGET)/release/fathom
 
-bench-short: build ## the same with fewer repetitions and workloads (12 minutes at most)
+bench-short: build ## the same with fewer repetitions and workloads (half an hour)
 	benches/run --short $(TARGET)/release/fathom
 
 soak: build ## a day of an agent in twenty minutes (needs root, and `make build-server`)

@@ -55,8 +55,8 @@ pub(crate) fn put(batches: &mut Batches, interval: u64, flows: u64) {
 }
 
 fn flow(number: u64) -> FlowKey {
-    // Clients are in 16 networks.
-    let [.., b, c] = (number % 4_096).to_be_bytes();
+    // Clients are in 16 networks, in all of them at any time.
+    let (b, c) = ((number % 16) as u8, (number / 16) as u8);
     let [high, low] = ((mixed(number) % SERVERS) as u16).to_be_bytes();
     FlowKey {
         protocol: Protocol::TCP,
