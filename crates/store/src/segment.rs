@@ -154,15 +154,12 @@ impl SegmentWriter {
 /// How columns are written. Of texts there are few and each often, so they have dictionaries.
 /// Numbers are told by how far each is from the one before: to look one up in a dictionary takes
 /// longer, and many a column is 0 everywhere. What the least and the greatest value is, is told for
-/// each group: for each page it takes a tenth of the time, and a group has few. A column of a group
-/// is one page where it can be: with the first page that it compresses, each column keeps a
-/// compressor, which takes some 200 KB, until the group ends.
+/// each group: for each page it takes a tenth of the time, and a group has few.
 fn properties_of(columns: &SchemaRef) -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_data_page_row_count_limit(ROW_GROUP_ROWS)
         .set_dictionary_page_size_limit(DICTIONARY_BYTES);
     let columns = ArrowSchemaConverter::new().convert(columns)?;
     for column in columns.columns() {

@@ -55,7 +55,7 @@ const QUESTIONS: [(&str, &str); 12] = [
     ),
     (
         "processes",
-        "SELECT process, count(*), max(last_time) FROM processes GROUP BY 1 ORDER BY 1",
+        "SELECT process, count(*), extract(minute FROM max(last_time)) FROM processes GROUP BY 1 ORDER BY 1",
     ),
     (
         "dns",
