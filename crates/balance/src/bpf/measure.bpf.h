@@ -150,8 +150,8 @@ static __always_inline void balance_measure_new(struct xdp_md *xdp, struct balan
 }
 
 /*
- * A packet of a connection that has had a request. A function of its own: what it keeps on its stack would else be on that of the program, and before
- * Linux 6.12 or so, all calls at a time have 512 bytes together.
+ * A packet of a connection that has had a request. Not inline, or what it keeps on its stack would be
+ * on that of the program also while others are called (see balance_make_room).
  */
 __noinline int balance_measure_known(struct xdp_md *xdp, struct balance_cpu *cpu, struct balance_packet *packet,
 				     struct balance_measured *measured, __u64 now)

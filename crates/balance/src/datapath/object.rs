@@ -57,11 +57,22 @@ impl Sizes {
 /// A program that is loaded, and its tables.
 pub(super) struct Program(Object);
 
+/// Loads the program with these constants, after what `prepare` does with its tables.
+fn load(
+    config: &balance_config,
+    response: &[u8],
+    prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
+) -> Result<Object, Error> {
+    let constants = [(CONFIG, bytes_of(config)), (RESPONSE_CONFIG, response)];
+    kernel::load(&OBJECT, |object| {
+        kernel::set_constants(object, &constants)?;
+        prepare(object)
+    })
+}
+
 /// Loads the program with these constants and small tables, and lets it go again.
 pub(super) fn check(config: &balance_config, response: &[u8]) -> Result<(), Error> {
-    let constants = [(CONFIG, bytes_of(config)), (RESPONSE_CONFIG, response)];
-    kernel::load(&OBJECT, |object| kernel::set_constants(object, &constants))?;
-    Ok(())
+    load(config, response, |_| Ok(())).map(drop)
 }
 
 /// What the program that is pinned was configured with, if there is one.
@@ -85,12 +96,9 @@ impl Program {
         config: &balance_config,
         response: &[u8],
     ) -> Result<Self, Error> {
-        let constants = [(CONFIG, bytes_of(config)), (RESPONSE_CONFIG, response)];
-        let object = kernel::load(&OBJECT, |object| {
-            kernel::set_constants(object, &constants)?;
+        let mut program = Self(load(config, response, |object| {
             prepare(object, pins, sizes)
-        })?;
-        let mut program = Self(object);
+        })?);
         program.pin(pins)?;
         Ok(program)
     }
