@@ -10,5 +10,16 @@ pub mod lines;
 pub mod live;
 pub mod native;
 pub mod programs;
+pub mod records;
 pub mod statistics;
 pub mod wire;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+/// What has been taken of processors, in seconds.
+pub fn processor_s(who: UsageWho) -> anyhow::Result<f64> {
+    let usage = getrusage(who)?;
+    let seconds = |time: TimeVal| time.num_microseconds() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}

@@ -1,21 +1,18 @@
 //! What the store takes: time for a record on its way in, bytes of a row, and time of the views
 //! beside DuckDB on the same files.
 
-mod others;
 mod queries;
-mod records;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
 use anyhow::Context;
 use clap::Parser;
+use fathom_benches::processor_s;
+use fathom_benches::records::{self, GROUP, GROUP_ROWS, INTERVAL_NS, SECOND, end_of, rows_of};
 use fathom_lab::summary::{Row, conclude};
 use fathom_store::{Batch, Batches, Settings, Snapshot, Writer};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::{TimeVal, TimeValLike};
-
-use records::{GROUP, GROUP_ROWS, INTERVAL_NS, SECOND, end_of, put};
+use nix::sys::resource::UsageWho;
 
 /// Rows a second that one agent may have: 65,536 flows that all talk are 26,000.
 const LEAST_RATE: f64 = 50_000.0;
@@ -92,7 +89,7 @@ fn measures(arguments: &Arguments) -> (u64, u64) {
 fn fill(arguments: &Arguments) -> anyhow::Result<Row> {
     let (intervals, flows) = measures(arguments);
     let (mut writer, _) = Writer::open(&arguments.out, Settings::default())?;
-    let begin = processor_s()?;
+    let begin = processor_s(UsageWho::RUSAGE_SELF)?;
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<(u64, Vec<Batch>)>(2);
         scope.spawn(move || make(intervals, flows, |made| sender.send(made).is_ok()));
@@ -109,7 +106,7 @@ fn fill(arguments: &Arguments) -> anyhow::Result<Row> {
         merge_all(&mut writer, intervals)
     })?;
     let status = writer.finish()?;
-    let seconds = processor_s()? - begin;
+    let seconds = processor_s(UsageWho::RUSAGE_SELF)? - begin;
     let rate = status.rows as f64 / seconds;
     println!(
         "{} rows in {intervals} intervals of {flows} flows took {seconds:.1} s of a processor: {rate:.0} a second, {} segments, {} merged",
@@ -128,7 +125,7 @@ fn fill(arguments: &Arguments) -> anyhow::Result<Row> {
 fn make(intervals: u64, flows: u64, mut take: impl FnMut((u64, Vec<Batch>)) -> bool) {
     let mut batches = Batches::new("gateway");
     for interval in 0..intervals {
-        put(&mut batches, interval, flows);
+        records::make(interval, flows, &mut |record| batches.put(record));
         let is_enough = batches.rows() >= BATCH_ROWS || interval + 1 == intervals;
         if is_enough && !take((interval, batches.take())) {
             break;
@@ -146,18 +143,11 @@ fn merge_all(writer: &mut Writer, interval: u64) -> anyhow::Result<()> {
     }
 }
 
-/// What this process has taken of processors.
-fn processor_s() -> anyhow::Result<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-    let seconds = |time: TimeVal| time.num_microseconds() as f64 / 1e6;
-    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
-}
-
 fn row_bytes(store: &Path) -> anyhow::Result<Row> {
     let snapshot = Snapshot::of(store)?;
     let mut measured = None;
     for kind in snapshot.kinds() {
-        let rows = queries::rows_of(kind)?;
+        let rows = rows_of(kind)?;
         let bytes = kind.bytes as f64 / rows as f64;
         println!(
             "{}: {rows} rows, {bytes:.1} bytes each, {} segments",

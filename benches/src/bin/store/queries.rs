@@ -1,14 +1,11 @@
 //! The same questions to `fathom-server` and to DuckDB, in turns.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use fathom_lab::summary::Row;
-use fathom_store::Kind;
-use parquet::file::reader::{FileReader, SerializedFileReader};
 
 /// Each is asked so often; the median counts.
 const TURNS: usize = 3;
@@ -200,13 +197,4 @@ fn python() -> Option<PathBuf> {
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
     let python = cache.join("fathom/python/bin/python");
     python.exists().then_some(python)
-}
-
-/// How many rows the segments of a kind have.
-pub(crate) fn rows_of(kind: &Kind) -> anyhow::Result<u64> {
-    let rows = kind.segments.iter().map(|path| {
-        let reader = SerializedFileReader::new(File::open(path)?)?;
-        Ok(reader.metadata().file_metadata().num_rows().cast_unsigned())
-    });
-    rows.sum()
 }

@@ -1,18 +1,21 @@
 //! Records as an agent has them of flows that go on for ten minutes each.
 
+mod others;
+
+use std::fs::File;
 use std::net::IpAddr;
 
 use fathom_measure::response::ResponseAggregate;
 use fathom_measure::rtt::RttAggregate;
 use fathom_measure::traffic::TrafficRecord;
-use fathom_record::{FlowKey, Histogram, Nanoseconds, Port, Protocol, Time};
-use fathom_store::Batches;
+use fathom_record::{FlowKey, Histogram, Nanoseconds, Port, Protocol, Record, Time};
+use fathom_store::Kind;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use crate::others;
-
-pub(crate) const SECOND: u64 = 1_000_000_000;
+/// In nanoseconds.
+pub const SECOND: u64 = 1_000_000_000;
 /// How long an interval is, in nanoseconds.
-pub(crate) const INTERVAL_NS: u64 = 10 * SECOND;
+pub const INTERVAL_NS: u64 = 10 * SECOND;
 /// 2025-11-25T00:00:00Z, as questions say.
 const BEGIN_NS: u64 = 1_764_028_800 * SECOND;
 /// Round trips of a direction in an interval: a sample each 500 ms.
@@ -24,17 +27,17 @@ const LIFE: u64 = 60;
 
 /// Of each flow and interval there are `traffic`, `response_aggregate`, and `rtt_aggregate` of two
 /// directions. Of so many flows one is followed hop by hop, and two end or ask for a name.
-pub(crate) const GROUP: u64 = 8;
+pub const GROUP: u64 = 8;
 /// Of such a group.
-pub(crate) const GROUP_ROWS: u64 = 4 * GROUP + others::ROWS;
+pub const GROUP_ROWS: u64 = 4 * GROUP + others::ROWS;
 
 /// The end of an interval, by its number.
-pub(crate) fn end_of(interval: u64) -> Time {
+pub fn end_of(interval: u64) -> Time {
     Time(BEGIN_NS + (interval + 1) * INTERVAL_NS)
 }
 
-/// Puts the records of all flows of an interval.
-pub(crate) fn put(batches: &mut Batches, interval: u64, flows: u64) {
+/// Hands on the records of all flows of an interval.
+pub fn make(interval: u64, flows: u64, take: &mut dyn FnMut(&dyn Record)) {
     let time = end_of(interval);
     for place in 0..flows {
         // They do not all end at once.
@@ -43,13 +46,13 @@ pub(crate) fn put(batches: &mut Batches, interval: u64, flows: u64) {
         let mut random = Random(number << 32 | interval);
         // From 1 to 100 ms, by flow.
         let base_ns = 1_000_000 + mixed(number) % 99_000_000;
-        batches.put(&traffic(time, flow, &mut random));
-        batches.put(&round_trips(time, flow, base_ns, &mut random));
+        take(&traffic(time, flow, &mut random));
+        take(&round_trips(time, flow, base_ns, &mut random));
         let back = round_trips(time, flow.reversed(), base_ns / 10, &mut random);
-        batches.put(&back);
-        batches.put(&responses(time, flow, base_ns, &mut random));
+        take(&back);
+        take(&responses(time, flow, base_ns, &mut random));
         if place % GROUP == 0 {
-            others::put(batches, time, flow, base_ns, &mut random);
+            others::make(take, time, flow, base_ns, &mut random);
         }
     }
 }
@@ -67,7 +70,7 @@ fn flow(number: u64) -> FlowKey {
     }
 }
 
-pub(crate) fn histogram(base_ns: u64, random: &mut Random) -> Histogram {
+fn histogram(base_ns: u64, random: &mut Random) -> Histogram {
     let mut histogram = Histogram::new();
     for _ in 0..SAMPLES {
         // Most are near the least, and some are far, up to twice as long.
@@ -168,8 +171,17 @@ fn responses(time: Time, flow: FlowKey, base_ns: u64, random: &mut Random) -> Re
     }
 }
 
+/// How many rows the segments of a kind have.
+pub fn rows_of(kind: &Kind) -> anyhow::Result<u64> {
+    let rows = kind.segments.iter().map(|path| {
+        let reader = SerializedFileReader::new(File::open(path)?)?;
+        Ok(reader.metadata().file_metadata().num_rows().cast_unsigned())
+    });
+    rows.sum()
+}
+
 /// Numbers that are the same in each run.
-pub(crate) struct Random(u64);
+struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -177,7 +189,7 @@ impl Random {
         mixed(self.0)
     }
 
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }

@@ -4,16 +4,15 @@ use std::net::IpAddr;
 
 use fathom_measure::hops::HopSummary;
 use fathom_measure::profile::{DnsProfile, InGroup, State};
-use fathom_record::{FlowKey, Nanoseconds, Protocol, Time, Unit, record};
-use fathom_store::Batches;
+use fathom_record::{FlowKey, Nanoseconds, Protocol, Record, Time, Unit, record};
 
-use crate::records::{INTERVAL_NS, Random, SECOND, histogram};
+use super::{INTERVAL_NS, Random, SECOND, histogram};
 
 const HOPS: u64 = 8;
 const ENDS: u64 = 2;
 const QUESTIONS: u64 = 2;
-/// How many records [`put`] puts.
-pub(crate) const ROWS: u64 = HOPS + ENDS + QUESTIONS;
+/// How many records [`make`] makes.
+pub(super) const ROWS: u64 = HOPS + ENDS + QUESTIONS;
 
 const PROCESSES: [&str; 4] = ["nginx", "curl", "postgres", "envoy"];
 
@@ -76,16 +75,16 @@ record! {
     }
 }
 
-/// Puts what there is of a flow, and of others at that time.
-pub(crate) fn put(
-    batches: &mut Batches,
+/// Hands on what there is of a flow, and of others at that time.
+pub(super) fn make(
+    take: &mut dyn FnMut(&dyn Record),
     time: Time,
     flow: FlowKey,
     base_ns: u64,
     random: &mut Random,
 ) {
     for ttl in 1..=HOPS {
-        batches.put(&hop(time, flow, ttl, base_ns, random));
+        take(&hop(time, flow, ttl, base_ns, random));
     }
     for _ in 0..ENDS {
         let source_port = 1_024 + random.below(60_000) as u16;
@@ -93,10 +92,10 @@ pub(crate) fn put(
             source_port,
             ..flow
         };
-        batches.put(&ended(moment(time, random), flow, base_ns, random));
+        take(&ended(moment(time, random), flow, base_ns, random));
     }
     for _ in 0..QUESTIONS {
-        batches.put(&question(moment(time, random), flow, random));
+        take(&question(moment(time, random), flow, random));
     }
 }
 
