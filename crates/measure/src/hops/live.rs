@@ -1,5 +1,6 @@
 //! The programs loaded and attached, and their events handed to the engine.
 
+use std::ffi::c_char;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -402,7 +403,7 @@ fn configuration(options: &Options) -> Result<hops_config, Error> {
     let room = configuration.process.len() - 1;
     let name = options.owner.name.as_deref().unwrap_or_default();
     for (target, byte) in configuration.process[..room].iter_mut().zip(name.bytes()) {
-        *target = byte.cast_signed();
+        *target = c_char::from_ne_bytes([byte]);
     }
     Ok(configuration)
 }

@@ -119,7 +119,7 @@ fn hardware_type(name: &str) -> std::io::Result<u16> {
             .iter_mut()
             .zip(name.bytes().take(libc::IFNAMSIZ - 1))
         {
-            *place = byte.cast_signed();
+            *place = libc::c_char::from_ne_bytes([byte]);
         }
         let answer = libc::ioctl(socket, libc::SIOCGIFHWADDR, &raw mut request);
         let error = std::io::Error::last_os_error();

@@ -106,7 +106,7 @@ impl profile_moment_of {
 pub(super) fn text(name: &[c_char]) -> String {
     let bytes: Vec<u8> = name
         .iter()
-        .map(|byte| byte.cast_unsigned())
+        .flat_map(|byte| byte.to_ne_bytes())
         .take_while(|byte| *byte != 0)
         .collect();
     String::from_utf8_lossy(&bytes).into_owned()

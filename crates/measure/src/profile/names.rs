@@ -97,7 +97,7 @@ impl Known {
 /// The same bytes, which are hashed faster so.
 fn words(name: &[c_char; 16]) -> [u64; 2] {
     let (words, _) = name.as_chunks::<8>();
-    [words[0], words[1]].map(|word| u64::from_ne_bytes(word.map(c_char::cast_unsigned)))
+    [words[0], words[1]].map(|word| u64::from_ne_bytes(word.map(|byte| byte.to_ne_bytes()[0])))
 }
 
 fn path_below(root: &Path, folder: &Path) -> String {
