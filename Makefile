@@ -52,7 +52,7 @@ test-documents: ## run every command of README.md and docs/ in a lab with their 
 	cargo build --workspace --bins
 	cargo test --workspace --test documents
 
-test-kernels: build ## every guest test in kernels 6.1, 6.12 and the newest, or in KERNELS (qemu, half an hour each)
+test-kernels: build ## every guest test in kernels 6.1, 6.12, the newest and arm64, or in KERNELS (qemu, half an hour each)
 	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \
 		cargo test -q --workspace --test $$test --no-run --message-format json | \
 		sed -n 's/.*#fathom-tests@.*"name":"'$$test'".*"executable":"\([^"]*\)".*/\1/p'; done) $(KERNELS)

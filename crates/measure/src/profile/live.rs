@@ -353,7 +353,7 @@ impl Measurement for Profiler {
     }
 }
 
-/// Loads the programs of a set. Those that need a function the kernel does not have are left out
+/// Loads the programs of a set, if they can run. Those that need a function the kernel does not have are left out
 /// already.
 fn load(probes: &Probes, options: &Options) -> Result<Programs, Error> {
     let mut callbacks = 0;
@@ -374,7 +374,7 @@ fn load(probes: &Probes, options: &Options) -> Result<Programs, Error> {
         (".rodata.profile_config", bytes_of(&configuration)),
         (".rodata.selection", bytes_of(&selection)),
     ];
-    Programs::load(&object(), "profile_moments", |object| {
+    let programs = Programs::load(&object(), "profile_moments", |object| {
         set_constants(object, &constants)?;
         for mut program in object.progs_mut() {
             let mut own = probes.programs.iter();
@@ -382,7 +382,15 @@ fn load(probes: &Probes, options: &Options) -> Result<Programs, Error> {
             program.set_autoload(is_needed);
         }
         Ok(())
-    })
+    })?;
+    // A kernel that takes probes of functions cannot have them run for that.
+    let mut functions = probes.programs.iter();
+    if let Some(probe) = functions.find(|probe| matches!(probe.needs, Needs::Function(_))) {
+        let attached = programs.program(probe.name)?.attach().map(drop);
+        let what = "attach probes of functions (on arm64 since Linux 6.4)";
+        attached.map_err(|error| Error::kernel(what, error))?;
+    }
+    Ok(programs)
 }
 
 /// What to measure of names.
