@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build build-server demo check format test test-documents test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package test-package-short sample recordings reference site page pictures bindings clean
+.PHONY: help setup setup-demo build build-server demo check check-release format test test-documents test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package test-package-short sample recordings reference site page pictures bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -40,6 +40,9 @@ check: ## formatting, lints, generated files, documentation, licences of crates
 	scripts/crates
 	scripts/manifests
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps -q
+
+check-release: ## the oldest compiler, and the crates that may be published (a quarter of an hour)
+	scripts/crates release
 
 format: ## format all sources
 	cargo fmt --all
