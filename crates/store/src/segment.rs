@@ -17,8 +17,10 @@ use crate::Error;
 use crate::concatenate::copy;
 use crate::layout::{Found, Layout, SegmentName, make_directory, sync_directory};
 
-/// Few enough that a query for one flow reads little, and that what is written needs little memory.
-const ROW_GROUP_ROWS: usize = 32 << 10;
+/// Few enough that a query for one flow reads little, and that what is written needs little memory,
+/// and stays in the processor's cache: four times as many take a quarter more of its time, and half
+/// as many more room in the file.
+const ROW_GROUP_ROWS: usize = 8 << 10;
 /// What the rows of a group take in the file, about.
 const ROW_GROUP_BYTES: usize = 6 << 20;
 /// Addresses and Community IDs of so many flows that their columns stay dictionaries.

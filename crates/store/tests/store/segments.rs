@@ -87,7 +87,7 @@ fn large_segments_in_a_row_are_put_one_after_the_other() {
     assert_eq!(groups_of_merged(&[0, 1, 2], 5_000), 3);
     // Small ones, and such as are of the same time, are written anew.
     assert_eq!(groups_of_merged(&[0, 1, 2], 1_000), 1);
-    assert_eq!(groups_of_merged(&[0, 1, 1], 5_000), 1);
+    assert_eq!(groups_of_merged(&[0, 1, 1], 5_000), 2);
 }
 
 #[test]
