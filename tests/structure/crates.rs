@@ -56,6 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "fathom-balance",
             "fathom-measure",
             "fathom-lab",
+            "fathom-ipfix",
             "fathom-store",
             "fathom-record",
             "fathom-capture",

@@ -353,8 +353,8 @@ impl Measurement for Profiler {
     }
 }
 
-/// Loads the programs of a set, if they can run. Those that need a function the kernel does not have are left out
-/// already.
+/// Loads the programs of a set, if they can run. Those that need a function the kernel does not
+/// have are left out already.
 fn load(probes: &Probes, options: &Options) -> Result<Programs, Error> {
     let mut callbacks = 0;
     if probes.can(Indicator::RoundTrips) {
