@@ -6,14 +6,11 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-const PASSES: &str = "test calm ... ok\ntest result: ok. 1 passed; 0 failed";
+use fathom_tests::repository as root;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
+const PASSES: &str = "test calm ... ok\ntest result: ok. 1 passed; 0 failed";
 
 fn run(command: &mut Command, input: &str) -> Output {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());

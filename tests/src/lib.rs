@@ -65,6 +65,6 @@ pub use profile::{Prediction, Profile, check};
 pub use record::{Count, Flow, FlowEvent, Method, Record, Sample};
 pub use requests::capture_of_requests;
 pub use settle::settle;
-pub use setup::cache;
+pub use setup::{cache, repository};
 pub use stolen::{check_close, was_away};
 pub use terminal::Terminal;

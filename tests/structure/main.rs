@@ -7,12 +7,9 @@ mod documents;
 mod measurements;
 mod words;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The root of the repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+use fathom_tests::repository as root;
 
 /// All files of the repository, by their paths below its root.
 fn files() -> Vec<String> {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
+use fathom_tests::repository;
 use serde_json::{Value, json};
 
-use super::metrics::{installed, repository};
+use super::metrics::installed;
 
 fn dashboard(name: &str) -> Value {
     let path = repository().join("packaging/grafana").join(name);

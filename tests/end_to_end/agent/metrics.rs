@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use fathom_lab::{Namespace, Process, Topology, wait_until};
-use fathom_tests::{cache, certificates};
+use fathom_tests::{cache, certificates, repository};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -32,10 +32,6 @@ pub(crate) fn installed(program: &str) -> Option<PathBuf> {
         println!("skipped: {program} is not installed: `make setup` does that");
     }
     found
-}
-
-pub(crate) fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 /// Prometheus, which scrapes the agent of this host.

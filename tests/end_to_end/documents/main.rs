@@ -8,8 +8,9 @@ mod scene;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::thread;
+
+use fathom_tests::repository;
 
 use commands::{Documented, commands};
 use run::{Running, needed, needs_terminal, on_terminal, service};
@@ -40,7 +41,7 @@ const SIDE_BY_SIDE: usize = 3;
 /// README.md and the pages of docs/, with all their commands; and lines of blocks without a label
 /// that look like commands.
 fn documents() -> (Vec<Vec<Documented>>, Vec<String>) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = repository();
     let mut names = vec!["README.md".to_owned()];
     for entry in fs::read_dir(root.join("docs")).unwrap() {
         let path = entry.unwrap().path();

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use fathom_ipfix::wire::{FieldSpecifier, MessageWriter, Template};
 use fathom_lab::traffic::tools;
 use fathom_lab::{Chain, Link, LinkConfig, LinkEnd, Namespace, Process, Worker, wait_until};
-use fathom_tests::{binary, cache, capture_of_requests, certificates, clickhouse};
+use fathom_tests::{binary, cache, capture_of_requests, certificates, clickhouse, repository};
 use maxminddb_writer::Database;
 use maxminddb_writer::metadata::IpVersion;
 use maxminddb_writer::paths::IpAddrWithMask;
@@ -243,7 +243,7 @@ fn files(folder: &Path) -> Result<()> {
     let work = folder.join("work");
     certificates(&work, "ca.pem", &["collector", "host", "cert"])?;
     fs::copy(work.join("cert.key"), work.join("key.pem"))?;
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/examples");
+    let examples = repository().join("packaging/examples");
     let sample = fs::read(examples.join("sample.pcapng"))?;
     fs::write(work.join("sample.pcapng"), &sample)?;
     fs::write(

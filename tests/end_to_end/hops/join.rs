@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,7 @@ use std::thread::JoinHandle;
 
 use fathom_lab::{Chain, Family, Process};
 use fathom_record::{FlowKey, Protocol};
-use fathom_tests::binary;
+use fathom_tests::{binary, repository};
 use serde_json::Value;
 
 use crate::stage::{MILLISECOND, PATIENCE, beside_others, chain, connect};
@@ -79,7 +78,7 @@ impl Drop for Exchanges {
 
 /// The command of the page about joining, as it stands there.
 fn command_of_the_page() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/joining.md");
+    let page = repository().join("docs/joining.md");
     let page = fs::read_to_string(page).unwrap();
     let (_, code) = page.split_once("\n```sh\n").unwrap();
     let (code, _) = code.split_once("\n```").unwrap();

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::slice;
 
 use fathom_lab::{Namespace, Process, Topology, wait_until};
-use fathom_tests::{binary, cache, certificates};
+use fathom_tests::{binary, cache, certificates, repository};
 use nix::sys::signal::Signal;
 
 use super::dashboards::statements;
@@ -307,7 +307,7 @@ fn two_shards_answer_as_the_store_does() {
 #[fathom_lab::test]
 fn the_current_dialect_answers_as_the_store_does() {
     let python = cache().join("python/bin/python");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("chdb/server.py");
+    let script = repository().join("tests/chdb/server.py");
     let has_chdb = Command::new(&python)
         .args(["-c", "import chdb"])
         .status()
