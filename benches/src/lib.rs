@@ -14,6 +14,10 @@ pub mod records;
 pub mod statistics;
 pub mod wire;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
@@ -22,4 +26,13 @@ pub fn processor_s(who: UsageWho) -> anyhow::Result<f64> {
     let usage = getrusage(who)?;
     let seconds = |time: TimeVal| time.num_microseconds() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+/// Makes a directory anew; returns its whole path.
+pub fn made_anew(directory: &Path) -> anyhow::Result<PathBuf> {
+    if directory.exists() {
+        fs::remove_dir_all(directory).context("cannot remove what was there")?;
+    }
+    fs::create_dir_all(directory)?;
+    Ok(fs::canonicalize(directory)?)
 }

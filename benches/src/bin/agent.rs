@@ -1,12 +1,11 @@
 //! What an agent takes of a processor and of memory while very many flows talk.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Parser;
 use fathom_benches::live::{Answers, Bench};
+use fathom_benches::made_anew;
 use fathom_lab::summary::{Row, conclude};
 
 const MEGABYTE: f64 = 1e6;
@@ -47,11 +46,7 @@ fn main() -> anyhow::Result<()> {
         println!("skipped: {why}");
         return Ok(());
     }
-    if arguments.out.exists() {
-        fs::remove_dir_all(&arguments.out).context("cannot remove what was there")?;
-    }
-    fs::create_dir_all(&arguments.out)?;
-    let out = fs::canonicalize(&arguments.out)?;
+    let out = made_anew(&arguments.out)?;
     let bench = Bench::new()?;
     let agent = bench.agent(&arguments.fathom, &out)?;
     let mut exchanges = bench.exchanges(arguments.flows, Answers::Data)?;

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Parser;
-use fathom_benches::{processor_s, records};
+use fathom_benches::{made_anew, processor_s, records};
 use fathom_ipfix::{Export, ExporterSettings, SenderSettings};
 use fathom_lab::summary::{Row, conclude};
 use fathom_lab::{Process, wait_until};
@@ -47,20 +47,14 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if arguments.out.exists() {
-        fs::remove_dir_all(&arguments.out).context("cannot remove what was there")?;
-    }
-    fs::create_dir_all(&arguments.out)?;
-    let row = measure(&arguments)?;
-    fs::remove_dir_all(&arguments.out)?;
+    let out = made_anew(&arguments.out)?;
+    let row = measure(&arguments, &out)?;
+    fs::remove_dir_all(&out)?;
     Ok(conclude(&[row], arguments.summary.as_deref())?)
 }
 
-fn measure(arguments: &Arguments) -> anyhow::Result<Row> {
-    let (store, said) = (
-        arguments.out.join("store"),
-        arguments.out.join("collector.err"),
-    );
+fn measure(arguments: &Arguments, out: &Path) -> anyhow::Result<Row> {
+    let (store, said) = (out.join("store"), out.join("collector.err"));
     let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
     let url = format!("ipfix+udp://127.0.0.1:{port}");
     let mut command = Command::new(&arguments.server);
@@ -79,7 +73,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Row> {
     print!("{}", fs::read_to_string(&said)?);
     let processor = processor_s(UsageWho::RUSAGE_CHILDREN)? / seconds;
     let rate = sent as f64 / seconds;
-    let missing = sent - kept(&store)?.min(sent);
+    let missing = sent.saturating_sub(kept(&store)?);
     Ok(Row {
         what: format!(
             "collector, {} records a second by IPFIX over UDP",

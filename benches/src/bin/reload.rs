@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Parser;
-use fathom_benches::lines;
 use fathom_benches::live::{Answers, Bench, ask_agent};
+use fathom_benches::{lines, made_anew};
 use fathom_lab::summary::{Row, conclude};
 
 /// What is measured at first, and what later.
@@ -109,11 +109,7 @@ fn configuration(measured: &[&str]) -> String {
 }
 
 fn measure(arguments: &Arguments, name: &str, after: &[&str]) -> anyhow::Result<Row> {
-    if arguments.out.exists() {
-        fs::remove_dir_all(&arguments.out).context("cannot remove what was there")?;
-    }
-    fs::create_dir_all(&arguments.out)?;
-    let out = fs::canonicalize(&arguments.out)?;
+    let out = made_anew(&arguments.out)?;
     let file = out.join("fathom.toml");
     fs::write(&file, configuration(ALL))?;
     let bench = Bench::new()?;

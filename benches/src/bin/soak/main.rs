@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Parser;
+use fathom_benches::made_anew;
+use fathom_benches::records::rows_of;
 use fathom_lab::summary::{Row, conclude};
 use fathom_lab::{Namespace, Process, wait_until};
 use fathom_store::Snapshot;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use parquet::file::reader::{FileReader, SerializedFileReader};
 
 const AGENT: &str = "10.78.0.1/24";
 const SERVER: &str = "10.78.0.2/24";
@@ -52,10 +53,7 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if arguments.out.exists() {
-        fs::remove_dir_all(&arguments.out).context("cannot remove what was there")?;
-    }
-    fs::create_dir_all(&arguments.out)?;
+    let out = made_anew(&arguments.out)?;
     // Both ends of all connections.
     setrlimit(Resource::RLIMIT_NOFILE, 16_384, 16_384)?;
     let (client, server) = (Namespace::new("soak-a")?, Namespace::new("soak-b")?);
@@ -67,7 +65,7 @@ fn main() -> anyhow::Result<()> {
         client,
         server,
         fathom: fs::canonicalize(&arguments.fathom)?,
-        out: fs::canonicalize(&arguments.out)?,
+        out,
     };
     let rows = lab.run(Duration::from_secs(60) * arguments.minutes)?;
     conclude(&rows, arguments.summary.as_deref())?;
@@ -295,10 +293,7 @@ fn records(store: &Path, others: &[&str]) -> anyhow::Result<u64> {
             .iter()
             .map(|batch| batch.num_rows() as u64)
             .sum::<u64>();
-        for segment in &kind.segments {
-            let reader = SerializedFileReader::new(File::open(segment)?)?;
-            of_kind += reader.metadata().file_metadata().num_rows().cast_unsigned();
-        }
+        of_kind += rows_of(kind)?;
         println!("{}: {}: {of_kind} rows", store.display(), kind.name);
         if !others.contains(&kind.name.as_str()) {
             rows += of_kind;
