@@ -58,7 +58,7 @@ impl Batch {
     }
 }
 
-/// For so many rows there is room before the first.
+/// For so many rows there is room in the first batch.
 const FIRST_ROWS: usize = 1024;
 
 /// Collects records of all kinds.
@@ -71,10 +71,10 @@ struct Collected {
     schema: &'static Schema,
     kind: Arc<str>,
     columns: SchemaRef,
-    /// Those of the fields, and before them that of the host.
+    /// Those of the fields, and before them that of the host; none before the first row.
     growing: Vec<Growing>,
     rows: usize,
-    /// For so many rows there was room at the start.
+    /// For so many rows there is room from the first one on: those of the batch before.
     room: usize,
     text: ValueText,
 }
@@ -113,15 +113,11 @@ impl Batches {
 
 impl Collected {
     fn new(schema: &'static Schema) -> Self {
-        let columns = columns_of(schema);
-        let growing = columns.fields().iter();
         Self {
             schema,
             kind: schema.kind.into(),
-            growing: growing
-                .map(|column| Growing::new(column.data_type(), FIRST_ROWS))
-                .collect(),
-            columns: Arc::new(columns),
+            columns: Arc::new(columns_of(schema)),
+            growing: Vec::new(),
             rows: 0,
             room: FIRST_ROWS,
             text: ValueText::default(),
@@ -129,6 +125,11 @@ impl Collected {
     }
 
     fn put(&mut self, record: &dyn Record, host: &str) {
+        if self.rows == 0 {
+            let columns = self.columns.fields().iter();
+            let empty = columns.map(|column| Growing::new(column.data_type(), self.room));
+            self.growing.extend(empty);
+        }
         self.growing[0].put(Value::Text(host), &mut self.text);
         let mut row = Row {
             growing: &mut self.growing[1..],
@@ -141,8 +142,8 @@ impl Collected {
     }
 
     fn take(&mut self) -> Batch {
-        let columns = self.growing.iter_mut().map(|column| {
-            let mut column = column.take();
+        let columns = self.growing.drain(..).map(|column| {
+            let mut column = column.finish();
             // A batch of a few would keep room for many. To give up a little costs more than it
             // brings.
             if self.room > 2 * self.rows {

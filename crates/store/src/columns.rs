@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{
     BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder, UInt16Builder,
     UInt64Builder,
 };
-use arrow_array::{Array as _, ArrayRef};
 use arrow_schema::{DataType, Field as Column, Schema as Columns, TimeUnit};
 use fathom_record::format::ValueText;
 use fathom_record::{Field, Schema, Type, Unit, Value};
@@ -130,18 +130,16 @@ impl Growing {
         }
     }
 
-    /// What it has, which it has no more. There is room for as many rows again.
-    pub(crate) fn take(&mut self) -> ArrayRef {
-        let taken: ArrayRef = match self {
-            Self::Unsigned(column) => Arc::new(column.finish()),
-            Self::Port(column) => Arc::new(column.finish()),
-            Self::Float(column) => Arc::new(column.finish()),
-            Self::Boolean(column) => Arc::new(column.finish()),
-            Self::Text(column) => Arc::new(column.finish()),
-            Self::Time(column) => Arc::new(column.finish()),
-            Self::Histogram(column) => Arc::new(std::mem::take(column).finish()),
-        };
-        *self = Self::new(taken.data_type(), taken.len());
-        taken
+    /// What it has.
+    pub(crate) fn finish(self) -> ArrayRef {
+        match self {
+            Self::Unsigned(mut column) => Arc::new(column.finish()),
+            Self::Port(mut column) => Arc::new(column.finish()),
+            Self::Float(mut column) => Arc::new(column.finish()),
+            Self::Boolean(mut column) => Arc::new(column.finish()),
+            Self::Text(mut column) => Arc::new(column.finish()),
+            Self::Time(mut column) => Arc::new(column.finish()),
+            Self::Histogram(column) => Arc::new(column.finish()),
+        }
     }
 }

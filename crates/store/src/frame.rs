@@ -13,7 +13,8 @@
 
 use std::io::{self, Read};
 
-use arrow_ipc::reader::StreamReader;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::ArrowError;
 
@@ -151,10 +152,10 @@ fn decode(body: &[u8]) -> Result<Batch, ArrowError> {
         .split_at_checked(length.into())
         .ok_or_else(|| bad("no kind"))?;
     let kind = std::str::from_utf8(kind).map_err(|_| bad("no kind"))?;
-    let stream = decompress(compressed)?;
-    let mut batches = StreamReader::try_new(stream.as_slice(), None)?;
-    let rows = batches.next().ok_or_else(|| bad("no batch"))??;
-    Ok(Batch::new(kind, rows))
+    // The columns stay where they were decompressed.
+    let mut stream = Buffer::from_vec(decompress(compressed)?);
+    let rows = StreamDecoder::new().decode(&mut stream)?;
+    Ok(Batch::new(kind, rows.ok_or_else(|| bad("no batch"))?))
 }
 
 fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {

@@ -14,7 +14,7 @@ use fathom_store::{Batch, Batches};
 /// A batch has at least what came in this time.
 pub(super) const PERIOD: Duration = Duration::from_millis(500);
 /// A batch that has so many records is not added to.
-const FULL_ROWS: usize = 8_192;
+const FULL_ROWS: usize = 2_048;
 /// Between looks at whether less waits.
 const PAUSE: Duration = Duration::from_millis(1);
 
