@@ -51,6 +51,9 @@ const SINCE_THE_START: [&str; 2] = ["start_time", "duration_ns"];
 /// the error.
 const WITHOUT_ERROR: &str = "no route, or no free port";
 
+/// Each may be one that makes a connection's profiles differ.
+const MISSED: &str = "moments missed: the probe was at work on that CPU";
+
 /// A measurement with either set, over the same connections.
 struct Both([Fathom; 2]);
 
@@ -93,7 +96,9 @@ impl Both {
         let mut comparison = Comparison::default();
         let [by_tracepoint, by_fentry] = self.0.map(|fathom| {
             let mut by_connection = BTreeMap::<u64, Vec<Profile>>::new();
-            for profile in fathom.finish().unwrap().profiles() {
+            let finished = fathom.finish().unwrap();
+            comparison.missed += finished.count(MISSED);
+            for profile in finished.profiles() {
                 if hosts.iter().any(|host| profile.is_of(host)) {
                     let connection = profile.number("connection").unwrap();
                     by_connection.entry(connection).or_default().push(profile);
@@ -121,13 +126,24 @@ struct Comparison {
     /// How far times lie apart, in ns, by the name of the field.
     apart_ns: BTreeMap<&'static str, Vec<u64>>,
     differences: Vec<String>,
+    /// Connections that have one.
+    different: u64,
+    /// Moments that either set knows to have missed.
+    missed: u64,
 }
 
 impl Comparison {
     fn add_connection(&mut self, by_tracepoint: &[Profile], by_fentry: &[Profile]) {
+        let before = self.differences.len();
+        self.add_profiles_of(by_tracepoint, by_fentry);
+        self.different += u64::from(self.differences.len() > before);
+    }
+
+    fn add_profiles_of(&mut self, by_tracepoint: &[Profile], by_fentry: &[Profile]) {
         if by_tracepoint.len() != by_fentry.len() {
             self.differences
                 .push(format!("{by_tracepoint:#?}\nbut\n{by_fentry:#?}"));
+            return;
         }
         for (number, (left, right)) in by_tracepoint.iter().zip(by_fentry).enumerate() {
             self.add_profiles(number, left, right);
@@ -186,13 +202,12 @@ impl Comparison {
             // A jiffy is 10 ms at most.
             if most > slack() || median > 10 * MILLISECOND {
                 self.differences.push(format!("{name} differs by {most:?}"));
+                self.different += 1;
             }
         }
-        assert!(
-            self.differences.is_empty(),
-            "{}",
-            self.differences.join("\n")
-        );
+        let (different, missed) = (self.different, self.missed);
+        println!("{different} connections differ, and {missed} moments were missed");
+        assert!(different <= missed, "{}", self.differences.join("\n"));
     }
 }
 

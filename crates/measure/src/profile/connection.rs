@@ -47,6 +47,9 @@ pub(super) struct Connection<S: Snapshot> {
     pub(super) totals: S::Totals,
     /// When the present profile began, in the kernel's time.
     pub(super) start_ns: u64,
+    /// Was it seen when this host opened it? Of others the start is known from the handshake's round
+    /// trip, unless a packet of it was lost.
+    pub(super) is_opening_seen: bool,
     /// The same as it was told as the end of the profile before: the wall clock may have been set
     /// since.
     pub(super) start_time: Option<Time>,
@@ -70,6 +73,7 @@ impl<S: Snapshot> Connection<S> {
             is_established: false,
             totals: S::Totals::default(),
             start_ns: of.time,
+            is_opening_seen: false,
             start_time: None,
             process: None,
             accept_queue_ns: None,
@@ -83,6 +87,7 @@ impl<S: Snapshot> Connection<S> {
     pub(super) fn opened(of: &profile_moment_of, builder: &mut ProfileBuilder) -> Self {
         Self {
             role: Some("client"),
+            is_opening_seen: true,
             process: builder.process(of),
             ..Self::new(of, State::New)
         }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::State;
 use super::connection::{Connection, ProfileBuilder};
 use super::connection_table::ConnectionTable;
-use super::ending::{connect_error, ending};
+use super::ending::{SYN_SENT, connect_error, ending};
 use super::indicator::Capabilities;
 use super::metas::Metas;
 use super::moment::Moment;
@@ -172,9 +172,17 @@ impl Connections {
         // What the handshake took is the first round trip, unless the SYN-ACK was sent again.
         let handshake_ns = u64::from(snapshot.round_trip) * 1_000;
         let start_ns = snapshot.of.time.saturating_sub(handshake_ns);
-        let arrived = Connection::arrived(snapshot, "server", start_ns);
+        // A client's SYN is not told of where its probe was at work for another task.
+        let is_opened_here = snapshot.of.old_state == SYN_SENT;
+        let role = if is_opened_here { "client" } else { "server" };
+        let mut arrived = Connection::arrived(snapshot, role, start_ns);
+        if is_opened_here {
+            arrived.tell_establishment(builder, report);
+        } else {
+            self.wait(&snapshot.of);
+        }
+        let builder = &mut self.builder;
         self.connection_table.insert(id, arrived, builder, report);
-        self.wait(&snapshot.of);
     }
 
     fn close(&mut self, snapshot: &profile_snapshot, report: Report<'_>) {
@@ -259,6 +267,31 @@ mod tests {
         };
         assert_eq!(total.total_packets, sum(|profile| profile.packets));
         assert_eq!(total.total_bytes, sum(|profile| profile.bytes));
+    }
+
+    /// Its SYN was not told of. If that was sent again, it is not known when it was first.
+    #[test]
+    fn a_client_is_one_though_its_syn_was_missed() {
+        for packets_retransmitted in [0, 1] {
+            let mut profiles = Vec::new();
+            let mut connections = connections();
+            let mut snapshot = profile_snapshot {
+                packets_retransmitted,
+                round_trip: 3,
+                ..profile_snapshot::default()
+            };
+            snapshot.of.moment = native::PROFILE_ESTABLISHED as u8;
+            (snapshot.of.old_state, snapshot.of.time) = (SYN_SENT, 10_000);
+            connections.snapshot(&snapshot, &mut |told| {
+                if let ProfileRecord::Tcp(profile) = told {
+                    profiles.push(profile);
+                }
+            });
+            assert_eq!(profiles.len(), 1);
+            assert_eq!(profiles[0].role, Some("client"));
+            let establishment = (packets_retransmitted == 0).then_some(Nanoseconds(3_000));
+            assert_eq!(profiles[0].establishment_ns, establishment);
+        }
     }
 
     /// A look before the last profile, or one that comes later than what it saw, has nothing new.

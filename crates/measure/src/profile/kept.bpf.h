@@ -10,6 +10,7 @@
 #include "profile.h"
 
 #define E2BIG 7
+#define EBUSY 16
 #define PROFILE_CONNECTIONS 65536
 #define PROFILE_RING_BYTES (8 << 20)
 /* An attempt that waits for so long has been told of, and its slot may be had. */

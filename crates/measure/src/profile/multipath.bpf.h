@@ -305,12 +305,16 @@ static int multipath_on_timer(void *map, __u64 *key, struct multipath_stalls *st
 static __always_inline void multipath_begin_stall(struct mptcp_sock *meta, struct multipath_stalls *stalls, __u64 until,
 						  __u8 state)
 {
+	long failed;
+
 	multipath_tell_alone(meta, stalls->connection, stalls->is_selected, stalls->count, PROFILE_META_LOSSY, state,
 			     state);
 	stalls->since = bpf_ktime_get_ns();
 	stalls->until = until;
-	/* Done already if it is not the first: refused then. */
-	bpf_timer_init(&stalls->timer, &multipath_all_stalls, MULTIPATH_MONOTONIC);
+	/* Done already if it is not the first: busy then. */
+	failed = bpf_timer_init(&stalls->timer, &multipath_all_stalls, MULTIPATH_MONOTONIC);
+	if (failed && failed != -EBUSY)
+		profile_count(PROFILE_COUNT_DISORDER_REFUSED);
 	bpf_timer_set_callback(&stalls->timer, multipath_on_timer);
 	multipath_look_again(stalls);
 }

@@ -35,7 +35,7 @@ enum profile_moment {
 /* What can go wrong in the kernel's part; the texts are what users see. */
 #define PROFILE_COUNTERS(X)                                                                                            \
 	X(MOMENTS_LOST, "moments lost: ring full")                                                                     \
-	X(DISORDER_REFUSED, "connections without duplicates, reordering and stalls: table full")                       \
+	X(DISORDER_REFUSED, "connections without duplicates, reordering and stalls: no room")                          \
 	X(ROUND_TRIPS_REFUSED, "connections without mean round trip: table full")
 
 #define X(name, text) PROFILE_COUNT_##name,

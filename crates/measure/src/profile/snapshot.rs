@@ -60,6 +60,7 @@ impl profile_snapshot {
         } else {
             0
         };
+        let is_start_known = connection.is_opening_seen || found.packets_retransmitted == 0;
         let duration = Nanoseconds(self.of.time.saturating_sub(connection.start_ns));
         let capabilities = &builder.capabilities;
         let trips = found.spread_of_round_trips(capabilities, is_establishment);
@@ -88,7 +89,7 @@ impl profile_snapshot {
             connection: connection.id,
             role: connection.role,
             is_existing: connection.is_existing.then_some(true),
-            establishment_ns: (is_establishment && syn_acks == 0).then_some(duration),
+            establishment_ns: (is_establishment && is_start_known).then_some(duration),
             accept_queue_ns: connection.accept_queue_ns.map(Nanoseconds),
             total: AtEnd::default(),
             packets: sent.packets,
