@@ -123,6 +123,9 @@ pub(super) fn take_messages() -> String {
     MESSAGES.take()
 }
 
+/// What the kernel says from the wrong instruction on. Since Linux 7 it explains it.
+const VERDICT_LINES: usize = 40;
+
 /// The kernel refused the programs: say what can be done.
 fn refused(error: &libbpf_rs::Error) -> Error {
     let messages = take_messages();
@@ -141,7 +144,7 @@ fn refused(error: &libbpf_rs::Error) -> Error {
                 .to_owned(),
         };
     }
-    let last: Vec<_> = messages.lines().rev().take(12).collect();
+    let last: Vec<_> = messages.lines().rev().take(VERDICT_LINES).collect();
     let told = last.into_iter().rev().collect::<Vec<_>>().join("\n");
     Error::kernel(
         "load the BPF programs",
