@@ -47,8 +47,8 @@ pub(super) struct Connection<S: Snapshot> {
     pub(super) totals: S::Totals,
     /// When the present profile began, in the kernel's time.
     pub(super) start_ns: u64,
-    /// Was it seen when this host opened it? Of others the start is known from the handshake's round
-    /// trip, unless a packet of it was lost.
+    /// Was it seen when this host opened it? Of others the start is known from the handshake's
+    /// round trip, unless a packet of it was lost.
     pub(super) is_opening_seen: bool,
     /// The same as it was told as the end of the profile before: the wall clock may have been set
     /// since.
