@@ -21,7 +21,7 @@ pub(crate) fn share_what_is_freed() {
     }
 }
 
-/// Gives to the system what is free, after much has been freed at once.
+/// Gives to the system what is free, also in between what is in use.
 pub(crate) fn return_what_is_free() {
     #[cfg(target_env = "gnu")]
     // SAFETY: what is in use stays.

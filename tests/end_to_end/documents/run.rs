@@ -57,13 +57,13 @@ fn ends_by_itself(text: &str) -> bool {
     const GO_ON: [&str; 6] = ["rtt", "response", "traffic", "hops", "profile", "ipfix"];
     let words = words(text);
     // What reads a capture may be at its end already when it is to be interrupted.
-    let only_tells = words
+    let has_end = words
         .iter()
         .any(|word| ["--probes", "--print-config"].contains(word) || word.contains(".pcap"));
     let goes_on = words.first().is_some_and(|word| GO_ON.contains(word))
         || words.starts_with(&["agent", "capture"])
         || text.starts_with("tcpdump ");
-    only_tells || !goes_on && service(text).is_none()
+    has_end || !goes_on && service(text).is_none()
 }
 
 /// What a command asks a service for; `None` for one that asks none.

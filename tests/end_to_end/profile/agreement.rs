@@ -125,33 +125,31 @@ struct Comparison {
     fields: usize,
     /// How far times lie apart, in ns, by the name of the field.
     apart_ns: BTreeMap<&'static str, Vec<u64>>,
+    /// Of each connection that has some, and of times.
     differences: Vec<String>,
-    /// Connections that have one.
-    different: u64,
     /// Moments that either set knows to have missed.
     missed: u64,
 }
 
 impl Comparison {
     fn add_connection(&mut self, by_tracepoint: &[Profile], by_fentry: &[Profile]) {
-        let before = self.differences.len();
-        self.add_profiles_of(by_tracepoint, by_fentry);
-        self.different += u64::from(self.differences.len() > before);
-    }
-
-    fn add_profiles_of(&mut self, by_tracepoint: &[Profile], by_fentry: &[Profile]) {
         if by_tracepoint.len() != by_fentry.len() {
             self.differences
                 .push(format!("{by_tracepoint:#?}\nbut\n{by_fentry:#?}"));
             return;
         }
-        for (number, (left, right)) in by_tracepoint.iter().zip(by_fentry).enumerate() {
-            self.add_profiles(number, left, right);
+        let pairs = by_tracepoint.iter().zip(by_fentry).enumerate();
+        let differences: Vec<_> = pairs
+            .flat_map(|(number, (left, right))| self.add_profiles(number, left, right))
+            .collect();
+        if !differences.is_empty() {
+            self.differences.push(differences.join("\n"));
         }
     }
 
-    /// The profiles of either set with this number of a connection's.
-    fn add_profiles(&mut self, number: usize, left: &Profile, right: &Profile) {
+    /// The profiles of either set with this number of a connection's; how they differ.
+    fn add_profiles(&mut self, number: usize, left: &Profile, right: &Profile) -> Vec<String> {
+        let mut differences = Vec::new();
         self.profiles += 1;
         // What a set lacks on this kernel is named by whoever runs the cases there.
         let missing = std::env::var("FATHOM_TEST_WITHOUT").unwrap_or_default();
@@ -178,7 +176,7 @@ impl Comparison {
                 (Some((name, _)), Some(apart_ns)) => {
                     self.apart_ns.entry(name).or_default().push(apart_ns);
                 }
-                _ => self.differences.push(format!(
+                _ => differences.push(format!(
                     "{}: {name} is {:?} by tracepoints, {:?} by functions",
                     title(number, left),
                     left.get(name),
@@ -186,6 +184,7 @@ impl Comparison {
                 )),
             }
         }
+        differences
     }
 
     fn conclude(&mut self) {
@@ -202,10 +201,9 @@ impl Comparison {
             // A jiffy is 10 ms at most.
             if most > slack() || median > 10 * MILLISECOND {
                 self.differences.push(format!("{name} differs by {most:?}"));
-                self.different += 1;
             }
         }
-        let (different, missed) = (self.different, self.missed);
+        let (different, missed) = (self.differences.len() as u64, self.missed);
         println!("{different} connections differ, and {missed} moments were missed");
         assert!(different <= missed, "{}", self.differences.join("\n"));
     }

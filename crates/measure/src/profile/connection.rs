@@ -7,7 +7,7 @@ use fathom_record::{FlowKey, Time};
 
 use super::State;
 use super::connections::Report;
-use super::ending::END_OF_MEASUREMENT;
+use super::ending::{END_OF_MEASUREMENT, SYN_SENT};
 use super::indicator::Capabilities;
 use super::names::Names;
 use super::reorder::ProfileRecord;
@@ -93,10 +93,12 @@ impl<S: Snapshot> Connection<S> {
         }
     }
 
-    /// It is established, and what opened it at `start_ns` was not told of.
-    pub(super) fn arrived(snapshot: &S, role: &'static str, start_ns: u64) -> Self {
+    /// It is established, and what opened it at `start_ns` was not told of: it is a server's, or a
+    /// client's of which that was missed.
+    pub(super) fn arrived(snapshot: &S, start_ns: u64) -> Self {
+        let is_opened_here = snapshot.of().old_state == SYN_SENT;
         Self {
-            role: Some(role),
+            role: Some(if is_opened_here { "client" } else { "server" }),
             start_ns,
             unaccepted: Some(Box::new(*snapshot)),
             ..Self::new(snapshot.of(), State::New)
@@ -190,6 +192,11 @@ impl<S: Snapshot> Connection<S> {
         {
             self.seen = Some(Box::new(*now));
         }
+    }
+
+    /// Did this host open it?
+    pub(super) fn is_client(&self) -> bool {
+        self.role == Some("client")
     }
 
     /// Is it not known yet who accepts it?

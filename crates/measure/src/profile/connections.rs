@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::State;
 use super::connection::{Connection, ProfileBuilder};
 use super::connection_table::ConnectionTable;
-use super::ending::{SYN_SENT, connect_error, ending};
+use super::ending::{connect_error, ending};
 use super::indicator::Capabilities;
 use super::metas::Metas;
 use super::moment::Moment;
@@ -172,11 +172,8 @@ impl Connections {
         // What the handshake took is the first round trip, unless the SYN-ACK was sent again.
         let handshake_ns = u64::from(snapshot.round_trip) * 1_000;
         let start_ns = snapshot.of.time.saturating_sub(handshake_ns);
-        // A client's SYN is not told of where its probe was at work for another task.
-        let is_opened_here = snapshot.of.old_state == SYN_SENT;
-        let role = if is_opened_here { "client" } else { "server" };
-        let mut arrived = Connection::arrived(snapshot, role, start_ns);
-        if is_opened_here {
+        let mut arrived = Connection::arrived(snapshot, start_ns);
+        if arrived.is_client() {
             arrived.tell_establishment(builder, report);
         } else {
             self.wait(&snapshot.of);
@@ -214,6 +211,7 @@ impl Connection<profile_snapshot> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ending::SYN_SENT;
     use super::*;
 
     pub(super) fn connections() -> Connections {

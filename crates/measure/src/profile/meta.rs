@@ -42,7 +42,7 @@ impl profile_meta {
     ) -> MptcpProfile {
         let before = connection.last.as_deref().copied().unwrap_or_default();
         let duration = Nanoseconds(self.of.time.saturating_sub(connection.start_ns));
-        let is_establishment = connection.role == Some("client")
+        let is_establishment = connection.is_client()
             && connection.state == State::New
             && end_state == State::Established
             && duration.0 != 0;

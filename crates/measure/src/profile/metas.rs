@@ -122,10 +122,8 @@ impl Metas {
             return;
         }
         let since_ns = now.of.time;
-        let is_opened_here = now.of.old_state == SYN_SENT;
-        let role = if is_opened_here { "client" } else { "server" };
-        let mut meta = Connection::arrived(now, role, since_ns);
-        if is_opened_here {
+        let mut meta = Connection::arrived(now, since_ns);
+        if meta.is_client() {
             meta.tell_establishment(builder, report);
         } else {
             let waiting = Unaccepted {

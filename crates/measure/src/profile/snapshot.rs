@@ -51,7 +51,7 @@ impl profile_snapshot {
         let last = connection.last.as_deref();
         let found = &last.map_or(Cow::Borrowed(self), |last| Cow::Owned(increase(last, self)));
         let disorder = &found.disorder;
-        let is_client = connection.role == Some("client");
+        let is_client = connection.is_client();
         let is_establishment = connection.state == State::New && end_state == State::Established;
         // The first packets that a server's socket sent again were those of its handshake.
         let is_of_handshake = is_establishment && !is_client;
