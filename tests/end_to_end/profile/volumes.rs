@@ -1,16 +1,19 @@
 //! Packets and IP bytes of connections, held against those that passed the links; totals, and the
 //! order that profiles come in.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 
-use fathom_lab::{Link, PacketKind, Rule};
-use fathom_tests::Profile;
+use fathom_lab::{Link, Namespace, PacketKind, Rule, wait_until};
+use fathom_tests::{Fathom, Profile};
+use nix::sys::signal::Signal;
 
-use crate::stage::{Family, Pair, Stage};
+use crate::stage::{Family, PATIENCE, Pair, Stage, listen};
 
 const WHOLE: u16 = 5900;
 const LOSSY: u16 = 5902;
 const SEGMENTS: usize = 20;
+/// More than 8 MiB of moments.
+const CONNECTIONS_TO_FILL_THE_RING: usize = 10_000;
 /// The option with which an acknowledgement tells of one gap, with its padding (RFC 2018).
 const SACK_BYTES: u64 = 12;
 
@@ -135,8 +138,8 @@ fn packets_and_bytes_are_those_of_the_link() {
 fn profiles_come_in_the_order_of_their_times() {
     let stage = Stage::build(Vec::new(), Vec::new());
     let address = SocketAddr::new(Family::V4.server(), WHOLE);
-    let listener = crate::stage::listen(&stage.lab.server, address);
-    let connect = || std::net::TcpStream::connect(address).unwrap();
+    let listener = listen(&stage.lab.server, address);
+    let connect = || TcpStream::connect(address).unwrap();
     let waiting = stage.lab.client.enter(connect).unwrap();
     // While one waits for its application, others come and go.
     for port in [LOSSY, LOSSY + 2, LOSSY + 4] {
@@ -162,4 +165,41 @@ fn profiles_come_in_the_order_of_their_times() {
         .collect();
     assert_eq!(times.len(), 16);
     assert!(times.is_sorted(), "{times:#?}");
+}
+
+/// Nobody empties the ring while it fills, so the end of a connection is lost.
+#[fathom_lab::test]
+fn a_connection_whose_end_was_missed_has_a_last_profile() {
+    let host = Namespace::new("host").unwrap();
+    host.run("ip link set lo up").unwrap();
+    // The sockets are looked through as often as periodic profiles may come.
+    let options = ["--net", "127.77.0.0/16", "--active-timeout", "500ms"];
+    let mut fathom = Fathom::profile(&host, &options).unwrap();
+    let listener = listen(&host, "127.77.0.1:5906".parse().unwrap());
+    let connect = || {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    };
+    let followed = host.enter(connect).unwrap();
+    let port = followed.0.local_addr().unwrap().port();
+    let wait_for_both_ends = |fathom: &Fathom, reason| {
+        wait_until(PATIENCE, reason, || {
+            let profiles = fathom.profiles().into_iter();
+            let of_port = profiles.filter(|profile| profile.has_port(port));
+            of_port
+                .filter(|profile| profile.text("reason") == reason)
+                .count()
+                == 2
+        })
+        .unwrap();
+    };
+    wait_for_both_ends(&fathom, "established");
+    fathom.process().signal(Signal::SIGSTOP).unwrap();
+    host.enter(|| (0..CONNECTIONS_TO_FILL_THE_RING).for_each(|_| drop(connect())))
+        .unwrap();
+    drop(followed);
+    fathom.process().signal(Signal::SIGCONT).unwrap();
+    wait_for_both_ends(&fathom, "its end was missed");
+    let finished = fathom.finish().unwrap();
+    assert!(finished.count("moments lost: ring full") > 0);
 }

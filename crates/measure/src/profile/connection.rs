@@ -204,24 +204,31 @@ impl<S: Snapshot> Connection<S> {
         self.unaccepted.is_some()
     }
 
-    /// A last profile of a connection that is followed no longer.
-    pub(super) fn tell_desync(&mut self, builder: &mut ProfileBuilder, report: Report<'_>) {
-        self.tell_establishment(builder, report);
-        if let Some(last) = self.seen.take().or_else(|| self.last.take()) {
-            self.tell(
-                &last,
-                (State::Desync, "too many connections"),
-                builder,
-                report,
-            );
-        }
+    /// How it stood when it was last heard of.
+    pub(super) fn latest(&self) -> Option<&S> {
+        let latest = self.seen.as_ref().or(self.last.as_ref());
+        latest.or(self.unaccepted.as_ref()).map(|latest| &**latest)
+    }
+
+    /// A last profile of a connection that is followed no longer, as of when it was last heard of.
+    pub(super) fn lose(
+        &mut self,
+        reason: &'static str,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
+        self.tell_last((State::Desync, reason), builder, report);
     }
 
     /// A last profile, at the end of the measurement.
     pub(super) fn finish(&mut self, builder: &mut ProfileBuilder, report: Report<'_>) {
+        self.tell_last((State::Update, END_OF_MEASUREMENT), builder, report);
+    }
+
+    fn tell_last(&mut self, end: End, builder: &mut ProfileBuilder, report: Report<'_>) {
         self.tell_establishment(builder, report);
-        if let Some(seen) = self.seen.take() {
-            self.tell(&seen, (State::Update, END_OF_MEASUREMENT), builder, report);
+        if let Some(latest) = self.latest().copied() {
+            self.tell(&latest, end, builder, report);
         }
     }
 }

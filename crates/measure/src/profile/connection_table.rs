@@ -83,7 +83,7 @@ impl<S: Snapshot> ConnectionTable<S> {
             for (_, oldest) in ages.iter().take(CONNECTIONS_MAX / 8) {
                 if let Some(mut connection) = self.known.remove(oldest) {
                     self.forgotten += 1;
-                    connection.tell_desync(builder, report);
+                    connection.lose("too many connections", builder, report);
                 }
             }
         }

@@ -83,6 +83,23 @@ impl Connections {
         }
     }
 
+    /// Ends the connections that are gone, by how they stood when they were last heard of. Which.
+    pub(crate) fn end_gone(
+        &mut self,
+        is_gone: impl Fn(&profile_snapshot) -> bool,
+        report: Report<'_>,
+    ) -> Vec<u64> {
+        let is_gone = |connection: &mut Connection<_>| connection.latest().is_some_and(&is_gone);
+        let known = &mut self.connection_table.known;
+        let gone = known.extract_if(|_, connection| is_gone(connection));
+        let mut ids = Vec::new();
+        for (id, mut connection) in gone {
+            connection.lose("its end was missed", &mut self.builder, report);
+            ids.push(id);
+        }
+        ids
+    }
+
     fn take(&mut self, moment: &Moment, report: Report<'_>) {
         match moment {
             Moment::Note(of) => self.note(of, report),
@@ -296,19 +313,59 @@ mod tests {
     #[test]
     fn the_end_does_not_go_back_to_an_older_look() {
         let mut connections = connections();
-        let mut at = |moment: u32, time: u64, bytes_sent: u64| {
-            let mut snapshot = profile_snapshot {
-                bytes_sent,
-                ..profile_snapshot::default()
-            };
-            snapshot.of.connection = 5;
-            (snapshot.of.moment, snapshot.of.time) = (moment as u8, time);
-            told(|report| connections.snapshot(&snapshot, report))
+        let mut durations = Vec::new();
+        let mut report = |told: ProfileRecord| match told {
+            ProfileRecord::Tcp(profile) => durations.push(profile.duration_ns.0),
+            other => panic!("{other:?} is of no connection"),
         };
-        assert_eq!(at(native::PROFILE_ESTABLISHED, 10, 0), 0);
-        assert_eq!(at(native::PROFILE_SEEN, 20, 3_000), 0);
-        assert_eq!(at(native::PROFILE_LOSSY, 30, 5_000), 2);
-        assert_eq!(at(native::PROFILE_SEEN, 25, 4_000), 0);
-        assert_eq!(told(|report| connections.finish(&[], report)), 0);
+        for (moment, time) in [
+            (native::PROFILE_ESTABLISHED, 10),
+            (native::PROFILE_SEEN, 20),
+            (native::PROFILE_LOSSY, 30),
+            (native::PROFILE_SEEN, 25),
+        ] {
+            connections.snapshot(&at(moment, time), &mut report);
+        }
+        connections.finish(&[], &mut report);
+        assert_eq!(durations, [0, 20, 0]);
+    }
+
+    /// It ends as it was last seen. Of one that is only about to be opened nothing is known.
+    #[test]
+    fn a_connection_whose_end_was_missed_has_a_last_profile() {
+        let mut connections = connections();
+        let mut ends = Vec::new();
+        let mut report = |told: ProfileRecord| match told {
+            ProfileRecord::Tcp(profile) => {
+                ends.push((profile.end_state, profile.reason, profile.duration_ns.0));
+            }
+            other => panic!("{other:?} is of no connection"),
+        };
+        for (moment, time) in [
+            (native::PROFILE_ESTABLISHED, 10),
+            (native::PROFILE_RECOVERED, 15),
+            (native::PROFILE_SEEN, 20),
+        ] {
+            connections.snapshot(&at(moment, time), &mut report);
+        }
+        let mut opened = at(native::PROFILE_CONNECT, 5).of;
+        opened.connection = 6;
+        connections.note(&opened, &mut report);
+        let before = |ns| move |latest: &profile_snapshot| latest.of.time < ns;
+        assert_eq!(connections.end_gone(before(20), &mut report), [0; 0]);
+        assert_eq!(connections.end_gone(before(21), &mut report), [5]);
+        let expected = [
+            (State::Established, "established", 0),
+            (State::Update, "recovered", 5),
+            (State::Desync, "its end was missed", 5),
+        ];
+        assert_eq!(ends, expected);
+    }
+
+    fn at(moment: u32, time: u64) -> profile_snapshot {
+        let mut snapshot = profile_snapshot::default();
+        snapshot.of.connection = 5;
+        (snapshot.of.moment, snapshot.of.time) = (moment as u8, time);
+        snapshot
     }
 }

@@ -1,52 +1,34 @@
-//! The probes loaded and attached, and what they say read.
+//! The probes attached, and what they say read.
 
-use std::error::Error as _;
-use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use libbpf_rs::{Iter, Link};
+use libbpf_rs::{Link, ProgramInput};
 
-use super::Indicator;
 use super::connections::Connections;
-use super::dns::{Dns, Scope};
+use super::dns::Dns;
 use super::indicator::Capabilities;
+use super::load::{FORGET, load, scope};
 use super::names::Names;
-use super::namespaces::{other_namespaces, within};
 use super::options::Options;
-use super::probes::{Kernel, Needs, ProbeProgram, ProbeSet, Probes};
+use super::probes::{Kernel, Needs, ProbeProgram, Probes};
 use super::reorder::ReorderBuffer;
+use super::scans::Scans;
 use super::slots::Slots;
-use crate::bytes::bytes_of;
-use crate::kernel::{
-    Programs, Ring, decompress, group_root, monotonic_ns, set_constants, tick_ns, wall_clock_offset,
-};
+use crate::kernel::{Programs, Ring, group_root, monotonic_ns, tick_ns, wall_clock_offset};
 use crate::measurement::{LONGEST_WAIT, Measurement, Take};
-use crate::profile::native::{self, profile_config};
+use crate::profile::native::{self, profile_snapshot};
 use crate::{Counts, Error};
-
-/// The compiled programs: 0.5 MB, of use while they are loaded.
-fn object() -> Vec<u8> {
-    decompress(include_bytes!(concat!(
-        env!("OUT_DIR"),
-        "/profile.bpf.o.zst"
-    )))
-}
-
-/// `BPF_SOCK_OPS_RTT_CB_FLAG` and `BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG` (linux/bpf.h).
-const ROUND_TRIP_CALLBACK: u32 = 1 << 3;
-const HEADER_CALLBACK: u32 = 1 << 4;
 
 /// What has happened so long ago is in the rings by now.
 const ARRIVED_NS: u64 = 10_000_000;
 /// With names: an error of a socket, too, is known for what it is.
 const ARRIVED_NAMES_NS: u64 = 200_000_000;
 
-/// Between looks at what waits for more to come.
+/// Between scans at what waits for more to come.
 const LOOK_BACK_NS: u64 = 500_000_000;
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends
@@ -54,7 +36,7 @@ const LOOK_BACK_NS: u64 = 500_000_000;
 pub struct Profiler {
     // Dropped in this order: first nothing runs any more, then what ran goes.
     links: Vec<Link>,
-    look: Option<Link>,
+    scans: Scans,
     slots: Slots,
     programs: Programs,
     connections: Connections,
@@ -62,49 +44,10 @@ pub struct Profiler {
     reorder: ReorderBuffer,
     probes: Probes,
     active_timeout: Duration,
-    has_all_namespaces: bool,
-    last_look_ns: u64,
     last_look_back_ns: u64,
     handed_on_ns: u64,
-}
-
-/// What each set of probes can do here, the better one first.
-///
-/// # Errors
-/// [`Error::Unsupported`] when the kernel does not describe itself, or takes neither.
-pub fn available() -> Result<Vec<Probes>, Error> {
-    let kernel = Kernel::examine(group_root().is_some())?;
-    let mut sets = kernel.sets();
-    for set in &mut sets {
-        set.refusal = load(set, &Options::everything())
-            .err()
-            .map(|error| match error.source() {
-                // Privileges would refuse both sets alike.
-                _ if set.set == ProbeSet::Fentry && is_permission(&error) => {
-                    "the kernel refuses probes of functions: it is locked down, or built without them".to_owned()
-                }
-                Some(cause) => format!("{error}: {cause}"),
-                None => error.to_string(),
-            });
-    }
-    let root = group_root();
-    let everything = Options::everything();
-    Dns::examine(
-        &scope(&everything, root.as_deref(), &Names::default())?,
-        &mut sets,
-    );
-    let refused = sets.iter().filter(|set| set.refusal.is_some()).count();
-    if refused == sets.len()
-        && let Err(error) = load(&kernel.set(ProbeSet::Tracepoint), &Options::everything())
-    {
-        return Err(error);
-    }
-    sets.sort_by_key(|set| (set.refusal.is_some(), set.missing.len()));
-    Ok(sets)
-}
-
-fn is_permission(error: &Error) -> bool {
-    matches!(error, Error::Unsupported { .. })
+    /// As they were after the last scan.
+    moments_lost: u64,
 }
 
 impl Profiler {
@@ -146,7 +89,7 @@ impl Profiler {
         };
         let mut profiler = Self {
             links: Vec::new(),
-            look: None,
+            scans: Scans::new(options.has_all_namespaces),
             slots: Slots::open(&programs)?,
             connections: Connections::new(
                 Capabilities {
@@ -165,15 +108,14 @@ impl Profiler {
             reorder: ReorderBuffer::default(),
             probes,
             active_timeout: options.active_timeout,
-            has_all_namespaces: options.has_all_namespaces,
-            last_look_ns: 0,
             last_look_back_ns: monotonic_ns(),
             handed_on_ns: 0,
+            moments_lost: 0,
         };
         for program in profiler.probes.programs.clone() {
             profiler.attach_program(program, root)?;
         }
-        profiler.look_through()?;
+        profiler.scans.scan()?;
         Ok(profiler)
     }
 
@@ -188,7 +130,7 @@ impl Profiler {
                 let link = loaded.attach_cgroup(folder.as_raw_fd()).map_err(failed)?;
                 self.links.push(link);
             }
-            Needs::Iterator(_) => self.look = Some(loaded.attach().map_err(failed)?),
+            Needs::Iterator(_) => self.scans.iterator = Some(loaded.attach().map_err(failed)?),
             Needs::Tracepoint(..) | Needs::Function(_) | Needs::Field(..) | Needs::Nothing(_) => {
                 self.links.push(loaded.attach().map_err(failed)?);
             }
@@ -238,28 +180,32 @@ impl Profiler {
         })
     }
 
-    /// Has the kernel tell of all sockets, in the ring.
-    fn look_through(&mut self) -> Result<(), Error> {
-        self.last_look_ns = monotonic_ns();
-        let Some(link) = &self.look else {
+    /// Tells of connections that ended without a moment of it, after a scan. Only where moments were
+    /// missed.
+    fn end_gone(&mut self) -> Result<(), Error> {
+        let counter = native::PROFILE_COUNT_MOMENTS_LOST;
+        let lost = self.programs.counter("profile_counters", counter)?;
+        if std::mem::replace(&mut self.moments_lost, lost) != lost {
+            self.scans.doubt();
+        }
+        if lost + self.programs.skipped() == 0 {
             return Ok(());
-        };
-        let look = || -> Result<(), Error> {
-            let mut iterator = Iter::new(link)
-                .map_err(|error| Error::kernel("look through the sockets", error))?;
-            let mut nothing = [0; 64];
-            while iterator
-                .read(&mut nothing)
-                .map_err(|error| Error::kernel("look through the sockets", error))?
-                != 0
-            {}
-            Ok(())
-        };
-        look()?;
-        if self.has_all_namespaces {
-            for namespace in other_namespaces() {
-                within(&namespace, &look)?;
-            }
+        }
+        let Self {
+            connections,
+            reorder,
+            scans,
+            programs,
+            ..
+        } = self;
+        let is_gone = |latest: &profile_snapshot| scans.is_gone(latest);
+        for id in connections.end_gone(is_gone, &mut |told| reorder.put(told)) {
+            let input = ProgramInput {
+                context_in: Some(&mut id.to_ne_bytes()),
+                ..ProgramInput::default()
+            };
+            let forgotten = programs.program(FORGET)?.test_run(input);
+            forgotten.map_err(|error| Error::kernel("forget a connection", error))?;
         }
         Ok(())
     }
@@ -300,9 +246,10 @@ impl Measurement for Profiler {
             dns.poll(&mut put)?;
         }
         let pause = self.active_timeout.min(Duration::from_secs(10)).as_nanos() as u64;
-        if pause != 0 && now_ns.saturating_sub(self.last_look_ns) >= pause {
-            self.look_through()?;
+        if pause != 0 && now_ns.saturating_sub(self.scans.last_ns()) >= pause {
+            self.scans.scan()?;
             self.drain()?;
+            self.end_gone()?;
         }
         self.hand_on(now_ns, take);
         Ok(())
@@ -311,7 +258,7 @@ impl Measurement for Profiler {
     /// Hands on what is in the ring, and a last profile of every connection that can be looked at.
     fn finish(&mut self, take: &mut Take<'_>) -> Result<(), Error> {
         self.links.clear();
-        self.look_through()?;
+        self.scans.scan()?;
         self.drain()?;
         let reorder = &mut self.reorder;
         let mut put = |told| reorder.put(told);
@@ -351,60 +298,4 @@ impl Measurement for Profiler {
             named,
         })
     }
-}
-
-/// Loads the programs of a set, if they can run. Those that need a function the kernel does not
-/// have are left out already.
-fn load(probes: &Probes, options: &Options) -> Result<Programs, Error> {
-    let mut callbacks = 0;
-    if probes.can(Indicator::RoundTrips) {
-        callbacks |= ROUND_TRIP_CALLBACK;
-    }
-    if probes.can(Indicator::Disorder) && probes.set == ProbeSet::Tracepoint {
-        callbacks |= HEADER_CALLBACK;
-    }
-    let group = options.group()?;
-    let configuration = profile_config {
-        cgroup: group.number,
-        cgroup_level: group.level,
-        callbacks,
-    };
-    let selection = options.selection.to_native()?;
-    let constants = [
-        (".rodata.profile_config", bytes_of(&configuration)),
-        (".rodata.selection", bytes_of(&selection)),
-    ];
-    let programs = Programs::load(&object(), "profile_moments", |object| {
-        set_constants(object, &constants)?;
-        for mut program in object.progs_mut() {
-            let mut own = probes.programs.iter();
-            let is_needed = own.any(|own| program.name() == OsStr::new(own.name));
-            program.set_autoload(is_needed);
-        }
-        Ok(())
-    })?;
-    // A kernel that takes probes of functions cannot have them run for that.
-    let mut functions = probes.programs.iter();
-    if let Some(probe) = functions.find(|probe| matches!(probe.needs, Needs::Function(_))) {
-        let attached = programs.program(probe.name)?.attach().map(drop);
-        let what = "attach probes of functions (on arm64 since Linux 6.4)";
-        attached.map_err(|error| Error::kernel(what, error))?;
-    }
-    Ok(programs)
-}
-
-/// What to measure of names.
-fn scope<'a>(
-    options: &'a Options,
-    root: Option<&'a Path>,
-    names: &Names,
-) -> Result<Scope<'a>, Error> {
-    Ok(Scope {
-        selection: &options.selection,
-        group: options.group()?,
-        root,
-        timeout: options.dns_timeout,
-        has_names: options.has_names,
-        names: names.clone(),
-    })
 }

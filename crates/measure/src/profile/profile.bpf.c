@@ -329,3 +329,11 @@ int look_through(struct bpf_iter__tcp *context)
 	profile_tell(sk, connection, PROFILE_SEEN, state, state);
 	return 0;
 }
+
+/* Frees what is kept of a connection whose socket is gone, though its end was missed. */
+SEC("syscall")
+int forget(__u64 *connection)
+{
+	profile_forget(*connection);
+	return 0;
+}

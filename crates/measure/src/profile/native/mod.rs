@@ -7,12 +7,12 @@ use crate::native::bindings as shared;
 use crate::native::names;
 pub(crate) use bindings::{
     DNS_ANSWER, DNS_COUNT_EVENTS_LOST, DNS_NAME_BYTES, DNS_QUERY, PROFILE_ACCEPTED,
-    PROFILE_ATTEMPT, PROFILE_CLOSED, PROFILE_CONNECT, PROFILE_ESTABLISHED, PROFILE_FAILED,
-    PROFILE_LOSSY, PROFILE_META_ADDED, PROFILE_META_CLOSED, PROFILE_META_CONNECT,
-    PROFILE_META_ESTABLISHED, PROFILE_META_LOSSY, PROFILE_META_RECOVERED, PROFILE_META_REMOVED,
-    PROFILE_META_SEEN, PROFILE_RECOVERED, PROFILE_SEEN, PROFILE_SLOTS, dns_config, dns_event,
-    lookup_config, lookup_event, profile_attempt, profile_config, profile_meta, profile_moment_of,
-    profile_slot, profile_snapshot,
+    PROFILE_ATTEMPT, PROFILE_CLOSED, PROFILE_CONNECT, PROFILE_COUNT_MOMENTS_LOST,
+    PROFILE_ESTABLISHED, PROFILE_FAILED, PROFILE_LOSSY, PROFILE_META_ADDED, PROFILE_META_CLOSED,
+    PROFILE_META_CONNECT, PROFILE_META_ESTABLISHED, PROFILE_META_LOSSY, PROFILE_META_RECOVERED,
+    PROFILE_META_REMOVED, PROFILE_META_SEEN, PROFILE_RECOVERED, PROFILE_SEEN, PROFILE_SLOTS,
+    dns_config, dns_event, lookup_config, lookup_event, profile_attempt, profile_config,
+    profile_meta, profile_moment_of, profile_slot, profile_snapshot,
 };
 #[cfg(test)]
 pub(crate) use bindings::{
