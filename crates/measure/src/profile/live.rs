@@ -180,8 +180,8 @@ impl Profiler {
         })
     }
 
-    /// Tells of connections that ended without a moment of it, after a scan. Only where moments were
-    /// missed.
+    /// Tells of connections that ended without a moment of it, after a scan. Only where moments
+    /// were missed.
     fn end_gone(&mut self) -> Result<(), Error> {
         let counter = native::PROFILE_COUNT_MOMENTS_LOST;
         let lost = self.programs.counter("profile_counters", counter)?;

@@ -1,5 +1,5 @@
-//! Scans of the sockets of this host: how connections stand, and which are gone though no probe told
-//! of their end.
+//! Scans of the sockets of this host: how connections stand, and which are gone though no probe
+//! told of their end.
 
 use std::fs::Metadata;
 use std::io::Read as _;
