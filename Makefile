@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 C_SOURCES := $(shell git ls-files '*.h' '*.c')
 
-.PHONY: help setup setup-demo build build-server demo check check-release format test test-documents test-kernels test-kernels-short bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package test-package-short sample recordings reference site page pictures bindings clean
+.PHONY: help setup setup-demo build build-server demo check check-release format test test-documents test-kernels test-kernels-short test-programs-arm64 bench bench-short soak fuzz fuzz-corpus man package package-arm64 test-package test-package-short sample recordings reference site page pictures bindings clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -54,6 +54,10 @@ test: setup ## all tests; ends with what was skipped and why (FATHOM_REQUIRE=all
 test-documents: ## run every command of README.md and docs/ in a lab with their interfaces and hosts (needs root; 4 minutes)
 	cargo build --workspace --bins
 	cargo test --workspace --test documents
+
+test-programs-arm64: ## what `make test-kernels` runs on arm64, built on amd64
+	@scripts/setup cross
+	@tests/kernels/build-arm64 $(TARGET)/kernels-arm64
 
 test-kernels: build ## every guest test in kernels 6.1, 6.12, the newest and arm64, or in KERNELS (qemu, half an hour each)
 	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \

@@ -23,6 +23,7 @@ fn main() {
                 .args(["-O2", "-g", "-target", "bpf", "-Wall", "-Wextra", "-Werror"])
                 .arg("-Wno-unused-parameter")
                 .arg(format!("-I/usr/include/{machine}-linux-gnu"))
+                .arg(format!("-I/usr/{machine}-linux-gnu/include"))
                 .arg("-c")
                 .arg(&source)
                 .arg("-o")

@@ -137,7 +137,7 @@ fn open(interface: &str, layer: Layer) -> io::Result<File> {
     // SAFETY: all zeroes is a valid ifreq: an empty name and an integer union.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     for (target, byte) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *target = byte.cast_signed();
+        *target = libc::c_char::from_ne_bytes([byte]);
     }
     request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as i16;
     // SAFETY: the kernel reads and writes one ifreq, which outlives the call.
