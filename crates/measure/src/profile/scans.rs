@@ -2,7 +2,7 @@
 //! told of their end.
 
 use std::fs::Metadata;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 
 use libbpf_rs::{Iter, Link};
@@ -58,11 +58,11 @@ impl Scans {
         };
         look_through(iterator)?;
         let own = std::fs::metadata("/proc/self/ns/net");
-        scan.namespaces.extend(own.map(number));
+        scan.namespaces.extend(number(own));
         if self.has_all_namespaces {
             for namespace in other_namespaces() {
                 within(&namespace, &|| look_through(iterator))?;
-                scan.namespaces.extend(namespace.metadata().map(number));
+                scan.namespaces.extend(number(namespace.metadata()));
             }
         }
         Ok(())
@@ -83,8 +83,8 @@ impl Scans {
     }
 }
 
-fn number(namespace: Metadata) -> u32 {
-    namespace.ino() as u32
+fn number(namespace: io::Result<Metadata>) -> Option<u32> {
+    Some(namespace.ok()?.ino() as u32)
 }
 
 fn look_through(iterator: &Link) -> Result<(), Error> {
