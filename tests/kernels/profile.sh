@@ -14,11 +14,13 @@ without() {
 }
 
 # by SET MISSING [OPTION...]: the cases of one measurement, with a set of probes. Those of `departures` predict when the kernel sends again,
-# which the emulated machine's timers do not keep to; the sets agree about them all the same.
+# which the emulated machine's timers do not keep to; the sets agree about them all the same. To fill the ring takes more
+# profiles than it prints in minutes.
 by() {
 	set_of_probes=$1
 	shift
-	FATHOM_PROFILE_PROBE_SET=$set_of_probes without "$@" --skip agreement --skip command_line --skip departures
+	FATHOM_PROFILE_PROBE_SET=$set_of_probes without "$@" --skip agreement --skip command_line --skip departures \
+		--skip whose_end_was_missed
 }
 
 fathom profile --probes >/probes
