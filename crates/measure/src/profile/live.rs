@@ -28,7 +28,7 @@ const ARRIVED_NS: u64 = 10_000_000;
 /// With names: an error of a socket, too, is known for what it is.
 const ARRIVED_NAMES_NS: u64 = 200_000_000;
 
-/// Between scans at what waits for more to come.
+/// Between looks at what waits for more to come.
 const LOOK_BACK_NS: u64 = 500_000_000;
 
 /// A running measurement. Everything it attached goes when it is dropped, or when the process ends

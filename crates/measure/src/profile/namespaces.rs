@@ -6,12 +6,16 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::Error;
 
-/// Network namespaces that processes are in, but for our own.
-pub(super) fn other_namespaces() -> Vec<File> {
-    let own = std::fs::metadata("/proc/self/ns/net")
+/// The number of our own, as the kernel tells it of sockets; 0: not known.
+pub(super) fn own_number() -> u64 {
+    std::fs::metadata("/proc/self/ns/net")
         .map(|metadata| metadata.ino())
-        .unwrap_or_default();
-    let mut known = vec![own];
+        .unwrap_or_default()
+}
+
+/// Network namespaces that processes are in, but for our own, with their numbers.
+pub(super) fn other_namespaces() -> Vec<(u64, File)> {
+    let mut known = vec![own_number()];
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let path = process.path().join("ns/net");
@@ -22,7 +26,7 @@ pub(super) fn other_namespaces() -> Vec<File> {
             continue;
         }
         known.push(metadata.ino());
-        found.extend(File::open(path));
+        found.extend(File::open(path).map(|namespace| (metadata.ino(), namespace)));
     }
     found
 }

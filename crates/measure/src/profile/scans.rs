@@ -1,13 +1,11 @@
 //! Scans of the sockets of this host: how connections stand, and which are gone though no probe
 //! told of their end.
 
-use std::fs::Metadata;
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io::Read as _;
 
 use libbpf_rs::{Iter, Link};
 
-use super::namespaces::{other_namespaces, within};
+use super::namespaces::{other_namespaces, own_number, within};
 use crate::Error;
 use crate::kernel::monotonic_ns;
 use crate::profile::native::profile_snapshot;
@@ -26,7 +24,7 @@ pub(super) struct Scans {
 #[derive(Debug, Default)]
 struct Scan {
     start_ns: u64,
-    namespaces: Vec<u32>,
+    namespaces: Vec<u64>,
 }
 
 impl Scans {
@@ -57,12 +55,11 @@ impl Scans {
             return Ok(());
         };
         look_through(iterator)?;
-        let own = std::fs::metadata("/proc/self/ns/net");
-        scan.namespaces.extend(number(own));
+        scan.namespaces.push(own_number());
         if self.has_all_namespaces {
-            for namespace in other_namespaces() {
+            for (number, namespace) in other_namespaces() {
                 within(&namespace, &|| look_through(iterator))?;
-                scan.namespaces.extend(number(namespace.metadata()));
+                scan.namespaces.push(number);
             }
         }
         Ok(())
@@ -76,15 +73,10 @@ impl Scans {
     /// Would the last two scans have found this connection, and did not? `latest` is how it stood
     /// when it was last heard of. One scan may miss a socket that moves meanwhile.
     pub(super) fn is_gone(&self, latest: &profile_snapshot) -> bool {
+        let number = u64::from(latest.net_namespace);
         let mut scans = self.last.iter();
-        scans.all(|scan| {
-            latest.of.time < scan.start_ns && scan.namespaces.contains(&latest.net_namespace)
-        })
+        scans.all(|scan| latest.of.time < scan.start_ns && scan.namespaces.contains(&number))
     }
-}
-
-fn number(namespace: io::Result<Metadata>) -> Option<u32> {
-    Some(namespace.ok()?.ino() as u32)
 }
 
 fn look_through(iterator: &Link) -> Result<(), Error> {
@@ -110,7 +102,7 @@ mod tests {
     fn what_two_looks_did_not_find_is_gone() {
         let scan = |start_ns| Scan {
             start_ns,
-            namespaces: vec![NAMESPACE],
+            namespaces: vec![NAMESPACE.into()],
         };
         let mut scans = Scans::new(false);
         let mut latest = profile_snapshot {
