@@ -72,5 +72,39 @@ pub fn tick_ns() -> u64 {
 /// What makes the kernel's times count from 1970; read anew each time, since the wall clock is
 /// adjusted.
 pub fn wall_clock_offset() -> u64 {
-    Time::now().0.wrapping_sub(monotonic_ns())
+    offset(|| [monotonic_ns(), Time::now().0, monotonic_ns()])
+}
+
+/// How far the wall clock is ahead of the other, which each look reads before and after it. A thread
+/// may have to wait in the middle of a look, so the shortest of three counts.
+fn offset(mut look: impl FnMut() -> [u64; 3]) -> u64 {
+    let mut shortest = (u64::MAX, 0);
+    for _ in 0..3 {
+        let [before, wall, after] = look();
+        let found = (after - before, wall.wrapping_sub(before.midpoint(after)));
+        shortest = shortest.min(found);
+    }
+    shortest.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the thread waited in, before the wall clock was read or after it.
+    #[test]
+    fn a_look_that_was_interrupted_does_not_count() {
+        let whole = [1_000, 501_010, 1_020];
+        for waited in [
+            [1_000, 90_501_000, 90_001_000],
+            [1_000, 501_000, 90_001_000],
+        ] {
+            for at in 0..3 {
+                let mut looks = [waited; 3];
+                looks[at] = whole;
+                let mut looks = looks.into_iter();
+                assert_eq!(offset(|| looks.next().unwrap()), 500_000);
+            }
+        }
+    }
 }
