@@ -57,12 +57,11 @@ test-documents: ## run every command of README.md and docs/ in a lab with their 
 
 test-programs-arm64: ## what `make test-kernels` runs on arm64, built on amd64
 	@scripts/setup cross
-	@tests/kernels/build-arm64 $(TARGET)/kernels-arm64
+	@tests/kernels/build $(TARGET)/kernels arm64
 
-test-kernels: build ## every guest test in kernels 6.1, 6.12, the newest and arm64, or in KERNELS (qemu, half an hour each)
-	tests/kernels/all $(TARGET)/release/fathom $$(for test in profile hops balance; do \
-		cargo test -q --workspace --test $$test --no-run --message-format json | \
-		sed -n 's/.*#fathom-tests@.*"name":"'$$test'".*"executable":"\([^"]*\)".*/\1/p'; done) $(KERNELS)
+test-kernels: ## every guest test in kernels 6.1, 6.12, the newest and arm64, or in KERNELS (qemu, half an hour each)
+	tests/kernels/build $(TARGET)/kernels amd64
+	tests/kernels/all $(TARGET)/kernels $(KERNELS)
 
 test-kernels-short: ## whether guest kernels 6.1 and 6.12 take every program, and one measurement (five minutes)
 	cargo test -q --workspace --no-run

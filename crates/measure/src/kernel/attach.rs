@@ -1,15 +1,14 @@
 //! Attaching: tcx links where the kernel has them, filters of a clsact qdisc where not, XDP on
 //! request.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
 use libbpf_rs::{AsRawLibbpf, Link, OpenObject, ProgramAttachType, ProgramMut};
 use libbpf_sys as sys;
 
+use super::filter::{Filter, FilterPlace};
 use super::interfaces::{Framing, Interface};
 use super::janitor::Janitor;
-use super::links;
 use crate::Error;
 use crate::kernel::Programs;
 
@@ -190,7 +189,9 @@ pub(super) fn attach_traffic(
         }
         // No such command or attach type: a kernel before 6.6.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
-            let filter = Filter::attach(program, interface, side, janitor)?;
+            let filter = Filter::attach(program, interface, side, janitor).map_err(|error| {
+                Error::kernel(format!("attach a filter to {}", interface.name), error)
+            })?;
             let way = if side == Side::Ingress {
                 "clsact ingress"
             } else {
@@ -233,159 +234,6 @@ fn has_tcx() -> bool {
     // so.
     let code = unsafe { sys::bpf_prog_query_opts(1, sys::BPF_TCX_INGRESS, &raw mut options) };
     code != -libc::EINVAL
-}
-
-/// A filter of a clsact qdisc; dropped, it is gone.
-pub(super) struct Filter {
-    place: FilterPlace,
-}
-
-/// Where a filter is. The qdisc is removed with it only if it was made for it, and nobody else's
-/// filter is there: theirs would go with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FilterPlace {
-    interface: u32,
-    attach_point: u32,
-    handle: u32,
-    priority: u32,
-    has_made_qdisc: u32,
-}
-
-impl FilterPlace {
-    /// Bytes of [`FilterPlace::to_bytes`].
-    pub(super) const SIZE: usize = 20;
-
-    /// For the [`Janitor`], which is another process.
-    pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        let words = [
-            self.interface,
-            self.attach_point,
-            self.handle,
-            self.priority,
-            self.has_made_qdisc,
-        ];
-        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
-    }
-
-    /// The reverse of [`FilterPlace::to_bytes`].
-    pub(super) fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
-        let (words, _) = bytes.as_chunks::<4>();
-        let word = |index: usize| u32::from_ne_bytes(words[index]);
-        Self {
-            interface: word(0),
-            attach_point: word(1),
-            handle: word(2),
-            priority: word(3),
-            has_made_qdisc: word(4),
-        }
-    }
-
-    fn hook(self) -> sys::bpf_tc_hook {
-        sys::bpf_tc_hook {
-            sz: size_of::<sys::bpf_tc_hook>() as _,
-            ifindex: self.interface.cast_signed(),
-            attach_point: self.attach_point,
-            ..sys::bpf_tc_hook::default()
-        }
-    }
-
-    /// The interface, if its qdisc was made for this filter, or for another one of this process.
-    pub(super) fn has_made_qdisc(self) -> Option<u32> {
-        (self.has_made_qdisc != 0).then_some(self.interface)
-    }
-
-    /// Removes the filter, and the qdisc if it was made for it. A failure means that the interface
-    /// is gone.
-    #[expect(unsafe_code, reason = "calls libbpf")]
-    pub(super) fn remove(self) {
-        let mut hook = self.hook();
-        let options = sys::bpf_tc_opts {
-            sz: size_of::<sys::bpf_tc_opts>() as _,
-            handle: self.handle,
-            priority: self.priority,
-            ..sys::bpf_tc_opts::default()
-        };
-        // SAFETY: both structs say their size and outlive the calls.
-        unsafe {
-            sys::bpf_tc_detach(&raw const hook, &raw const options);
-            if self.has_made_qdisc != 0 && matches!(links::has_filters(self.interface), Ok(false)) {
-                hook.attach_point = sys::BPF_TC_INGRESS | sys::BPF_TC_EGRESS;
-                sys::bpf_tc_hook_destroy(&raw mut hook);
-            }
-        }
-    }
-}
-
-impl Filter {
-    #[expect(unsafe_code, reason = "calls libbpf")]
-    fn attach(
-        program: &ProgramMut<'_>,
-        interface: &Interface,
-        side: Side,
-        janitor: &mut Option<Janitor>,
-    ) -> Result<Self, Error> {
-        let attempt = || format!("attach a filter to {}", interface.name);
-        let failed = |code: i32| Error::kernel(attempt(), std::io::Error::from_raw_os_error(-code));
-        let mut place = FilterPlace {
-            interface: interface.index,
-            attach_point: if side == Side::Ingress {
-                sys::BPF_TC_INGRESS
-            } else {
-                sys::BPF_TC_EGRESS
-            },
-            handle: 0,
-            priority: 0,
-            has_made_qdisc: 0,
-        };
-        let mut hook = place.hook();
-        // SAFETY: the struct says its size and outlives the call.
-        let created = unsafe { sys::bpf_tc_hook_create(&raw mut hook) };
-        if created != 0 && created != -libc::EEXIST {
-            return Err(failed(created));
-        }
-        let is_known = |janitor: &Janitor| janitor.has_made_qdisc(interface.index);
-        place.has_made_qdisc = u32::from(created == 0 || janitor.as_ref().is_some_and(is_known));
-        // First of all, since a filter before this one may end the classification; this one never
-        // does. If that place is taken by another kind of filter, wherever the kernel puts it. The
-        // handle is left to the kernel, so that no other filter is met.
-        let attached = [1, 0].into_iter().find_map(|priority| {
-            let mut options = sys::bpf_tc_opts {
-                sz: size_of::<sys::bpf_tc_opts>() as _,
-                prog_fd: program.as_fd().as_raw_fd(),
-                priority,
-                ..sys::bpf_tc_opts::default()
-            };
-            // SAFETY: as above.
-            let code = unsafe { sys::bpf_tc_attach(&raw const hook, &raw mut options) };
-            (code != -libc::EINVAL).then_some((code, options))
-        });
-        let (attached, options) = attached.unwrap_or((-libc::EINVAL, sys::bpf_tc_opts::default()));
-        place.handle = options.handle;
-        place.priority = options.priority;
-        let filter = Self { place };
-        if attached != 0 {
-            return Err(failed(attached));
-        }
-        if janitor.is_none() {
-            *janitor = Some(Janitor::start().map_err(|error| Error::kernel(attempt(), error))?);
-        }
-        if let Some(janitor) = janitor {
-            janitor
-                .watch(&place)
-                .map_err(|error| Error::kernel(attempt(), error))?;
-        }
-        Ok(filter)
-    }
-}
-
-impl Drop for Filter {
-    fn drop(&mut self) {
-        self.place.remove();
-    }
 }
 
 /// Has only those programs loaded that `is_needed` says yes to: each costs the verifier a good part

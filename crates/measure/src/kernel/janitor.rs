@@ -6,13 +6,11 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::attach::FilterPlace;
+use super::filter::FilterPlace;
 
 /// The process that waits. Dropped after the filters are gone, it ends without doing anything.
 pub(crate) struct Janitor {
     lifeline: File,
-    /// What it was told, as it keeps it.
-    kept: Kept,
 }
 
 /// What is written before an orderly end; without it the lifeline just breaks.
@@ -39,25 +37,14 @@ impl Janitor {
                     wait(reading);
                     libc::_exit(0);
                 }
-                _ => Ok(Self {
-                    lifeline,
-                    kept: Kept::default(),
-                }),
+                _ => Ok(Self { lifeline }),
             }
         }
     }
 
     /// Entrusts a filter to it; told of it again, it is rid of it.
     pub(super) fn watch(&mut self, place: &FilterPlace) -> Result<(), Error> {
-        self.kept.take(&place.to_bytes());
         self.lifeline.write_all(&place.to_bytes())
-    }
-
-    /// Was the qdisc of this interface made for a filter that is entrusted? Then the last one takes
-    /// it along.
-    pub(super) fn has_made_qdisc(&self, interface: u32) -> bool {
-        let mut places = self.kept.places.iter();
-        places.any(|place| place.has_made_qdisc() == Some(interface))
     }
 }
 

@@ -103,23 +103,28 @@ pub(super) fn links() -> Result<Vec<Link>, Error> {
     Ok(links)
 }
 
-/// Whether any filter is on a side of the clsact qdisc of this link.
+/// The handles of the filters on both sides of the clsact qdisc of this link. What the kernel tells
+/// of several together has handle 0.
 ///
 /// # Errors
 /// When the kernel does not tell, as where there is no such qdisc.
-pub(super) fn has_filters(link: u32) -> Result<bool, Error> {
+pub(super) fn filters(link: u32) -> Result<Vec<u32>, Error> {
     /// `TC_H_CLSACT` with `TC_H_MIN_INGRESS` and `TC_H_MIN_EGRESS`.
     const SIDES: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
-    let mut found = false;
+    /// Offset of the handle in `struct tcmsg`: family, link, handle, parent, and what is not asked
+    /// for.
+    const HANDLE: usize = 8;
+    let mut handles = Vec::new();
     let mut questions = Questions::open()?;
     for side in SIDES {
-        // `struct tcmsg`: family, link, handle, parent, and what is not asked for.
         let body = [0, link, 0, side, 0].map(u32::to_ne_bytes).concat();
-        questions.ask_for_all(libc::RTM_GETTFILTER, &body, |kind, _| {
-            found |= kind == libc::RTM_NEWTFILTER;
+        questions.ask_for_all(libc::RTM_GETTFILTER, &body, |kind, message| {
+            if kind == libc::RTM_NEWTFILTER {
+                handles.extend(u32_at(message, HANDLE));
+            }
         })?;
     }
-    Ok(found)
+    Ok(handles)
 }
 
 /// Tells that links or addresses have changed.

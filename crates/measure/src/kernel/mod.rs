@@ -4,6 +4,7 @@
 mod attach;
 mod counters;
 mod egress;
+mod filter;
 mod flow_table;
 mod groups;
 mod hooks;
