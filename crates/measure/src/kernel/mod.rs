@@ -76,8 +76,8 @@ pub fn wall_clock_offset() -> u64 {
     offset(|| [monotonic_ns(), Time::now().0, monotonic_ns()])
 }
 
-/// How far the wall clock is ahead of the other, which each look reads before and after it. A thread
-/// may have to wait in the middle of a look, so the shortest of three counts.
+/// How far the wall clock is ahead of the other, which each look reads before and after it. A
+/// thread may have to wait in the middle of a look, so the shortest of three counts.
 fn offset(mut look: impl FnMut() -> [u64; 3]) -> u64 {
     let mut shortest = (u64::MAX, 0);
     for _ in 0..3 {
