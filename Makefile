@@ -63,7 +63,7 @@ test-kernels: ## every guest test in kernels 6.1, 6.12, the newest and arm64, or
 	tests/kernels/build $(TARGET)/kernels amd64
 	tests/kernels/all $(TARGET)/kernels $(KERNELS)
 
-test-kernels-short: ## whether guest kernels 6.1 and 6.12 take every program, and one measurement (five minutes)
+test-kernels-short: ## whether guest kernels 6.1 and 6.12 take every program, and what a router measures (five minutes)
 	cargo test -q --workspace --no-run
 	tests/kernels/short $(TARGET)/debug/fathom $$(cargo test -q --workspace --test kernel --no-run \
 		--message-format json | sed -n 's/.*"name":"kernel".*"executable":"\([^"]*\)".*/\1/p')

@@ -107,7 +107,7 @@ round_trips() {
 	values rtt_ns /rtt.json "value(\"method\") == \"$1\" && value(\"destination\") == \"$2\"" | within "$3" "$4" "$5"
 }
 
-# latencies SERVER: of most epochs of its connection. A millisecond is what timestamps are exact to.
+# latencies SERVER: of the epochs of its connection. A millisecond is what timestamps are exact to.
 latencies() {
 	values latency_ns /response.json "value(\"destination\") == \"$1\" && value(\"destination_port\") == 5002" |
 		within 3 "$((least_ns - 1000000))" "$most_ns"

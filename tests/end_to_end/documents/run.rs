@@ -126,6 +126,10 @@ impl Done {
                 return Self::Listens("listening at", text.matches("--listen").count());
             }
             Some("serve") => return Self::Listens("http", 1),
+            // What is asked of the collector's store next is about connections that have ended.
+            Some("agent") if text.contains(" --export ") => {
+                return Self::Reached("fathom compare --store /var/lib/fathom-all --metric rtt");
+            }
             Some("agent") => return Self::Reached("fathom agent status"),
             Some("balance") => return Self::Reached("fathom balance --config lb.toml status"),
             _ => {}

@@ -141,6 +141,7 @@ impl Filter {
         if make_qdisc(place)? {
             place.handle = QDISC_IS_OURS;
         }
+        // If the kernel refuses the filter, a qdisc that was made for it goes again.
         let mut filter = Self { place };
         filter.place = put_first(place, program).map_err(Error::from_raw_os_error)?;
         if janitor.is_none() {
