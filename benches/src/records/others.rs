@@ -30,12 +30,12 @@ record! {
         pub start_time: Time,
         /// Who opened it.
         pub role: &'static str,
-        /// From the SYN to the established state.
-        pub establishment_ns: Option<Nanoseconds>,
-        /// Until the application took it.
-        pub accept_queue_ns: Option<Nanoseconds>,
         /// How long the connection was.
         pub total_duration_ns: Nanoseconds,
+        /// From the SYN to the established state.
+        pub total_establishment_ns: Option<Nanoseconds>,
+        /// Until the application took it.
+        pub total_accept_queue_ns: Option<Nanoseconds>,
         /// Payload sent.
         #[field(unit = Unit::Bytes)]
         pub total_bytes_sent: u64,
@@ -146,9 +146,9 @@ fn ended(time: Time, flow: FlowKey, base_ns: u64, random: &mut Random) -> Ended 
         reason: "FIN",
         start_time: Time(time.0 - duration_ns),
         role: "client",
-        establishment_ns: Some(Nanoseconds(base_ns + random.below(100_000))),
-        accept_queue_ns: None,
         total_duration_ns: Nanoseconds(duration_ns),
+        total_establishment_ns: Some(Nanoseconds(base_ns + random.below(100_000))),
+        total_accept_queue_ns: None,
         total_bytes_sent: random.below(100_000),
         total_bytes_received: random.below(1_000_000),
         total_packets_lost: lost,

@@ -52,7 +52,8 @@ fn records_are_asked_for_while_they_come_and_survive_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path();
     let of_the_connection = format!(
-        "SELECT total_bytes_sent AS sent, total_bytes_received AS received FROM connections
+        "SELECT total_bytes_sent AS sent, total_bytes_received AS received, establishment_ns
+         FROM connections
          WHERE destination_port = 8080 AND network_namespace = {}",
         namespace_of(&lab)
     );
@@ -78,6 +79,10 @@ fn records_are_asked_for_while_they_come_and_survive_a_kill() {
     assert_eq!(connections.len(), 1);
     assert_eq!(connections[0]["sent"], payload / 2, "{connections:?}");
     assert_eq!(connections[0]["received"], payload / 2, "{connections:?}");
+    assert!(
+        close(&connections[0]["establishment_ns"]),
+        "{connections:?}"
+    );
 
     // The flow on the wire is this test's, by the connection that the host knows.
     let own = "

@@ -1,12 +1,15 @@
 //! The least that profiles of connections cost on this kernel: programs in the places of fathom's
 //! that do nothing, but for records as long as its own with nothing in them, and a process that
-//! writes a line as long as its own for each, always the same.
+//! writes a line as long as its own for each, always the same, or a row of a Parquet file for every
+//! second one.
+
+mod rows;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use fathom_lab::{Namespace, Process};
 use libbpf_rs::{MapCore, ObjectBuilder, RingBufferBuilder};
+use rows::Rows;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/least.bpf.o"));
 /// Those that hang on the root control group.
@@ -32,12 +36,13 @@ pub(super) const OPTION: &str = "--least";
 pub(super) struct Least(Process);
 
 impl Least {
-    /// Starts it, and waits until its programs are attached.
-    pub(super) fn start(namespace: &Namespace) -> anyhow::Result<Self> {
+    /// Starts it, and waits until its programs are attached. With `file`, it writes rows there.
+    pub(super) fn start(namespace: &Namespace, file: Option<&Path>) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("find this program")?;
         let (said, says) = io::pipe().context("make a pipe")?;
         let mut command = namespace.command(&own.to_string_lossy());
-        command.arg(OPTION).stdout(Stdio::null()).stderr(says);
+        command.arg(OPTION).args(file);
+        command.stdout(Stdio::null()).stderr(says);
         let process = Process::start(&mut command)?;
         drop(command);
         let mut message = String::new();
@@ -57,7 +62,8 @@ impl Least {
 }
 
 /// What that process does until it is killed.
-pub(super) fn run() -> anyhow::Result<()> {
+pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {
+    let mut rows = file.map(Rows::create).transpose()?;
     let object = ObjectBuilder::default()
         .open_memory(OBJECT)
         .and_then(libbpf_rs::OpenObject::load)
@@ -79,8 +85,15 @@ pub(super) fn run() -> anyhow::Result<()> {
     let ring = ring.context("find the ring")?;
     let mut out = io::stdout();
     let mut lines = Vec::with_capacity(2 * FULL);
+    let mut records = 0_u64;
     let mut builder = RingBufferBuilder::new();
     builder.add(&ring, |_| {
+        records += 1;
+        if let Some(rows) = &mut rows {
+            // A short connection has one row where it has two lines.
+            let is_written = records % 2 == 0 || rows.add().is_ok();
+            return if is_written { 0 } else { -1 };
+        }
         lines.extend_from_slice(&LINE);
         if lines.len() >= FULL {
             // Who does not take them is not waited for.

@@ -14,7 +14,7 @@ mod report;
 mod short;
 
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -79,6 +79,8 @@ enum Piece {
     HttpExport,
     /// The same, kept in a store.
     HttpStore,
+    /// The same without fathom, but with the least that writes rows.
+    HttpStoreLeast,
     /// The same as `http`, with a selection that takes none of them.
     HttpUnselected,
     /// The same without fathom, but with the least that could be in its place.
@@ -98,8 +100,9 @@ enum Piece {
 }
 
 fn main() -> anyhow::Result<()> {
-    if std::env::args().nth(1).as_deref() == Some(least::OPTION) {
-        return least::run();
+    let mut given = std::env::args_os().skip(1);
+    if given.next().is_some_and(|first| first == least::OPTION) {
+        return least::run(given.next().as_deref().map(Path::new));
     }
     let arguments = Arguments::parse();
     if let Some(why) = fathom_lab::obstacle() {
@@ -142,16 +145,26 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
         output: Output::Store,
         ..invocation.clone()
     };
+    let rows = arguments.out.join("least.parquet");
     let subject = match piece {
-        Piece::HttpLeast | Piece::ShortLeast => Subject::Least,
+        Piece::HttpLeast | Piece::ShortLeast => Subject::Least(None),
+        Piece::HttpStoreLeast => Subject::Least(Some(&rows)),
         Piece::ShortStore => Subject::Fathom(&into_store),
         _ => Subject::Fathom(invocation),
+    };
+    let (window, pairs) = (Duration::from_millis(arguments.window), arguments.pairs);
+    // A log becomes a segment every few seconds, and that is a large part of the cost.
+    let (window, pairs) = match piece {
+        Piece::HttpStore | Piece::HttpStoreLeast | Piece::ShortStore => {
+            (10 * window, pairs.div_ceil(2))
+        }
+        _ => (window, pairs),
     };
     let plan = Plan {
         namespace: &namespace,
         subject,
-        pairs: arguments.pairs,
-        window: Duration::from_millis(arguments.window),
+        pairs,
+        window,
     };
     match piece {
         Piece::Short | Piece::ShortStore | Piece::ShortLeast => {
@@ -164,6 +177,7 @@ fn measure(piece: Piece, arguments: &Arguments, invocation: &Invocation) -> anyh
         | Piece::HttpServer
         | Piece::HttpExport
         | Piece::HttpStore
+        | Piece::HttpStoreLeast
         | Piece::HttpUnselected
         | Piece::HttpLeast => http(piece, &plan, invocation),
         Piece::Bulk => {
@@ -188,6 +202,7 @@ impl Piece {
             Self::HttpServer => "nginx and wrk, the server's end profiled, JSON",
             Self::HttpExport => "nginx and wrk, both ends profiled, IPFIX",
             Self::HttpStore => "nginx and wrk, both ends profiled, into a store",
+            Self::HttpStoreLeast => "nginx and wrk, the least that writes as many rows",
             Self::HttpUnselected => "nginx and wrk, nothing selected",
             Self::HttpLeast => "nginx and wrk, the least that writes as many records",
             Self::ShortStore => "a loop of connections, both ends profiled, into a store",
@@ -197,10 +212,11 @@ impl Piece {
     }
 
     /// The most that the target allows of a short connection.
-    fn most_share(self) -> f64 {
+    fn most_share(self) -> Option<f64> {
         match self {
-            Self::HttpStore | Self::ShortStore => report::MOST_STORED_SHARE,
-            _ => report::MOST_SHORT_SHARE,
+            Self::HttpLeast | Self::HttpStoreLeast | Self::ShortLeast => None,
+            Self::HttpStore | Self::ShortStore => Some(report::MOST_STORED_SHARE),
+            _ => Some(report::MOST_SHORT_SHARE),
         }
     }
 
@@ -212,6 +228,7 @@ impl Piece {
                 | Self::HttpServer
                 | Self::HttpExport
                 | Self::HttpStore
+                | Self::HttpStoreLeast
                 | Self::HttpUnselected
                 | Self::HttpLeast
         );
@@ -244,7 +261,7 @@ fn http(piece: Piece, plan: &Plan<'_>, invocation: &Invocation) -> anyhow::Resul
     let plan = Plan {
         subject: match plan.subject {
             Subject::Fathom(_) => Subject::Fathom(&invocation),
-            Subject::Least => Subject::Least,
+            least @ Subject::Least(_) => least,
         },
         ..*plan
     };

@@ -1,5 +1,6 @@
 //! The price of a unit of traffic, with fathom and without, in turns.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,8 +44,8 @@ pub(super) struct Plan<'a> {
 pub(super) enum Subject<'a> {
     /// fathom, run so.
     Fathom(&'a Invocation),
-    /// The least that could be in its place.
-    Least,
+    /// The least that could be in its place, with the file that it writes rows to, if it does.
+    Least(Option<&'a Path>),
 }
 
 /// The subject, in place; gone when dropped.
@@ -59,7 +60,7 @@ impl Subject<'_> {
             Self::Fathom(invocation) => {
                 Present::Fathom(invocation.start(namespace, Stdio::null())?)
             }
-            Self::Least => Present::Least(Least::start(namespace)?),
+            Self::Least(file) => Present::Least(Least::start(namespace, file)?),
         })
     }
 }

@@ -73,6 +73,8 @@ impl Invocation {
                 Output::Ipfix => ["--export".to_owned(), format!("ipfix+udp://{COLLECTOR}")],
                 Output::Store => ["--store".to_owned(), self.store()?.display().to_string()],
             })
+            // As an agent has it.
+            .args((self.output == Output::Store).then_some("--coalesce"))
             .args(&self.options)
             .stdout(output)
             .stderr(file);

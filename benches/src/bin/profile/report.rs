@@ -10,8 +10,8 @@ use super::profiling::lost;
 /// The most that the targets allow. Of short connections 3 % was aimed at; the least that could be
 /// in fathom's place takes 5.3 % (docs/performance.md), so this says what must not get worse.
 pub(super) const MOST_SHORT_SHARE: f64 = 0.25;
-/// The same of those whose profiles go into a store.
-pub(super) const MOST_STORED_SHARE: f64 = 0.08;
+/// The same of those whose profiles go into a store: 8 % was aimed at, the least takes 17 %.
+pub(super) const MOST_STORED_SHARE: f64 = 0.35;
 const MOST_BULK_SHARE: f64 = 0.01;
 const MOST_STATE_BYTES: i64 = 600_000;
 /// Connections a second that must be opened for the target to be tried at all.
@@ -24,13 +24,17 @@ const MICROSECOND: f64 = 1e3;
 const KILOBYTE: f64 = 1e3;
 const MEGABYTE: f64 = 1e6;
 
-/// Prints what short connections take; `about` says which, and what takes it.
-pub(super) fn short(overhead: &Overhead, about: &str, most_share: f64) -> Row {
+/// Prints what short connections take; `about` says which, and what takes it. The least that could
+/// has no target.
+pub(super) fn short(overhead: &Overhead, about: &str, most_share: Option<f64>) -> Row {
     println!("short connections, {about}; us of processor time a connection");
     print(overhead, MICROSECOND, "connections");
     Row {
         what: format!("`profile`, processor time of a short connection: {about}"),
-        target: format!("at most {:.0} % more", 100.0 * most_share),
+        target: most_share.map_or_else(
+            || "none: it is the limit".to_owned(),
+            |most| format!("at most {:.0} % more", 100.0 * most),
+        ),
         measured: format!(
             "{}; accounted for {:.1} %: {:.2} us in programs, {:.2} us in the process, of {:.1} us without",
             shares(overhead),
@@ -39,7 +43,7 @@ pub(super) fn short(overhead: &Overhead, about: &str, most_share: f64) -> Row {
             overhead.with(Cost::fathom_ns) / MICROSECOND,
             overhead.without(Cost::total_ns) / MICROSECOND
         ),
-        is_reached: Some(overhead.is_within(most_share)),
+        is_reached: most_share.map(|most| overhead.is_within(most)),
     }
 }
 

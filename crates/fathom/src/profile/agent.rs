@@ -7,6 +7,7 @@ use crate::agent::{Part, Request};
 
 pub(super) fn part(request: &Request<'_>) -> anyhow::Result<Part> {
     let arguments = ProfileArguments {
+        coalesce: true,
         dns: true,
         ..ProfileArguments::from_arg_matches(request.options)?
     };

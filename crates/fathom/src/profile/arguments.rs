@@ -30,6 +30,10 @@ pub(crate) struct ProfileArguments {
     /// Report a connection that had no profile for this time; 0 for never.
     #[arg(long, value_name = "TIME", default_value = typed(Options::default().active_timeout), value_parser = duration)]
     pub(crate) active_timeout: Duration,
+    /// Report a connection that ends within 200 ms after it was established once, from its
+    /// beginning to its end, unless its SYN was sent again. An agent does so.
+    #[arg(long)]
+    pub(crate) coalesce: bool,
     /// Look for existing connections in all network namespaces, not only in fathom's own; needs
     /// `CAP_SYS_ADMIN`.
     #[arg(long)]

@@ -161,6 +161,7 @@ fn options(arguments: &ProfileArguments) -> Options {
         selection: arguments.selection.ends.selection(&[]),
         group: arguments.selection.cgroup.clone(),
         active_timeout: arguments.active_timeout,
+        coalesces: arguments.coalesce,
         has_all_namespaces: arguments.all_namespaces,
         has_dns: arguments.dns,
         has_names: !arguments.no_names,

@@ -16,6 +16,9 @@ use crate::profile::native::profile_moment_of;
 /// How a profile ends, and why.
 pub(super) type End = (State, &'static str);
 
+/// A connection that ends so soon after it was established has one profile, where that is wanted.
+const SHORT_NS: u64 = 200_000_000;
+
 /// How a connection stands at a moment.
 pub(super) trait Snapshot: Copy + Debug {
     /// What the profiles of a connection add up to.
@@ -23,6 +26,10 @@ pub(super) trait Snapshot: Copy + Debug {
 
     /// Whose moment it is.
     fn of(&self) -> &profile_moment_of;
+
+    /// Can this establishment and the end of the connection have one profile? What went wrong
+    /// before it would not be told from what did so after it.
+    fn may_coalesce(&self) -> bool;
 
     /// What `connection` did until now: a profile, which its totals have from now on.
     fn profile(
@@ -55,8 +62,9 @@ pub(super) struct Connection<S: Snapshot> {
     pub(super) start_time: Option<Time>,
     pub(super) process: Option<(u32, Arc<str>)>,
     pub(super) accept_queue_ns: Option<u64>,
-    /// The establishment of a server's connection, until the application accepts it.
-    unaccepted: Option<Box<S>>,
+    /// How it stood when it was established, until that is told: a server's connection waits for
+    /// its application, and a short one for its end.
+    pub(super) establishment: Option<Box<S>>,
     /// How it stood at the end of the last profile, and when it was last looked at.
     pub(super) last: Option<Box<S>>,
     seen: Option<Box<S>>,
@@ -77,7 +85,7 @@ impl<S: Snapshot> Connection<S> {
             start_time: None,
             process: None,
             accept_queue_ns: None,
-            unaccepted: None,
+            establishment: None,
             last: None,
             seen: None,
         }
@@ -100,7 +108,7 @@ impl<S: Snapshot> Connection<S> {
         Self {
             role: Some(if is_opened_here { "client" } else { "server" }),
             start_ns,
-            unaccepted: Some(Box::new(*snapshot)),
+            establishment: Some(Box::new(*snapshot)),
             ..Self::new(snapshot.of(), State::New)
         }
     }
@@ -123,6 +131,15 @@ impl<S: Snapshot> Connection<S> {
         }
     }
 
+    /// It was opened by this host, and is established.
+    pub(super) fn establish(&mut self, now: &S, builder: &mut ProfileBuilder, report: Report<'_>) {
+        self.flow = now.of().flow();
+        self.establishment = Some(Box::new(*now));
+        // It is older: the next profile must not go back to it.
+        self.seen = None;
+        self.tell_if_due(now.of().time, builder, report);
+    }
+
     /// The application has taken it.
     pub(super) fn accept(
         &mut self,
@@ -130,16 +147,37 @@ impl<S: Snapshot> Connection<S> {
         builder: &mut ProfileBuilder,
         report: Report<'_>,
     ) {
-        if let Some(snapshot) = &self.unaccepted {
+        if let Some(snapshot) = &self.establishment
+            && self.is_unaccepted()
+        {
             self.accept_queue_ns = Some(of.time.saturating_sub(snapshot.of().time));
             self.process = builder.process(of);
+            self.tell_if_due(of.time, builder, report);
+        }
+    }
+
+    /// Its first profile, unless that waits for something.
+    pub(super) fn tell_if_due(
+        &mut self,
+        now_ns: u64,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
+        if !self.is_unaccepted() && !self.may_be_short(now_ns, builder) {
             self.tell_establishment(builder, report);
         }
     }
 
-    /// The first profile of a server's connection, if it is still to be told.
+    /// Is its establishment still to be told, and could be together with its end?
+    fn may_be_short(&self, now_ns: u64, builder: &ProfileBuilder) -> bool {
+        let is_recent = |it: &S| now_ns.saturating_sub(it.of().time) < SHORT_NS;
+        let establishment = self.establishment.as_deref();
+        builder.coalesces && establishment.is_some_and(|it| it.may_coalesce() && is_recent(it))
+    }
+
+    /// Its first profile, if that is still to be told.
     pub(super) fn tell_establishment(&mut self, builder: &mut ProfileBuilder, report: Report<'_>) {
-        if let Some(snapshot) = self.unaccepted.take() {
+        if let Some(snapshot) = self.establishment.take() {
             self.tell_until(
                 &snapshot,
                 (State::Established, "established"),
@@ -159,6 +197,24 @@ impl<S: Snapshot> Connection<S> {
         report: Report<'_>,
     ) {
         self.tell_establishment(builder, report);
+        self.tell_now(now, end, builder, report);
+    }
+
+    /// Its last profile; of a short connection the only one.
+    pub(super) fn end(
+        &mut self,
+        now: &S,
+        end: End,
+        builder: &mut ProfileBuilder,
+        report: Report<'_>,
+    ) {
+        if !self.may_be_short(now.of().time, builder) {
+            self.tell_establishment(builder, report);
+        }
+        self.tell_now(now, end, builder, report);
+    }
+
+    fn tell_now(&mut self, now: &S, end: End, builder: &mut ProfileBuilder, report: Report<'_>) {
         if self.flow.source_port == 0 {
             // A connection that is about to be opened has no port yet.
             self.flow = now.of().flow();
@@ -199,15 +255,22 @@ impl<S: Snapshot> Connection<S> {
         self.role == Some("client")
     }
 
+    /// Does its establishment wait for something?
+    pub(super) fn is_waiting(&self) -> bool {
+        self.establishment.is_some()
+    }
+
     /// Is it not known yet who accepts it?
-    pub(super) fn is_unaccepted(&self) -> bool {
-        self.unaccepted.is_some()
+    fn is_unaccepted(&self) -> bool {
+        !self.is_client() && self.accept_queue_ns.is_none()
     }
 
     /// How it stood when it was last heard of.
     pub(super) fn latest(&self) -> Option<&S> {
         let latest = self.seen.as_ref().or(self.last.as_ref());
-        latest.or(self.unaccepted.as_ref()).map(|latest| &**latest)
+        latest
+            .or(self.establishment.as_ref())
+            .map(|latest| &**latest)
     }
 
     /// A last profile of a connection that is followed no longer, as of when it was last heard of.
@@ -238,15 +301,18 @@ impl<S: Snapshot> Connection<S> {
 pub(super) struct ProfileBuilder {
     pub(super) capabilities: Capabilities,
     pub(super) names: Names,
+    /// Does a connection that ends soon after it was established have one profile?
+    coalesces: bool,
     /// Makes the kernel's time that of the wall clock.
     pub(super) offset_ns: u64,
 }
 
 impl ProfileBuilder {
-    pub(super) fn new(capabilities: Capabilities, names: Names) -> Self {
+    pub(super) fn new(capabilities: Capabilities, names: Names, coalesces: bool) -> Self {
         Self {
             capabilities,
             names,
+            coalesces,
             offset_ns: 0,
         }
     }

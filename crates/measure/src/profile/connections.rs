@@ -1,9 +1,10 @@
 //! From moments to profiles: what is known of each connection, and what comes next for it.
 
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use fathom_record::Nanoseconds;
 use rustc_hash::FxHashMap;
@@ -16,6 +17,7 @@ use super::indicator::Capabilities;
 use super::metas::Metas;
 use super::moment::Moment;
 use super::names::Names;
+use super::options::Options;
 use super::reorder::ProfileRecord;
 use crate::profile::native::{
     self, profile_attempt, profile_moment_of, profile_slot, profile_snapshot,
@@ -43,10 +45,10 @@ pub(crate) struct Connections {
 pub(crate) type Report<'a> = &'a mut dyn FnMut(ProfileRecord);
 
 impl Connections {
-    pub(super) fn new(capabilities: Capabilities, names: Names, active_timeout: Duration) -> Self {
-        let active_timeout_ns = Nanoseconds::from(active_timeout).0;
+    pub(super) fn new(capabilities: Capabilities, names: Names, options: &Options) -> Self {
+        let active_timeout_ns = Nanoseconds::from(options.active_timeout).0;
         Self {
-            builder: ProfileBuilder::new(capabilities, names),
+            builder: ProfileBuilder::new(capabilities, names, options.coalesces),
             connection_table: ConnectionTable::new(active_timeout_ns),
             metas: Metas::new(active_timeout_ns),
             attempts: FxHashMap::default(),
@@ -181,18 +183,18 @@ impl Connections {
         self.attempts.remove(&id);
         let builder = &mut self.builder;
         if let Some(connection) = self.connection_table.known.get_mut(&id) {
-            connection.flow = snapshot.of.flow();
-            let end = (State::Established, "established");
-            connection.tell(snapshot, end, builder, report);
+            connection.establish(snapshot, builder, report);
+            if connection.is_waiting() {
+                self.wait(&snapshot.of);
+            }
             return;
         }
         // What the handshake took is the first round trip, unless the SYN-ACK was sent again.
         let handshake_ns = u64::from(snapshot.round_trip) * 1_000;
         let start_ns = snapshot.of.time.saturating_sub(handshake_ns);
         let mut arrived = Connection::arrived(snapshot, start_ns);
-        if arrived.is_client() {
-            arrived.tell_establishment(builder, report);
-        } else {
+        arrived.tell_if_due(snapshot.of.time, builder, report);
+        if arrived.is_waiting() {
             self.wait(&snapshot.of);
         }
         let builder = &mut self.builder;
@@ -206,7 +208,7 @@ impl Connections {
         let end = ending(snapshot.of.old_state, snapshot.of.error);
         let known = self.connection_table.known.remove(&id);
         let mut connection = known.unwrap_or_else(|| Connection::unknown(&snapshot.of));
-        connection.tell(snapshot, end, &mut self.builder, report);
+        connection.end(snapshot, end, &mut self.builder, report);
     }
 }
 
@@ -223,149 +225,5 @@ impl Connection<profile_snapshot> {
             self.accept(&slot.told(), builder, report);
         }
         self.tell_establishment(builder, report);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::ending::SYN_SENT;
-    use super::*;
-
-    pub(super) fn connections() -> Connections {
-        let capabilities = Capabilities {
-            missing: Vec::new(),
-            jiffy_ns: 4_000_000,
-        };
-        Connections::new(capabilities, Names::default(), Duration::ZERO)
-    }
-
-    /// How many records `work` makes.
-    pub(super) fn told(work: impl FnOnce(Report<'_>)) -> u32 {
-        let mut count = 0;
-        work(&mut |_told: ProfileRecord| count += 1);
-        count
-    }
-
-    /// The last profile of each connection has the sums of all.
-    #[test]
-    fn the_last_profile_has_totals() {
-        let mut connections = connections();
-        let mut profiles = Vec::new();
-        let mut report = |told: ProfileRecord| match told {
-            ProfileRecord::Tcp(profile) => profiles.push(profile),
-            other => panic!("{other:?} is of no connection"),
-        };
-        let mut at = |moment: u32, time: u64, bytes_sent: u64| {
-            let mut snapshot = profile_snapshot {
-                bytes_sent,
-                packets_sent: (bytes_sent / 1_000) as u32,
-                segments_out: 1 + (bytes_sent / 1_000) as u32,
-                ..profile_snapshot::default()
-            };
-            snapshot.of.connection = 5;
-            (snapshot.of.moment, snapshot.of.time) = (moment as u8, time);
-            connections.snapshot(&snapshot, &mut report);
-        };
-        at(native::PROFILE_ESTABLISHED, 10, 0);
-        at(native::PROFILE_LOSSY, 20, 3_000);
-        at(native::PROFILE_RECOVERED, 35, 5_000);
-        at(native::PROFILE_CLOSED, 60, 6_000);
-        assert_eq!(profiles.len(), 4);
-        let (last, others) = profiles.split_last().unwrap();
-        assert!(others.iter().all(|profile| profile.total.0.is_none()));
-        let total = last.total.0.as_ref().unwrap();
-        assert_eq!((last.bytes_sent, total.total_bytes_sent), (1_000, 6_000));
-        assert_eq!(total.total_packets_sent, 6);
-        assert_eq!(total.total_duration_ns.0, 50);
-        let sum = |of: fn(&crate::profile::TcpProfile) -> u64| -> u64 {
-            profiles.iter().map(|profile| of(profile)).sum()
-        };
-        assert_eq!(total.total_packets, sum(|profile| profile.packets));
-        assert_eq!(total.total_bytes, sum(|profile| profile.bytes));
-    }
-
-    /// Its SYN was not told of. If that was sent again, it is not known when it was first.
-    #[test]
-    fn a_client_is_one_though_its_syn_was_missed() {
-        for packets_retransmitted in [0, 1] {
-            let mut profiles = Vec::new();
-            let mut connections = connections();
-            let mut snapshot = profile_snapshot {
-                packets_retransmitted,
-                round_trip: 3,
-                ..profile_snapshot::default()
-            };
-            snapshot.of.moment = native::PROFILE_ESTABLISHED as u8;
-            (snapshot.of.old_state, snapshot.of.time) = (SYN_SENT, 10_000);
-            connections.snapshot(&snapshot, &mut |told| {
-                if let ProfileRecord::Tcp(profile) = told {
-                    profiles.push(profile);
-                }
-            });
-            assert_eq!(profiles.len(), 1);
-            assert_eq!(profiles[0].role, Some("client"));
-            let establishment = (packets_retransmitted == 0).then_some(Nanoseconds(3_000));
-            assert_eq!(profiles[0].establishment_ns, establishment);
-        }
-    }
-
-    /// A look before the last profile, or one that comes later than what it saw, has nothing new.
-    #[test]
-    fn the_end_does_not_go_back_to_an_older_look() {
-        let mut connections = connections();
-        let mut durations = Vec::new();
-        let mut report = |told: ProfileRecord| match told {
-            ProfileRecord::Tcp(profile) => durations.push(profile.duration_ns.0),
-            other => panic!("{other:?} is of no connection"),
-        };
-        for (moment, time) in [
-            (native::PROFILE_ESTABLISHED, 10),
-            (native::PROFILE_SEEN, 20),
-            (native::PROFILE_LOSSY, 30),
-            (native::PROFILE_SEEN, 25),
-        ] {
-            connections.snapshot(&at(moment, time), &mut report);
-        }
-        connections.finish(&[], &mut report);
-        assert_eq!(durations, [0, 20, 0]);
-    }
-
-    /// It ends as it was last seen. Of one that is only about to be opened nothing is known.
-    #[test]
-    fn a_connection_whose_end_was_missed_has_a_last_profile() {
-        let mut connections = connections();
-        let mut ends = Vec::new();
-        let mut report = |told: ProfileRecord| match told {
-            ProfileRecord::Tcp(profile) => {
-                ends.push((profile.end_state, profile.reason, profile.duration_ns.0));
-            }
-            other => panic!("{other:?} is of no connection"),
-        };
-        for (moment, time) in [
-            (native::PROFILE_ESTABLISHED, 10),
-            (native::PROFILE_RECOVERED, 15),
-            (native::PROFILE_SEEN, 20),
-        ] {
-            connections.snapshot(&at(moment, time), &mut report);
-        }
-        let mut opened = at(native::PROFILE_CONNECT, 5).of;
-        opened.connection = 6;
-        connections.note(&opened, &mut report);
-        let before = |ns| move |latest: &profile_snapshot| latest.of.time < ns;
-        assert_eq!(connections.end_gone(before(20), &mut report), [0; 0]);
-        assert_eq!(connections.end_gone(before(21), &mut report), [5]);
-        let expected = [
-            (State::Established, "established", 0),
-            (State::Update, "recovered", 5),
-            (State::Desync, "its end was missed", 5),
-        ];
-        assert_eq!(ends, expected);
-    }
-
-    fn at(moment: u32, time: u64) -> profile_snapshot {
-        let mut snapshot = profile_snapshot::default();
-        snapshot.of.connection = 5;
-        (snapshot.of.moment, snapshot.of.time) = (moment as u8, time);
-        snapshot
     }
 }

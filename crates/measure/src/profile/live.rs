@@ -101,7 +101,7 @@ impl Profiler {
                     jiffy_ns: tick_ns(),
                 },
                 names,
-                options.active_timeout,
+                options,
             ),
             programs,
             dns,

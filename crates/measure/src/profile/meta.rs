@@ -17,6 +17,11 @@ impl Snapshot for profile_meta {
         &self.of
     }
 
+    /// Its subflows may.
+    fn may_coalesce(&self) -> bool {
+        false
+    }
+
     fn profile(
         &self,
         connection: &mut Connection<Self>,

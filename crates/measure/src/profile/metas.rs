@@ -104,7 +104,7 @@ impl Metas {
     pub(super) fn oldest_waiting_ns(&mut self) -> Option<u64> {
         while let Some(unaccepted) = self.unaccepted.front() {
             let meta = self.connection_table.known.get(&unaccepted.id);
-            if meta.is_some_and(Connection::is_unaccepted) {
+            if meta.is_some_and(Connection::is_waiting) {
                 return Some(unaccepted.since_ns);
             }
             self.accepting.remove(&unaccepted.cookie);
@@ -166,7 +166,7 @@ mod tests {
             missing: Vec::new(),
             jiffy_ns: 1,
         };
-        ProfileBuilder::new(capabilities, Names::default())
+        ProfileBuilder::new(capabilities, Names::default(), false)
     }
 
     fn moment(moment: u32, time: u64, is_selected: bool) -> profile_meta {

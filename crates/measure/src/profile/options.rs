@@ -18,6 +18,9 @@ pub struct Options {
     pub group: Option<PathBuf>,
     /// After so long without a profile a connection gets one; zero: never.
     pub active_timeout: Duration,
+    /// A connection that ends within 200 ms after it was established has one profile in place of
+    /// two: from its beginning to its end.
+    pub coalesces: bool,
     /// Look through the sockets of all network namespaces that some process is in, not only through
     /// those of its own.
     pub has_all_namespaces: bool,
@@ -38,6 +41,7 @@ impl Default for Options {
             selection: Selection::default(),
             group: None,
             active_timeout: Duration::from_secs(300),
+            coalesces: false,
             has_all_namespaces: false,
             has_dns: false,
             has_names: true,

@@ -24,6 +24,10 @@ impl Snapshot for profile_snapshot {
         &self.of
     }
 
+    fn may_coalesce(&self) -> bool {
+        self.packets_retransmitted == 0
+    }
+
     fn profile(
         &self,
         connection: &mut Connection<Self>,
@@ -52,18 +56,20 @@ impl profile_snapshot {
         let found = &last.map_or(Cow::Borrowed(self), |last| Cow::Owned(increase(last, self)));
         let disorder = &found.disorder;
         let is_client = connection.is_client();
+        // It is in this profile, as its end or, of a short connection, before that.
         let is_establishment = connection.state == State::New && end_state == State::Established;
+        let established = is_establishment
+            .then_some(self)
+            .or(connection.establishment.as_deref());
         // The first packets that a server's socket sent again were those of its handshake.
-        let is_of_handshake = is_establishment && !is_client;
-        let syn_acks = if is_of_handshake {
-            found.packets_retransmitted
-        } else {
-            0
-        };
-        let is_start_known = connection.is_opening_seen || found.packets_retransmitted == 0;
-        let duration = Nanoseconds(self.of.time.saturating_sub(connection.start_ns));
+        let syn_acks = established
+            .filter(|_| !is_client)
+            .map_or(0, |it| it.packets_retransmitted);
+        let since_start = |it: &Self| Nanoseconds(it.of.time.saturating_sub(connection.start_ns));
+        let is_start_known =
+            |it: &&Self| connection.is_opening_seen || it.packets_retransmitted == 0;
         let capabilities = &builder.capabilities;
-        let trips = found.spread_of_round_trips(capabilities, is_establishment);
+        let trips = found.spread_of_round_trips(capabilities, established);
         let distances = spread(
             disorder.distance_count,
             disorder.distance_sum,
@@ -73,7 +79,7 @@ impl profile_snapshot {
         let has_disorder = capabilities.can(Indicator::Disorder);
         let has_duplicates = capabilities.can(Indicator::Duplicates);
         let (pid, process) = connection.process.clone().unzip();
-        let syn_packets = connection.syn_packets(found, end_state);
+        let syn_packets = connection.syn_packets(found, established);
         let [sent, arrived] = carried(found, last, self, syn_packets);
         TcpProfile {
             time: builder.time(self.of.time),
@@ -85,11 +91,11 @@ impl profile_snapshot {
             start_time: connection
                 .start_time
                 .unwrap_or_else(|| builder.time(connection.start_ns)),
-            duration_ns: duration,
+            duration_ns: since_start(self),
             connection: connection.id,
             role: connection.role,
             is_existing: connection.is_existing.then_some(true),
-            establishment_ns: (is_establishment && is_start_known).then_some(duration),
+            establishment_ns: established.filter(is_start_known).map(since_start),
             accept_queue_ns: connection.accept_queue_ns.map(Nanoseconds),
             total: AtEnd::default(),
             packets: sent.packets,
@@ -160,32 +166,45 @@ impl profile_snapshot {
 
     /// Round trips of a profile: that of the handshake, before the kernel calls back for each, then
     /// those.
-    fn spread_of_round_trips(&self, capabilities: &Capabilities, is_establishment: bool) -> Spread {
+    fn spread_of_round_trips(
+        &self,
+        capabilities: &Capabilities,
+        established: Option<&Self>,
+    ) -> Spread {
         if !capabilities.can(Indicator::RoundTrips) {
             return Spread::default();
         }
         let trips = &self.round_trips;
-        if is_establishment && trips.count == 0 && self.round_trip != 0 {
-            let first = u64::from(self.round_trip);
-            return spread(1, first, first * first);
+        let is_uncounted = |it: &&Self| it.round_trips.count == 0 && it.round_trip != 0;
+        match established.filter(is_uncounted) {
+            Some(it) => {
+                let first = u64::from(it.round_trip);
+                let squares = trips.squares + first * first;
+                spread(trips.count + 1, trips.sum + first, squares)
+            }
+            None => spread(trips.count, trips.sum, trips.squares),
         }
-        spread(trips.count, trips.sum, trips.squares)
     }
 }
 
 impl Connection<profile_snapshot> {
-    /// Which packets with SYN a profile has.
-    fn syn_packets(&self, found: &profile_snapshot, end_state: State) -> SynPackets {
-        let received = u32::from(end_state == State::Established);
+    /// Which packets with SYN a profile has, that of its establishment or of an attempt.
+    fn syn_packets(
+        &self,
+        found: &profile_snapshot,
+        established: Option<&profile_snapshot>,
+    ) -> SynPackets {
+        let received = u32::from(established.is_some());
+        let handshake = established.unwrap_or(found);
         match self.role {
             _ if self.is_established => SynPackets::default(),
             Some("client") => SynPackets {
-                sent: found.segments_out,
+                sent: handshake.segments_out,
                 received,
                 is_counted: true,
             },
             _ => SynPackets {
-                sent: 1 + found.packets_retransmitted,
+                sent: 1 + handshake.packets_retransmitted,
                 received,
                 is_counted: false,
             },

@@ -14,6 +14,12 @@ record! {
         /// In the last profile of a connection: the time from the beginning of its first to now.
         #[field(label = "total_after", own_ipfix = 180)]
         pub total_duration_ns: Nanoseconds,
+        /// In the last profile: `establishment_ns` of the first.
+        #[field(absent, own_ipfix = 196)]
+        pub total_establishment_ns: Option<Nanoseconds>,
+        /// In the last profile: `accept_queue_ns` of the first.
+        #[field(absent, own_ipfix = 197)]
+        pub total_accept_queue_ns: Option<Nanoseconds>,
         /// In the last profile: all packets sent.
         #[field(unit = Unit::Packets, absent, ipfix = 86)]
         pub total_packets: u64,
@@ -76,6 +82,9 @@ impl TcpTotals {
     /// One more profile of the connection.
     pub(super) fn add(&mut self, profile: &TcpProfile) {
         self.total_duration_ns.0 += profile.duration_ns.0;
+        let establishment = self.total_establishment_ns.or(profile.establishment_ns);
+        self.total_establishment_ns = establishment;
+        self.total_accept_queue_ns = self.total_accept_queue_ns.or(profile.accept_queue_ns);
         self.total_packets += profile.packets;
         self.total_bytes += profile.bytes;
         self.total_reverse_packets += profile.reverse_packets;

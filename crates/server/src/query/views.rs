@@ -89,7 +89,7 @@ const WANTED: [(&str, &str); 12] = [
     ),
     (
         "profile",
-        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u stalls:u stalled_ns:u packets_lost:u interface start_state end_state total_rtt_samples:u packets_retransmitted:u srtt_ns:u jitter_ns:u duration_ns:u is_existing:b syn_acks_retransmitted:u window_limited_ns:u busy_ns:u",
+        "time:t protocol source source_port:p destination destination_port:p community_id reason start_time:t role pid:u process cgroup container container_runtime pod systemd_unit network_namespace:u establishment_ns:u accept_queue_ns:u total_duration_ns:u total_establishment_ns:u total_accept_queue_ns:u total_bytes_sent:u total_bytes_received:u total_packets_lost:u total_packets_retransmitted:u total_rtt_mean_ns:u total_stalls:u total_stalled_ns:u stalls:u stalled_ns:u packets_lost:u interface start_state end_state total_rtt_samples:u packets_retransmitted:u srtt_ns:u jitter_ns:u duration_ns:u is_existing:b syn_acks_retransmitted:u window_limited_ns:u busy_ns:u",
     ),
     (
         "profile_dns",

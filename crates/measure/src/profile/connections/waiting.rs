@@ -62,14 +62,20 @@ impl Connections {
         let slot = profile_slot::find(slots, id);
         let is_over = waiting.since_ns <= now_ns.saturating_sub(PATIENCE_NS);
         if let Some(connection) = self.connection_table.known.get_mut(&id) {
-            let is_accepted = slot.is_some_and(|slot| {
+            let accepted = slot.filter(|slot| {
                 slot.holds(native::PROFILE_ACCEPTED)
                     && slot.since <= now_ns.saturating_sub(SETTLED_NS)
             });
-            if is_over || is_accepted {
-                connection.stop_waiting(slot, &mut self.builder, report);
+            let builder = &mut self.builder;
+            if let Some(slot) = accepted {
+                connection.accept(&slot.told(), builder, report);
             }
-            if connection.is_unaccepted() {
+            if is_over {
+                connection.stop_waiting(slot, builder, report);
+            } else {
+                connection.tell_if_due(now_ns, builder, report);
+            }
+            if connection.is_waiting() {
                 return true;
             }
         }
