@@ -26,7 +26,7 @@ const EXISTING: u16 = 5804;
 const NEIGHBOUR: u16 = 5806;
 
 /// Fields whose values may lie apart as times do, and why. All others are equal.
-const TIMES: [(&str, &str); 11] = {
+const TIMES: [(&str, &str); 13] = {
     let clock = "either set reads the clock in its own program, one after the other";
     let jiffy = "the stack counts it in jiffies, and one may pass between the programs";
     [
@@ -37,6 +37,8 @@ const TIMES: [(&str, &str); 11] = {
         ("accept_queue_ns", clock),
         ("stalled_ns", clock),
         ("total_duration_ns", clock),
+        ("total_establishment_ns", clock),
+        ("total_accept_queue_ns", clock),
         ("total_stalled_ns", clock),
         ("busy_ns", jiffy),
         ("window_limited_ns", jiffy),

@@ -19,5 +19,6 @@ mod multipath;
 mod paths;
 mod recovery;
 mod script;
+mod short;
 mod stage;
 mod volumes;
