@@ -26,8 +26,9 @@ const NUMBER_MAGIC: [u8; 4] = *b"fthn";
 const NUMBER_BYTES: usize = 36;
 /// No frame is longer: what says so is no frame.
 const MOST_BYTES: usize = 256 << 20;
-/// Fast, as a log is written once and read once: it takes a third to two thirds of the time of level
-/// 1, for frames that are a third to a half larger. Its neighbours suit columns of 8 bytes less.
+/// Fast, as a log is written once and read once: it takes a third to two thirds of the time of
+/// level 1, for frames that are a third to a half larger. Its neighbours suit columns of 8 bytes
+/// less.
 const LEVEL: i32 = -4;
 
 /// What stands at the start of some bytes.

@@ -91,7 +91,7 @@ pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {
         records += 1;
         if let Some(rows) = &mut rows {
             // A short connection has one row where it has two lines.
-            let is_written = records % 2 == 0 || rows.add().is_ok();
+            let is_written = records.is_multiple_of(2) || rows.add().is_ok();
             return if is_written { 0 } else { -1 };
         }
         lines.extend_from_slice(&LINE);

@@ -9,6 +9,7 @@ use crate::{Error, Selection};
 
 /// What to profile.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "flags")]
 pub struct Options {
     /// The set of probes; `None`: the one that can do more on this kernel.
     pub set: Option<ProbeSet>,
