@@ -47,6 +47,17 @@ fn flow(server: IpAddr, port: u16) -> FlowKey {
     }
 }
 
+/// The profile of a short connection, which sent data again.
+fn short_connection(flow: FlowKey, rtt_ms: u64) -> Profile {
+    let [first, last] = connection(flow, rtt_ms, 0);
+    Profile {
+        start_state: first.start_state,
+        establishment_ns: first.establishment_ns,
+        packets_retransmitted: 1,
+        ..last
+    }
+}
+
 /// The two profiles of a connection that the host opened.
 fn connection(flow: FlowKey, rtt_ms: u64, syn_losses: u64) -> [Profile; 2] {
     let second = u64::from(flow.source_port - CLIENT_PORT);
@@ -132,15 +143,16 @@ fn store() -> TempDir {
     for number in 1..=SESSIONS {
         let more = u64::from(number) - 1;
         let syn_losses = u64::from(number <= 5);
-        for (server, rtt_ms, syn_losses) in [
-            (north_4, 20 + more, syn_losses),
-            (north_6, 10 + more, 0),
-            (south, 50, 0),
-        ] {
+        for (server, rtt_ms, syn_losses) in
+            [(north_4, 20 + more, syn_losses), (north_6, 10 + more, 0)]
+        {
             let flow = flow(server, CLIENT_PORT + number);
             records.extend(connection(flow, rtt_ms, syn_losses).map(|it| Box::new(it) as _));
             records.extend(packets(flow, rtt_ms));
         }
+        let to_south = flow(south, CLIENT_PORT + number);
+        records.push(Box::new(short_connection(to_south, 50)));
+        records.extend(packets(to_south, 50));
         let resolver = FlowKey {
             protocol: Protocol::UDP,
             destination_port: 53,
@@ -334,6 +346,16 @@ fn groups_are_tested_against_each_other() {
     );
     let p = comparisons[0]["p"].as_f64().unwrap();
     assert!((p / 0.047_124_047_124_047_13 - 1.0).abs() < 1e-6, "{p}");
+    // What a short connection sent again was no SYN.
+    let [groups, _] = rows(store.path(), &["--metric", "syn-loss", "--by", "network"]);
+    let south = groups
+        .iter()
+        .find(|it| it["group"] == "198.51.100.0/24")
+        .unwrap();
+    assert_eq!(
+        (south["sessions"].as_u64(), south["share"].as_f64()),
+        (Some(u64::from(SESSIONS)), Some(0.0))
+    );
     // Of three groups each p is that of three comparisons.
     let by_network = ["--metric", "rtt", "--by", "network"];
     let [_, comparisons] = rows(store.path(), &by_network);
