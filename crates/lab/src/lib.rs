@@ -57,4 +57,4 @@ pub use stolen::{Shared, in_lab, in_real_time, stolen_time};
 pub use switch::Switch;
 pub use tap::{Passed, Tap};
 pub use topology::{Topology, TopologyBuilder};
-pub use worker::{Stop, Worker};
+pub use worker::{Stop, Worker, stay_on};

@@ -7,11 +7,12 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
 use crate::link::{PRIORITY, precede_ordinary_threads};
 use crate::namespace::is_skipped;
+use crate::worker::stay_on;
 
 /// Between the beats of a processor's pulse.
 const BEAT: Duration = Duration::from_micros(250);
@@ -70,9 +71,7 @@ static GAPS: LazyLock<Mutex<Vec<Range<u64>>>> = LazyLock::new(|| {
 /// Notes when the processor does nothing, before all that may wait, so that only what the machine
 /// itself waited for keeps it.
 fn beat(processor: usize) {
-    let mut only = CpuSet::new();
-    let is_there = only.set(processor);
-    if let Err(error) = is_there.and_then(|()| sched_setaffinity(Pid::from_raw(0), &only)) {
+    if let Err(error) = stay_on(processor) {
         println!("processor {processor} is not watched: {error}");
         return;
     }

@@ -5,10 +5,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
 use crate::{Error, Result};
 
 /// How long a worker may take to notice that it should end.
 pub(crate) const STOP_LATENCY: Duration = Duration::from_millis(20);
+
+/// Has this thread run on one processor only.
+///
+/// # Errors
+/// What the kernel says: there is no such processor, or this process may not use it.
+pub fn stay_on(processor: usize) -> nix::Result<()> {
+    let mut only = CpuSet::new();
+    only.set(processor)?;
+    sched_setaffinity(Pid::from_raw(0), &only)
+}
 
 /// Tells a worker to end.
 #[derive(Debug, Clone, Default)]

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use fathom_balance::native::{
     BALANCE_BUCKET_SLOTS, BALANCE_ENTRY_IS_SETTLED, BALANCE_IS_GONE, BALANCE_RING_LANES,
-    balance_config, balance_quic_id, counter_names,
+    balance_config, balance_quic_id, balance_traffic, counter_names,
 };
 use fathom_measure::bytes::bytes_of;
 use fathom_measure::response::native::response_config;
 use libbpf_rs::{
     Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
+    num_possible_cpus,
 };
 
 use crate::world::{
@@ -85,6 +86,16 @@ impl Balancer {
             for index in 0..count {
                 self.put(name, &index.to_ne_bytes(), &vec![0; size]);
             }
+        }
+        // Of a service each CPU looks one packet in 16 up in any case: none of a fixture's.
+        let nothing = bytes_of(&balance_traffic::default()).to_vec();
+        let nothing = vec![nothing; num_possible_cpus().unwrap()];
+        let traffic = self.map("balance_service_traffic");
+        for index in 0..traffic.max_entries() {
+            let index = index.to_ne_bytes();
+            traffic
+                .update_percpu(&index, &nothing, MapFlags::ANY)
+                .unwrap();
         }
     }
 

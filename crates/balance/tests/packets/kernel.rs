@@ -8,6 +8,7 @@ use std::time::Duration;
 use fathom_balance::native::{BALANCE_BUCKET_SLOTS, balance_epoch};
 use fathom_measure::bytes::read_prefix;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use nix::sched::sched_getcpu;
 
 use crate::balancer::{Balancer, Counts, Size};
 use crate::compile::compile;
@@ -35,6 +36,8 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn load() -> Self {
+        // Programs have things at hand for each CPU.
+        fathom_lab::stay_on(sched_getcpu().unwrap()).unwrap();
         let size = Size {
             buckets: PLACES / BALANCE_BUCKET_SLOTS,
             is_measuring: true,

@@ -5,21 +5,11 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 
 /// With the headers of IPv4 and UDP a packet of 60 bytes.
 const PAYLOAD_BYTES: usize = 32;
 /// One of so many packets has a probe, as `departures.bpf.c` has it.
 pub(super) const SAMPLED: u32 = 100;
-
-/// Has this thread run on one processor only.
-pub(super) fn stay_on(processor: usize) -> anyhow::Result<()> {
-    let mut only = CpuSet::new();
-    only.set(processor)
-        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &only))
-        .with_context(|| format!("stay on processor {processor}"))
-}
 
 /// Sends so many packets; `before_sampled` is called before each packet that is to have a probe.
 /// Returns how many packets a second there were.

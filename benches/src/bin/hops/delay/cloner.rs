@@ -14,7 +14,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use super::application::{SAMPLED, stay_on};
+use super::application::SAMPLED;
 
 const BUFFER_BYTES: usize = 64 << 20;
 const ETHERNET_BYTES: usize = 14;
@@ -34,7 +34,7 @@ impl Cloner {
     pub(super) fn start(interface: &str, processor: usize) -> anyhow::Result<Self> {
         let socket = open(interface).context("open the packet socket")?;
         let work = move |stop: &Stop| {
-            stay_on(processor)?;
+            fathom_lab::stay_on(processor).context("stay on a processor")?;
             be_real_time().context("get real-time priority")?;
             clone_until(&socket, stop).context("clone packets")
         };

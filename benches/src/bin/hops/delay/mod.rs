@@ -99,7 +99,7 @@ fn compare(sender: &Namespace, rate: u32, pairs: u32, window: Duration) -> anyho
 /// In the sender's namespace.
 fn turn(contender: Contender, rate: u32, window: Duration) -> anyhow::Result<Gaps> {
     let departures = Departures::watch(*DESTINATION.ip())?;
-    application::stay_on(PROCESSORS[0])?;
+    fathom_lab::stay_on(PROCESSORS[0]).context("stay on a processor")?;
     let count = (u64::from(rate) * window.as_millis() as u64 / 1000) as u32;
     let reached = match contender {
         Contender::Fathom => {
