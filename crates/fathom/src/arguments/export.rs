@@ -45,7 +45,8 @@ pub(crate) struct ExportArguments {
     /// use that of your organisation.
     #[arg(long, value_name = "NUMBER", default_value_t = ExporterSettings::default().enterprise)]
     pub(crate) enterprise_number: u32,
-    /// The observation domain; by default 1, and 56423 with Flowcorder's templates.
+    /// The observation domain; by default the number of the process, so that collectors tell those
+    /// of a host apart, and 56423 with Flowcorder's templates.
     #[arg(long, value_name = "NUMBER")]
     pub(crate) observation_domain: Option<u32>,
     /// Send texts with this fixed length in bytes: shorter ones are padded with zeros, longer ones

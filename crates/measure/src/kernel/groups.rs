@@ -1,7 +1,11 @@
 //! Control groups of the version 2 hierarchy.
 
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use crate::Error;
 
@@ -26,7 +30,7 @@ impl Group {
                 folder.display()
             ),
             found,
-            remedy: match group_root() {
+            remedy: match mounted() {
                 Some(root) => format!("it is mounted at {}", root.display()),
                 None => "none is mounted here".to_owned(),
             },
@@ -34,7 +38,7 @@ impl Group {
         let metadata = folder
             .metadata()
             .map_err(|error| wrong(error.to_string()))?;
-        let root = group_root().ok_or_else(|| wrong("there is none".to_owned()))?;
+        let root = mounted().ok_or_else(|| wrong("there is none".to_owned()))?;
         let folder = folder
             .canonicalize()
             .map_err(|error| wrong(error.to_string()))?;
@@ -48,8 +52,19 @@ impl Group {
     }
 }
 
-/// Where the hierarchy is mounted.
+/// The folder of the hierarchy's root. Where it is not mounted, as within `ip netns exec`, this
+/// process mounts it for itself, at no place.
 pub(crate) fn group_root() -> Option<PathBuf> {
+    static OWN: LazyLock<Option<OwnedFd>> = LazyLock::new(|| mount().ok());
+    let own = || {
+        OWN.as_ref()
+            .map(|root| format!("/proc/self/fd/{}", root.as_raw_fd()).into())
+    };
+    mounted().or_else(own)
+}
+
+/// Where the hierarchy is mounted.
+fn mounted() -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -58,6 +73,17 @@ pub(crate) fn group_root() -> Option<PathBuf> {
             .then(|| mount.split(' ').nth(4).map(PathBuf::from))
             .flatten()
     })
+}
+
+/// Mounts it where nobody else sees it, until the process ends.
+fn mount() -> rustix::io::Result<OwnedFd> {
+    let hierarchy = fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(hierarchy.as_fd())?;
+    fsmount(
+        hierarchy.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_RDONLY,
+    )
 }
 
 #[cfg(test)]
@@ -74,8 +100,27 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_of_its_own_has_the_same_groups() {
+        let Some(root) = mounted() else {
+            println!("skipped: no version 2 hierarchy of control groups is mounted");
+            return;
+        };
+        let own = match mount() {
+            Ok(own) => own,
+            Err(error) => {
+                println!("skipped: this process may not mount: {error}");
+                return;
+            }
+        };
+        let own = PathBuf::from(format!("/proc/self/fd/{}", own.as_raw_fd()));
+        let number = |folder: &Path| folder.metadata().unwrap().ino();
+        assert_eq!(number(&own), number(&root));
+        assert!(own.join("cgroup.procs").exists());
+    }
+
+    #[test]
     fn the_root_is_above_all() {
-        let Some(root) = group_root() else {
+        let Some(root) = mounted() else {
             println!("skipped: no version 2 hierarchy of control groups is mounted");
             return;
         };
