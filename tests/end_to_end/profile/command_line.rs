@@ -242,24 +242,31 @@ fn records_that_no_collector_took_are_an_error() {
     assert!(ended.errors.contains(&told), "{}", ended.errors);
 }
 
-#[fathom_lab::test]
-fn names_that_cannot_be_had_are_an_error() {
+/// Runs it where control groups are not mounted.
+fn without_groups(prefix: &[&str]) -> Output {
     let script = "for folder in $(awk '$3 == \"cgroup2\" { print $2 }' /proc/mounts); do umount -l $folder; done
         exec \"$@\"";
-    let output = Command::new("unshare")
-        .args([
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            script,
-            "sh",
-        ])
+    Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .args(["sh", "-c", script, "sh"])
+        .args(prefix)
         .arg(binary().unwrap())
         .args(["profile", "--duration", "1s", "--dns"])
         .output()
-        .unwrap();
+        .unwrap()
+}
+
+#[fathom_lab::test]
+fn control_groups_that_nobody_mounted_are_mounted() {
+    let output = without_groups(&[]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(!errors.contains("control groups"), "{errors}");
+}
+
+#[fathom_lab::test]
+fn names_that_cannot_be_had_are_an_error() {
+    let output = without_groups(&["setpriv", "--bounding-set=-sys_admin"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("--dns measures DNS exchanges"), "{errors}");
