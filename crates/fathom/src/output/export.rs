@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 #[cfg(feature = "live")]
 use fathom_ipfix::Counters;
-use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings, TemplateSet};
+use fathom_ipfix::{Export, ExporterSettings, Refresh, SenderSettings};
 #[cfg(feature = "live")]
 use fathom_measure::Counts;
 use fathom_record::{Record, Schema, Time, Unit, Value, Visitor};
@@ -81,14 +81,8 @@ impl Exports {
     /// has no name, or the system has no threads.
     pub(super) fn open(arguments: &ExportArguments, target: &OutputTarget) -> anyhow::Result<Self> {
         let defaults = ExporterSettings::new(arguments.templates);
-        // Collectors that tell exporters apart by address and domain, as nfcapd does, would take
-        // the templates of one process for those of another.
-        let domain = match arguments.templates {
-            TemplateSet::Derived => std::process::id(),
-            TemplateSet::Flowcorder => defaults.domain,
-        };
         let settings = ExporterSettings {
-            domain: arguments.observation_domain.unwrap_or(domain),
+            domain: arguments.observation_domain.unwrap_or(defaults.domain),
             domain_name: Some(target.host()?),
             enterprise: arguments.enterprise_number,
             flush: arguments.flush,

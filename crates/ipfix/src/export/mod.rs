@@ -39,7 +39,9 @@ pub enum TemplateSet {
 pub struct ExporterSettings {
     /// Which templates.
     pub templates: TemplateSet,
-    /// The observation domain; by default 1, and for Flowcorder's templates 56423.
+    /// The observation domain; by default the number of the process, and for Flowcorder's templates
+    /// 56423. Collectors that tell exporters apart by address and domain, as nfcapd does, would take
+    /// the templates of one process for those of another.
     pub domain: u32,
     /// What the observation domain is called, as a rule the host that observes; by default nothing
     /// is said of it. Flowcorder's templates have no element for it.
@@ -66,7 +68,7 @@ impl ExporterSettings {
         Self {
             templates,
             domain: match templates {
-                TemplateSet::Derived => 1,
+                TemplateSet::Derived => std::process::id(),
                 TemplateSet::Flowcorder => flowcorder::DOMAIN,
             },
             domain_name: None,

@@ -56,11 +56,11 @@ impl Group {
 /// process mounts it for itself, at no place.
 pub(crate) fn group_root() -> Option<PathBuf> {
     static OWN: LazyLock<Option<OwnedFd>> = LazyLock::new(|| mount().ok());
-    let own = || {
-        OWN.as_ref()
-            .map(|root| format!("/proc/self/fd/{}", root.as_raw_fd()).into())
-    };
-    mounted().or_else(own)
+    mounted().or_else(|| OWN.as_ref().map(path_of))
+}
+
+fn path_of(opened: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", opened.as_raw_fd()).into()
 }
 
 /// Where the hierarchy is mounted.
@@ -105,14 +105,14 @@ mod tests {
             println!("skipped: no version 2 hierarchy of control groups is mounted");
             return;
         };
-        let own = match mount() {
-            Ok(own) => own,
+        let opened = match mount() {
+            Ok(opened) => opened,
             Err(error) => {
                 println!("skipped: this process may not mount: {error}");
                 return;
             }
         };
-        let own = PathBuf::from(format!("/proc/self/fd/{}", own.as_raw_fd()));
+        let own = path_of(&opened);
         let number = |folder: &Path| folder.metadata().unwrap().ino();
         assert_eq!(number(&own), number(&root));
         assert!(own.join("cgroup.procs").exists());
