@@ -39,9 +39,9 @@ pub enum TemplateSet {
 pub struct ExporterSettings {
     /// Which templates.
     pub templates: TemplateSet,
-    /// The observation domain; by default the number of the process, and for Flowcorder's templates
-    /// 56423. Collectors that tell exporters apart by address and domain, as nfcapd does, would take
-    /// the templates of one process for those of another.
+    /// The observation domain; by default the number of the process, for Flowcorder's templates
+    /// 56423. Collectors that tell exporters apart by address and domain, as nfcapd does, would
+    /// take the templates of one process for those of another.
     pub domain: u32,
     /// What the observation domain is called, as a rule the host that observes; by default nothing
     /// is said of it. Flowcorder's templates have no element for it.
