@@ -76,10 +76,13 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn row(&self, most_ratio: f64) -> Row {
+    pub(crate) fn row(&self, rows: u64, most_ratio: f64) -> Row {
         let ratio = self.duckdb_s.map(|duckdb| self.own_s / duckdb);
         Row {
-            what: format!("store, the view `{}`, beside DuckDB", self.name),
+            what: format!(
+                "store of {rows} rows, the view `{}`, beside DuckDB",
+                self.name
+            ),
             target: format!("at most {most_ratio} times its time"),
             measured: match (ratio, self.duckdb_s) {
                 (Some(ratio), Some(duckdb)) => {

@@ -18,8 +18,8 @@ use crate::bytes::{bytes_of, read_prefix};
 use crate::counts::REFUSED;
 use crate::hops::native::{self, hops_budget, hops_config};
 use crate::kernel::{
-    Framing, Group, Interface, Places, Programs, Ring, choose_programs, decompress, group_root,
-    monotonic_ns, set_constants, wall_clock_offset,
+    Framing, Group, Interface, NO_GROUPS, Places, Programs, Ring, choose_programs, decompress,
+    group_root, monotonic_ns, set_constants, wall_clock_offset,
 };
 use crate::measurement::{Measurement, Take, Ticker};
 use crate::{Counts, Error, Selection};
@@ -211,7 +211,7 @@ impl Prober {
     fn watch_sockets(&mut self) -> Result<(), Error> {
         let root = group_root().ok_or_else(|| Error::Unsupported {
             needs: "selecting processes needs control groups of version 2".to_owned(),
-            found: "none are mounted".to_owned(),
+            found: NO_GROUPS.to_owned(),
             remedy: "mount them, or select networks or ports".to_owned(),
         })?;
         let attempt = || format!("open {}", root.display());

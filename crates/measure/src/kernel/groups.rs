@@ -9,6 +9,10 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use crate::Error;
 
+/// Why there is no [`group_root`].
+pub(crate) const NO_GROUPS: &str =
+    "no version 2 hierarchy of control groups is mounted, and this process may not mount it";
+
 /// A control group as the kernel's programs compare it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Group {

@@ -27,7 +27,7 @@ pub use counters::{OwnCounters, add_counters, of_each_cpu};
 pub use egress::Egress;
 pub use flow_table::{FlowTable, Slot};
 
-pub(crate) use groups::{Group, group_root};
+pub(crate) use groups::{Group, NO_GROUPS, group_root};
 pub(crate) use hooks::Part;
 pub use hooks::{Hooks, OfPackets, prepare, try_load};
 pub(crate) use interfaces::{Framing, Interface, InterfaceNames, local_addresses};

@@ -7,6 +7,7 @@ use libbpf_rs::btf::{Btf, BtfType, ReferencesType as _};
 
 use super::Indicator;
 use crate::Error;
+use crate::kernel::NO_GROUPS;
 
 /// A set of probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -371,8 +372,7 @@ impl Kernel {
                 })
             }
             Needs::Nothing(why) => Some(why.to_owned()),
-            Needs::ControlGroups => (!self.has_groups)
-                .then(|| "no version 2 hierarchy of control groups is mounted".to_owned()),
+            Needs::ControlGroups => (!self.has_groups).then(|| NO_GROUPS.to_owned()),
         }
     }
 

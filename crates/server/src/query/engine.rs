@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::json::ArrayWriter;
@@ -189,7 +189,10 @@ pub(super) async fn plan(context: &SessionContext, statement: &str) -> anyhow::R
         .with_allow_dml(false)
         .with_allow_statements(false);
     let plan = context.sql_with_options(statement, questions).await;
-    plan.context("`fathom query` alone lists tables, columns and examples")
+    // Such an error says all that its causes say.
+    plan.map_err(|error| {
+        anyhow!("{error}; `fathom query` alone lists tables, columns and examples")
+    })
 }
 
 /// An engine without tables.

@@ -27,7 +27,7 @@ pub use record::{DnsProfile, LookupProfile};
 use super::connections::Report;
 use super::names::Names;
 use super::{Indicator, Probes};
-use crate::kernel::{Group, Ring};
+use crate::kernel::{Group, NO_GROUPS, Ring};
 use crate::{Error, Selection};
 use lookups::Lookups;
 use wire::Wire;
@@ -138,9 +138,9 @@ fn or_miss<T>(found: Result<T, String>, indicator: Indicator, probes: &mut Probe
 /// What was requested and is not possible.
 fn refused(indicator: Indicator, why: String) -> Error {
     Error::Unsupported {
-        needs: format!("--dns measures {}", indicator.about()),
+        needs: format!("DNS was asked for ({})", indicator.about()),
         found: why,
-        remedy: "leave --dns out, or run `fathom doctor` to see what is missing".to_owned(),
+        remedy: "leave DNS out, or run `fathom doctor` to see what is missing".to_owned(),
     }
 }
 
@@ -163,9 +163,7 @@ impl fmt::Display for Obstacle {
 }
 
 fn load_wire<'a>(scope: &Scope<'a>) -> Result<(Wire, &'a Path), String> {
-    let root = scope
-        .root
-        .ok_or("no version 2 hierarchy of control groups is mounted")?;
+    let root = scope.root.ok_or(NO_GROUPS)?;
     let wire = Wire::load(scope).map_err(|error| why(&error))?;
     Ok((wire, root))
 }
