@@ -130,20 +130,18 @@ impl Collected {
             let empty = columns.map(|column| Growing::new(column.data_type(), self.room));
             self.growing.extend(empty);
         }
-        self.growing[0].put(Value::Text(host), &mut self.text);
-        let mut row = Row {
+        self.growing[0].put(self.rows, Value::Text(host), &mut self.text);
+        record.visit(&mut Row {
             growing: &mut self.growing[1..],
-            next: 0,
+            number: self.rows,
             text: &mut self.text,
-        };
-        record.visit(&mut row);
-        row.skip_to(row.growing.len());
+        });
         self.rows += 1;
     }
 
     fn take(&mut self) -> Batch {
         let columns = self.growing.drain(..).map(|column| {
-            let mut column = column.finish();
+            let mut column = column.finish(self.rows);
             // A batch of a few would keep room for many. To give up a little costs more than it
             // brings.
             if self.room > 2 * self.rows {
@@ -164,26 +162,13 @@ impl Collected {
 /// The row of a record.
 struct Row<'a> {
     growing: &'a mut [Growing],
-    /// The field that comes next.
-    next: usize,
+    number: usize,
     text: &'a mut ValueText,
-}
-
-impl Row<'_> {
-    /// Nothing in the fields before the one at `index`.
-    fn skip_to(&mut self, index: usize) {
-        for column in &mut self.growing[self.next..index] {
-            column.put(Value::Missing, self.text);
-        }
-        self.next = index;
-    }
 }
 
 impl Visitor for Row<'_> {
     fn value(&mut self, index: usize, value: Value<'_>) {
-        self.skip_to(index);
-        self.growing[index].put(value, self.text);
-        self.next = index + 1;
+        self.growing[index].put(self.number, value, self.text);
     }
 
     fn flow(&mut self, index: usize, flow: &FlowKey) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{
-    BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder, UInt16Builder,
-    UInt64Builder,
+    ArrayBuilder as _, BooleanBuilder, Float64Builder, StringBuilder, TimestampNanosecondBuilder,
+    UInt16Builder, UInt64Builder,
 };
 use arrow_schema::{DataType, Field as Column, Schema as Columns, TimeUnit};
 use fathom_record::format::ValueText;
@@ -96,8 +96,13 @@ impl Growing {
         }
     }
 
-    /// Adds a value, or that there is none. `text` makes texts of values.
-    pub(crate) fn put(&mut self, value: Value<'_>, text: &mut ValueText) {
+    /// Adds the value of a row, behind those that it has; rows that are passed over have none.
+    /// `text` makes texts of values.
+    pub(crate) fn put(&mut self, row: usize, value: Value<'_>, text: &mut ValueText) {
+        if matches!(value, Value::Missing) {
+            return;
+        }
+        self.pass_over(row);
         match (self, value) {
             (Self::Unsigned(column), Value::Unsigned(number) | Value::Duration(number)) => {
                 column.append_value(number);
@@ -114,24 +119,43 @@ impl Growing {
                 Value::Address(_) | Value::Protocol(_) | Value::Network(_) | Value::CommunityId(_),
             ) => column.append_value(text.of(value)),
             (Self::Histogram(column), Value::Histogram(histogram)) => column.put(Some(histogram)),
-            (column, _) => column.put_none(),
+            // No value of its type.
+            _ => {}
         }
     }
 
-    fn put_none(&mut self) {
+    /// The next value is that of this row.
+    fn pass_over(&mut self, row: usize) {
+        let rows = row - self.rows();
+        if rows == 0 {
+            return;
+        }
         match self {
-            Self::Unsigned(column) => column.append_null(),
-            Self::Port(column) => column.append_null(),
-            Self::Float(column) => column.append_null(),
-            Self::Boolean(column) => column.append_null(),
-            Self::Text(column) => column.append_null(),
-            Self::Time(column) => column.append_null(),
-            Self::Histogram(column) => column.put(None),
+            Self::Unsigned(column) => column.append_nulls(rows),
+            Self::Port(column) => column.append_nulls(rows),
+            Self::Float(column) => column.append_nulls(rows),
+            Self::Boolean(column) => column.append_nulls(rows),
+            Self::Text(column) => column.append_nulls(rows),
+            Self::Time(column) => column.append_nulls(rows),
+            Self::Histogram(column) => (0..rows).for_each(|_| column.put(None)),
         }
     }
 
-    /// What it has.
-    pub(crate) fn finish(self) -> ArrayRef {
+    fn rows(&self) -> usize {
+        match self {
+            Self::Unsigned(column) => column.len(),
+            Self::Port(column) => column.len(),
+            Self::Float(column) => column.len(),
+            Self::Boolean(column) => column.len(),
+            Self::Text(column) => column.len(),
+            Self::Time(column) => column.len(),
+            Self::Histogram(column) => column.rows(),
+        }
+    }
+
+    /// What it has, of so many rows.
+    pub(crate) fn finish(mut self, rows: usize) -> ArrayRef {
+        self.pass_over(rows);
         match self {
             Self::Unsigned(mut column) => Arc::new(column.finish()),
             Self::Port(mut column) => Arc::new(column.finish()),

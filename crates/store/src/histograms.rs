@@ -105,6 +105,11 @@ impl Histograms {
         self.present.append(histogram.is_some());
     }
 
+    /// How many rows it has.
+    pub(crate) fn rows(&self) -> usize {
+        self.lengths.len()
+    }
+
     /// The column.
     pub fn finish(mut self) -> ListArray {
         let columns: Vec<ArrayRef> = vec![
