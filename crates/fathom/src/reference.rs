@@ -39,7 +39,8 @@ const COMMON: [&str; 4] = [
     "Records of a flow have its community_id, which is the same for both directions, in all measurements, and in Zeek, Suricata and Wireshark: \
      by it and by host they join. It is left out where addresses are anonymized.",
     "CSV is a table of one kind, the first of each command below; other kinds go to files of their own beside that of --output. \
-     Of IPFIX, numbers are elements of IANA's registry, those with `own` are under the enterprise number that --enterprise-number sets.",
+     Of IPFIX, numbers are elements of IANA's registry, those with `own` are under the enterprise number that --enterprise-number sets. \
+     Records of an interval (rtt_aggregate, response_aggregate, traffic, hop) also have its start and end as flowStartMilliseconds (152) and flowEndMilliseconds (153).",
 ];
 
 /// docs/records.md.

@@ -11,12 +11,13 @@ mod store;
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use fathom_lab::traffic::tools;
 use fathom_lab::{LinkConfig, Namespace, Process, Topology, wait_until};
 use fathom_tests::{attached_programs, binary};
 use nix::sys::signal::Signal;
@@ -188,6 +189,35 @@ fn options_of_a_measurement_are_those_of_its_table() {
     // One handshake has two halves, each seen at two interfaces.
     assert_eq!(sum(&rtt, "rtt_samples"), 4, "{rtt:#?}");
     assert!(records.iter().all(|it| it["kind"] != "traffic"));
+}
+
+#[fathom_lab::test]
+fn an_interface_that_comes_and_goes_is_measured_each_time() {
+    const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 76, 0, 2));
+    let [near, far] = ["near", "far"].map(|name| Namespace::new(name).unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("records.json");
+    let options = ["--measure", "rtt,traffic", "-i", "w*"];
+    let mut agent = start(&near, &output, &options);
+    for _ in 0..3 {
+        near.connect("w0", &far, "e0").unwrap();
+        near.add_address("w0", "10.76.0.1/24").unwrap();
+        far.add_address("e0", &format!("{FAR}/24")).unwrap();
+        wait_until_attached(&near, "w0");
+        tools::ping(&near, FAR, 5, Duration::from_millis(10)).unwrap();
+        near.run("ip link delete w0").unwrap();
+    }
+    agent.signal(Signal::SIGTERM).unwrap();
+    assert!(agent.wait_with_deadline(PATIENCE).unwrap().success());
+    let records = records(&output);
+    let of = |kind: &str| -> Vec<_> {
+        let of_kind = records.iter().filter(|it| it["kind"] == kind);
+        of_kind.filter(|it| it["interface"] == "w0").collect()
+    };
+    assert_eq!(sum(&of("rtt_aggregate"), "rtt_samples"), 15, "{records:#?}");
+    for field in ["packets", "reverse_packets"] {
+        assert_eq!(sum(&of("traffic"), field), 15, "{field}: {records:#?}");
+    }
 }
 
 #[fathom_lab::test]

@@ -14,23 +14,34 @@ fn records_of_our_exporter_are_in_the_tables_of_their_kinds() {
     let place = Place::new();
     std::fs::write(place.path("echoes.pcap"), echoes(0..500)).unwrap();
     let capture = place.text("echoes.pcap");
-    let columns = "host, time, protocol, source, rtt_ns, method, interface";
-    let ask = || place.ask(&format!("SELECT {columns} FROM rtt ORDER BY time"));
+    let ask = || {
+        let samples = "SELECT host, time, protocol, source, rtt_ns, method, interface FROM rtt";
+        let traffic = "SELECT host, time, duration_ns, source, packets, interface FROM traffic";
+        [samples, traffic].map(|statement| place.ask(&format!("{statement} ORDER BY time, source")))
+    };
     let measure = |more: [&str; 2]| {
-        let all = ["rtt", &capture, "--sample-interval", "0", "--per-rtt", "0"];
-        let output = fathom(&[&all[..], &["--host", "gate"], &more].concat());
-        assert!(output.status.success(), "{output:?}");
+        let every = ["rtt", "--sample-interval", "0", "--per-rtt", "0"];
+        let each = ["traffic", "--interval", "100ms"];
+        for command in [&every[..], &each] {
+            let output = fathom(&[command, &[&capture, "--host", "gate"], &more].concat());
+            assert!(output.status.success(), "{output:?}");
+        }
     };
     let store = place.text("store");
     measure(["--store", &store]);
     let expected = ask();
-    assert_eq!(expected.len(), 500);
+    assert_eq!(expected[0].len(), 500);
+    let intervals = expected[1].len();
+    assert!(intervals > 1, "{expected:?}");
     for transport in ["udp", "tcp"] {
         std::fs::remove_dir_all(place.path("store")).unwrap();
         let url = format!("ipfix+{transport}://127.0.0.1:{}", free_port());
         let collector = collect(&place, &[&url]);
         measure(["--export", &url]);
-        wait_until(PATIENCE, "all records", || place.samples().0 >= 500).unwrap();
+        wait_until(PATIENCE, "all records", || {
+            place.samples().0 >= 500 && place.rows("traffic") >= intervals
+        })
+        .unwrap();
         collector.signal(Signal::SIGTERM);
         assert!(collector.end());
         assert_eq!(ask(), expected, "{transport}");

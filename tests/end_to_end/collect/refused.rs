@@ -1,6 +1,6 @@
 //! Who may not send, and what nobody may send.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use fathom_lab::wait_until;
@@ -102,4 +102,35 @@ fn what_is_malformed_is_counted_and_its_peer_named() {
     assert!(collector.end());
     let row = "SELECT exporter, transport, malformed_messages FROM exporters ORDER BY time";
     assert_eq!(place.ask(row).last().unwrap(), "127.0.0.1,http,5");
+}
+
+#[test]
+fn a_peer_has_a_limit_of_connections() {
+    const MOST: usize = 64;
+    let (place, port) = (Place::new(), free_port());
+    let url = format!("http://127.0.0.1:{port}");
+    let collector = collect(&place, &[&url]);
+    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let held: Vec<_> = (0..MOST).map(|_| connect()).collect();
+    let is_closed = |mut stream: &TcpStream| matches!(stream.read(&mut [0]), Ok(0) | Err(_));
+    assert!(is_closed(&connect()));
+    wait_until(PATIENCE, "the peer's name", || {
+        let said = place.said("collector.err");
+        said.contains("127.0.0.1: too many connections: one more was closed")
+    })
+    .unwrap();
+    // Those that it has stay open.
+    for stream in &held {
+        stream.set_nonblocking(true).unwrap();
+        let error = (&*stream).read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+    drop(held);
+    std::fs::write(place.path("echoes.pcap"), echoes(0..10)).unwrap();
+    let output = fathom(&["rtt", &place.text("echoes.pcap"), "--export", &url]);
+    assert!(output.status.success());
+    collector.signal(Signal::SIGTERM);
+    assert!(collector.end());
+    let row = "SELECT malformed_messages FROM exporters ORDER BY time";
+    assert_ne!(place.ask(row).last().unwrap(), "0");
 }

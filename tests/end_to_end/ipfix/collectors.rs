@@ -297,12 +297,20 @@ impl Nfacctd {
     /// Ends it when it has taken all that waits for it; what it printed.
     pub(crate) fn finish(self, namespace: &Namespace) -> Vec<Value> {
         wait_until_read(namespace);
-        let stat = format!("/proc/{}/stat", self.process.id());
-        let is_asleep = || {
-            let text = std::fs::read_to_string(&stat).unwrap();
-            text.rsplit_once(") ").unwrap().1.starts_with('S')
-        };
-        wait_until(PATIENCE, "nfacctd to wait for more", is_asleep).unwrap();
+        let own = self.process.id().to_string();
+        let children = format!("/proc/{own}/task/{own}/children");
+        let children = std::fs::read_to_string(children).unwrap();
+        // What it was handed the printing process takes after it, and not once it has been ended.
+        for pid in [own.as_str()]
+            .into_iter()
+            .chain(children.split_whitespace())
+        {
+            let is_asleep = || {
+                let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                text.rsplit_once(") ").unwrap().1.starts_with('S')
+            };
+            wait_until(PATIENCE, "nfacctd to wait for more", is_asleep).unwrap();
+        }
         let (_, errors) = end(self.process, Signal::SIGINT);
         let text = std::fs::read_to_string(&self.printed);
         let text = text.unwrap_or_else(|error| panic!("{error}: {errors}"));

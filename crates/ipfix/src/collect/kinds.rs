@@ -18,11 +18,12 @@ pub struct Table {
     pub columns: Vec<(String, Type)>,
 }
 
-/// The table of a template, and the columns of its fields in their order.
+/// The table of a template, and the columns of its fields in their order; `None`: the field says
+/// what others say.
 #[derive(Debug, Clone)]
 pub(super) struct Placed {
     pub(super) table: Arc<Table>,
-    pub(super) positions: Arc<[usize]>,
+    pub(super) positions: Arc<[Option<usize>]>,
 }
 
 /// What an observation domain has told.
@@ -38,7 +39,7 @@ pub(super) struct Kinds {
 #[derive(Debug, Default)]
 struct Fields {
     columns: Vec<(String, Type)>,
-    positions: HashMap<(u32, u16), usize>,
+    positions: HashMap<(u32, u16), Option<usize>>,
     table: Option<Arc<Table>>,
 }
 
@@ -96,7 +97,8 @@ impl Kinds {
     ) {
         let is_known = self.fields.get(kind).is_some_and(|columns| {
             let position = columns.positions.get(&element);
-            position.is_some_and(|&at| columns.columns[at].0 == column)
+            let known = position.map(|at| at.map_or("", |at| &columns.columns[at].0));
+            known == Some(column)
         });
         if is_known || self.told >= most {
             return;
@@ -104,9 +106,11 @@ impl Kinds {
         self.told += 1;
         let columns = self.fields.entry(kind.to_owned()).or_default();
         let position = columns.columns.iter().position(|(name, _)| name == column);
-        let position = position.unwrap_or_else(|| {
-            columns.columns.push((column.to_owned(), column_type));
-            columns.columns.len() - 1
+        let position = (!column.is_empty()).then(|| {
+            position.unwrap_or_else(|| {
+                columns.columns.push((column.to_owned(), column_type));
+                columns.columns.len() - 1
+            })
         });
         columns.positions.insert(element, position);
         columns.table = None;

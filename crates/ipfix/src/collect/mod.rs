@@ -128,10 +128,11 @@ impl<'a> Collected<'a> {
             .into_iter()
             .flat_map(|placed| placed.positions.iter());
         let fields = self.record.fields().zip(positions);
-        fields.map(move |((specifier, bytes), &position)| {
+        fields.filter_map(move |((specifier, bytes), &position)| {
+            let position = position?;
             let kind = columns[position].1;
             let data_type = names.type_of(specifier).unwrap_or(DataType::OctetArray);
-            (position, value_of(kind, specifier, data_type, bytes))
+            Some((position, value_of(kind, specifier, data_type, bytes)))
         })
     }
 

@@ -2,16 +2,27 @@
 
 use std::collections::HashMap;
 
-use fathom_record::{Record, Registry, Schema, Value, Visitor};
+use fathom_record::{Fold, Record, Registry, Schema, Value, Visitor};
 
 use super::domain::DOMAIN_TEMPLATE;
 use super::kinds::COLUMN_TEMPLATE;
 use super::plan::{Plan, Written};
 use super::{Body, ExporterCounts, ExporterSettings, Needs};
-use crate::wire::Template;
+use crate::wire::{FieldSpecifier, Template};
 
 /// The most fields of a record that are carried.
 const MOST_FIELDS: usize = 128;
+/// flowStartMilliseconds and flowEndMilliseconds, which collectors of flows go by. Records of an
+/// interval have them besides their own fields, whose times are exact.
+pub(super) const INTERVAL: [FieldSpecifier; 2] = [milliseconds(152), milliseconds(153)];
+
+const fn milliseconds(element: u16) -> FieldSpecifier {
+    FieldSpecifier {
+        enterprise: None,
+        element,
+        length: 8,
+    }
+}
 
 /// All kinds of records that were met, with their templates.
 #[derive(Debug)]
@@ -28,6 +39,8 @@ struct Kind {
     schema: &'static Schema,
     /// By field of the schema.
     plans: Vec<Option<Plan>>,
+    /// Of an interval: the fields with its end and its length.
+    interval: Option<[usize; 2]>,
     templates: HashMap<Variant, u16>,
 }
 
@@ -111,6 +124,7 @@ impl Kind {
         Self {
             schema,
             plans: fields.map(plan).collect(),
+            interval: interval_of(schema),
             templates: HashMap::new(),
         }
     }
@@ -126,12 +140,20 @@ impl Kind {
         values.clear();
         let mut writer = Writer {
             plans: &self.plans,
+            interval: self.interval,
             wanted,
             variant: Variant::default(),
+            interval_ns: [0; 2],
             values,
             counts,
         };
         record.visit(&mut writer);
+        if self.interval.is_some() {
+            let [end, length] = writer.interval_ns;
+            for ns in [end.saturating_sub(length), end] {
+                writer.values.extend((ns / 1_000_000).to_be_bytes());
+            }
+        }
         writer.variant
     }
 
@@ -143,10 +165,11 @@ impl Kind {
             let is_ipv6 = variant.ipv6 >> index & 1 == 1;
             Some(plan.ipv6.filter(|_| is_ipv6).unwrap_or(plan.specifier))
         });
+        let interval = self.interval.map(|_| INTERVAL);
         Template {
             id,
             scope_fields: 0,
-            fields: fields.collect(),
+            fields: fields.chain(interval.into_iter().flatten()).collect(),
         }
     }
 
@@ -162,14 +185,22 @@ impl Kind {
 
 struct Writer<'a> {
     plans: &'a [Option<Plan>],
+    interval: Option<[usize; 2]>,
     wanted: u128,
     variant: Variant,
+    /// End and length.
+    interval_ns: [u64; 2],
     values: &'a mut Vec<u8>,
     counts: &'a mut ExporterCounts,
 }
 
 impl Visitor for Writer<'_> {
     fn value(&mut self, index: usize, value: Value<'_>) {
+        if let (Some(fields), Value::Time(ns) | Value::Duration(ns)) = (self.interval, value)
+            && let Some(which) = fields.iter().position(|&field| field == index)
+        {
+            self.interval_ns[which] = ns;
+        }
         let Some(Some(plan)) = self.plans.get(index) else {
             return;
         };
@@ -184,6 +215,13 @@ impl Visitor for Writer<'_> {
         }
         self.variant.present |= bit;
     }
+}
+
+/// The fields with the end and the length of the interval that a record is of.
+pub(super) fn interval_of(schema: &Schema) -> Option<[usize; 2]> {
+    let fields = schema.scalars();
+    let with = |fold| fields.iter().position(|field| field.fold == Some(fold));
+    Some([with(Fold::End)?, with(Fold::Length)?])
 }
 
 /// The fields of a schema that elements carry.

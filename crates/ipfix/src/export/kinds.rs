@@ -3,8 +3,7 @@
 
 use fathom_record::{Field, Schema, Type, Unit};
 
-use super::derived::plans;
-use super::plan::Plan;
+use super::derived::{INTERVAL, interval_of, plans};
 use crate::kind::{COLUMN, COLUMN_TYPE, RECORD_KIND, name_of};
 use crate::wire::{Encoded, FieldSpecifier, MessageWriter, Template, VARIABLE_LENGTH, write_text};
 
@@ -31,7 +30,7 @@ pub(super) static FIELDS: [Field; 3] = [
         COLUMN,
         Type::Text,
         Unit::None,
-        "The name of the field that an element is, in records of a kind.",
+        "The name of the field that an element is, in records of a kind; empty: it is none.",
     )
     .own_ipfix(32_002),
     Field::new(
@@ -78,22 +77,23 @@ pub(super) fn tell_columns(
         ],
     });
     let mut messages = Vec::new();
-    for (field, plan) in plans(schema, enterprise) {
-        let Plan {
-            specifier, ipv6, ..
-        } = plan;
-        for specifier in [Some(specifier), ipv6].into_iter().flatten() {
-            let mut record = Vec::new();
-            write_text(&mut record, schema.kind.as_bytes());
-            record.extend(specifier.enterprise.unwrap_or(0).to_be_bytes());
-            record.extend(specifier.element.to_be_bytes());
-            write_text(&mut record, field.name.as_bytes());
-            write_text(&mut record, name_of(field.kind).as_bytes());
-            if !writer.has_room(COLUMN_TEMPLATE, record.len()) {
-                messages.extend(writer.finish());
-            }
-            writer.record(COLUMN_TEMPLATE, &record);
+    let fields = plans(schema, enterprise).flat_map(|(field, plan)| {
+        let specifiers = [Some(plan.specifier), plan.ipv6].into_iter().flatten();
+        specifiers.map(|specifier| (specifier, field.name, field.kind))
+    });
+    let interval = interval_of(schema).map(|_| INTERVAL).into_iter().flatten();
+    let besides = interval.map(|specifier| (specifier, "", Type::Time));
+    for (specifier, name, kind) in fields.chain(besides) {
+        let mut record = Vec::new();
+        write_text(&mut record, schema.kind.as_bytes());
+        record.extend(specifier.enterprise.unwrap_or(0).to_be_bytes());
+        record.extend(specifier.element.to_be_bytes());
+        write_text(&mut record, name.as_bytes());
+        write_text(&mut record, name_of(kind).as_bytes());
+        if !writer.has_room(COLUMN_TEMPLATE, record.len()) {
+            messages.extend(writer.finish());
         }
+        writer.record(COLUMN_TEMPLATE, &record);
     }
     messages.extend(writer.finish());
     messages

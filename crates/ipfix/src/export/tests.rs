@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fathom_record::{FlowKey, Nanoseconds, Protocol, record};
+use fathom_record::{FlowKey, Fold, Nanoseconds, Protocol, record};
 
 use super::*;
 use crate::wire::{DataValue, Message, Set, TemplateChange};
@@ -149,6 +149,49 @@ fn records_come_back_as_they_went() {
     assert_eq!(options.len(), 2 + 3 + 11 + 2);
     assert_eq!(fields_without_element(Example::SCHEMA), ["secret"]);
     assert_eq!(exporter.counts().records, 3);
+}
+
+record! {
+    /// What was in an interval.
+    #[record = "interval"]
+    struct Interval {
+        /// Its end.
+        #[field(ipfix = 325, fold = Fold::End)]
+        pub time: Time,
+        /// Its length.
+        #[field(own_ipfix = 103, fold = Fold::Length)]
+        pub duration_ns: Nanoseconds,
+        /// How many.
+        #[field(ipfix = 2, fold = Fold::Sum)]
+        pub packets: Option<u64>,
+    }
+}
+
+#[test]
+fn collectors_of_flows_learn_when_an_interval_was() {
+    let settings = ExporterSettings {
+        most_variants: 1,
+        ..ExporterSettings::default()
+    };
+    let mut exporter = Exporter::new(&settings);
+    for packets in [None, Some(7)] {
+        let interval = Interval {
+            time: NOW,
+            duration_ns: Nanoseconds(10_000_000_000),
+            packets,
+        };
+        exporter.record(&interval, NOW);
+    }
+    exporter.flush();
+    let (data, _) = decode(exporter.outgoing());
+    let expected = [
+        "observationTimeNanoseconds=1795176000123456789",
+        "own103=10000000000",
+        "flowStartMilliseconds=1795175990123000000",
+        "flowEndMilliseconds=1795176000123000000",
+    ];
+    // The second has no template of its own.
+    assert_eq!(data, [expected, expected]);
 }
 
 #[test]

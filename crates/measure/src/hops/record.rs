@@ -146,7 +146,7 @@ record! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct HopSummary {
         /// The end of the interval.
-        #[field(ipfix = 153, fold = Fold::End)]
+        #[field(ipfix = 325, fold = Fold::End)]
         pub time: Time,
         /// How long it was.
         #[field(absent, own_ipfix = 103, fold = Fold::Length)]
