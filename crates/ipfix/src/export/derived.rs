@@ -140,21 +140,23 @@ impl Kind {
         values.clear();
         let mut writer = Writer {
             plans: &self.plans,
-            interval: self.interval,
             wanted,
             variant: Variant::default(),
-            interval_ns: [0; 2],
             values,
             counts,
         };
         record.visit(&mut writer);
-        if self.interval.is_some() {
-            let [end, length] = writer.interval_ns;
+        let variant = writer.variant;
+        if let Some(fields) = self.interval {
+            let [end, length] = fields.map(|field| match record.value(field) {
+                Value::Time(ns) | Value::Duration(ns) => ns,
+                _ => 0,
+            });
             for ns in [end.saturating_sub(length), end] {
-                writer.values.extend((ns / 1_000_000).to_be_bytes());
+                values.extend((ns / 1_000_000).to_be_bytes());
             }
         }
-        writer.variant
+        variant
     }
 
     fn template(&self, variant: Variant, id: u16) -> Template {
@@ -185,22 +187,14 @@ impl Kind {
 
 struct Writer<'a> {
     plans: &'a [Option<Plan>],
-    interval: Option<[usize; 2]>,
     wanted: u128,
     variant: Variant,
-    /// End and length.
-    interval_ns: [u64; 2],
     values: &'a mut Vec<u8>,
     counts: &'a mut ExporterCounts,
 }
 
 impl Visitor for Writer<'_> {
     fn value(&mut self, index: usize, value: Value<'_>) {
-        if let (Some(fields), Value::Time(ns) | Value::Duration(ns)) = (self.interval, value)
-            && let Some(which) = fields.iter().position(|&field| field == index)
-        {
-            self.interval_ns[which] = ns;
-        }
         let Some(Some(plan)) = self.plans.get(index) else {
             return;
         };
