@@ -16,19 +16,16 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-#[cfg(feature = "live")]
 use fathom_measure::Counts;
-#[cfg(feature = "live")]
-use fathom_record::Time;
 use fathom_record::format::{Format, Sink};
-use fathom_record::{Count, Record, Schema};
+use fathom_record::{Count, Record, Schema, Time};
 
 use crate::arguments::{Choice, ExportArguments, OutputTarget};
 use crate::failure::say;
 use crate::signals::Signals;
 use crate::zone;
 use csv::Tables;
-pub(crate) use lines::{Formatter, LineOptions, Lines};
+pub(crate) use lines::{Formatter, LineOptions};
 use open::open_to_append;
 use record_sink::Sinks;
 use writer::{Failure, Writer};
@@ -78,8 +75,12 @@ pub(crate) struct Output {
     path: Option<PathBuf>,
     format: Format,
     sink: Box<dyn Sink>,
+    /// Formats records in place of `format`.
+    formatter: Option<Box<dyn Formatter>>,
     host: String,
     buffer: Vec<u8>,
+    /// What became of what was written while records were put.
+    written: anyhow::Result<()>,
     /// Collectors and stores that get the same records.
     sinks: Sinks,
     /// Only these get them.
@@ -136,8 +137,10 @@ impl Output {
             path: path.map(Path::to_owned),
             format,
             sink: format.sink_of(&host, zone::offset_at),
+            formatter: None,
             host,
             buffer: Vec::new(),
+            written: Ok(()),
             sinks: Sinks::default(),
             is_silent: false,
             signals: signals.clone(),
@@ -204,37 +207,49 @@ impl Output {
         }
     }
 
+    /// Takes counts, which programs read.
+    pub(crate) fn put_counts(&mut self, counts: &Counts, time: Time, measurement: &'static str) {
+        for count in counts.records(time, measurement) {
+            self.put_count(&count);
+        }
+    }
+
     /// Takes a record, to be written later.
     pub(crate) fn put(&mut self, record: &dyn Record) {
         if !self.is_silent {
-            match &mut self.others {
-                Some(others) if !others.is_main(record) => {
+            match (&mut self.formatter, &mut self.others) {
+                (Some(formatter), _) => formatter.put(record, &mut self.buffer),
+                (None, Some(others)) if !others.is_main(record) => {
                     others.put(record, self.path.as_deref(), &self.host, &self.signals);
                 }
                 _ => self.sink.write(record, &mut self.buffer),
             }
         }
         self.export(record);
+        self.write_if_full();
     }
 
-    /// Takes a record for collectors and the store only: it is printed in some other way.
-    pub(crate) fn export(&mut self, record: &dyn Record) {
+    /// Takes a record for collectors and the store only: people are told in another way.
+    fn export(&mut self, record: &dyn Record) {
         self.sinks.put(record);
-    }
-
-    /// Takes text, which is written behind what was put.
-    pub(crate) fn text_buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.buffer
     }
 
     /// Takes a text as it is.
     pub(crate) fn put_text(&mut self, text: &str) {
         self.buffer.extend_from_slice(text.as_bytes());
+        self.write_if_full();
     }
 
-    /// Is there so much that it should be written?
-    pub(crate) fn is_full(&self) -> bool {
-        self.buffer.len() >= FULL_BYTES
+    /// What is written soon is still in the processor's cache.
+    fn write_if_full(&mut self) {
+        if self.buffer.len() >= FULL_BYTES && self.written.is_ok() {
+            self.written = self.write();
+        }
+    }
+
+    /// Can nothing be written any more?
+    pub(crate) fn has_failed(&self) -> bool {
+        self.written.is_err()
     }
 
     /// Does so much wait to be written that more should wait too?
@@ -256,6 +271,11 @@ impl Output {
     /// When this, or what was put before, cannot be written; a reader that has gone away is among
     /// the causes as a broken pipe.
     pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
+        std::mem::replace(&mut self.written, Ok(()))?;
+        self.write()
+    }
+
+    fn write(&mut self) -> anyhow::Result<()> {
         self.sinks.tick();
         let written = self.writer.write(&mut self.buffer);
         written.map_err(|failure| self.error(failure))?;
@@ -278,6 +298,9 @@ impl Output {
     /// As [`Output::flush`], when it is time to end and nobody takes it, and when collectors or the
     /// store have not got all.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+        if let Some(formatter) = &mut self.formatter {
+            formatter.finish(&mut self.buffer);
+        }
         self.may_wait(true);
         let written = self.flush().and_then(|()| {
             let written = self.writer.finish();

@@ -14,11 +14,13 @@ struct flow_bucket {
 };
 FATHOM_ASSERT_SIZE(struct flow_bucket, 128);
 
-/* A word without tag is a free slot: 0, or what a packet marked whose flow went at the same moment. */
+/* The word of a free slot is 0, or what a packet marked whose flow went at the same moment. */
 #define FLOW_WORD_IS_REFERENCED 1ULL /* a packet found it since the bucket was last full */
 #define FLOW_WORD_IS_BUSY 2ULL /* someone writes the key, or the first state of a measurement */
 #define FLOW_WORD_MEASUREMENTS 0xfcULL /* a bit for each measurement that runs: it has state of the flow */
-#define FLOW_WORD_FLAGS 0xffULL /* the rest is the tag, never 0 */
+#define FLOW_WORD_FLAGS 0xffULL /* the rest is the tag: bits of the flow's hash, and this one */
+#define FLOW_WORD_TAKEN_SHIFT 63
+#define FLOW_WORD_IS_TAKEN (1ULL << FLOW_WORD_TAKEN_SHIFT)
 
 #define FLOW_KEY_WORDS (sizeof(struct flow_key) / sizeof(__u32))
 /* NH is taken twice; the second one starts so many keys on (RFC 4418, section 5.2.1). */

@@ -12,7 +12,7 @@ use fathom_benches::programs::{Programs, Step};
 use fathom_benches::statistics::median;
 use fathom_lab::summary::{Row, conclude};
 use fathom_measure::kernel::OfPackets;
-use fathom_measure::rtt::Settings;
+use fathom_measure::rtt::{Samples, Settings};
 use fathom_measure::{Scope, response, traffic};
 
 use programs::{Contender, has_flow, load, run};
@@ -38,9 +38,19 @@ struct Arguments {
     /// Rounds; the median counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
+    /// Measure only packets whose description contains this, and none by several measurements.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Append the row of the summary table to this file.
     #[arg(long)]
     summary: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn wants(&self, scenario: &Scenario) -> bool {
+        let only = self.only.as_deref();
+        only.is_none_or(|text| scenario.name.contains(text))
+    }
 }
 
 /// Nanoseconds over the empty program.
@@ -58,7 +68,6 @@ fn main() -> anyhow::Result<()> {
         println!("skipped: loading BPF programs needs root");
         return Ok(());
     }
-    let defaults = Settings::live();
     println!(
         "{} packets a program and round, {} rounds, medians; ns a packet over an empty program",
         arguments.packets, arguments.rounds
@@ -69,14 +78,33 @@ fn main() -> anyhow::Result<()> {
     );
     let mut clock_ns = Vec::new();
     let mut rows = Vec::new();
-    let programs = load(&[&defaults])?;
-    for scenario in Scenario::all() {
-        let cost = measure(&programs, &scenario, &arguments)?;
-        print(scenario.name, &cost);
-        clock_ns.push(cost.clock_ns);
-        rows.extend(row(&scenario, &cost));
+    for (settings, mut scenarios) in everything() {
+        scenarios.retain(|scenario| arguments.wants(scenario));
+        if scenarios.is_empty() {
+            continue;
+        }
+        let programs = load(&[&settings])?;
+        for scenario in scenarios {
+            let cost = measure(&programs, &scenario, &arguments)?;
+            println!(
+                "{:44} {:>10.1} {:>10.1} {:>7.2}",
+                scenario.name, cost.reference_ns, cost.production_ns, cost.ratio
+            );
+            clock_ns.push(cost.clock_ns);
+            rows.extend(row(&scenario, &cost));
+        }
     }
-    drop(programs);
+    if arguments.only.is_none() {
+        rows.extend(together(&arguments)?);
+    }
+    println!("bpf_ktime_get_ns: {:.1} ns", median(clock_ns));
+    println!("--interval changes nothing in the kernel.");
+    Ok(conclude(&rows, arguments.summary.as_deref())?)
+}
+
+/// Packets, by the settings that they are measured with.
+fn everything() -> [(Settings, Vec<Scenario>); 4] {
+    let defaults = Settings::live();
     let roomy = Settings {
         scope: Scope {
             flows: MANY_FLOWS,
@@ -84,28 +112,20 @@ fn main() -> anyhow::Result<()> {
         },
         ..defaults.clone()
     };
-    let scenario = Scenario::many_flows();
-    let cost = measure(&load(&[&roomy])?, &scenario, &arguments)?;
-    print(scenario.name, &cost);
-    rows.extend(row(&scenario, &cost));
     let with_events = Settings {
         has_events: true,
-        ..defaults
+        ..defaults.clone()
     };
-    let scenario = Scenario::known_value();
-    let cost = measure(&load(&[&with_events])?, &scenario, &arguments)?;
-    print(&format!("{}, --events", scenario.name), &cost);
-    rows.extend(together(&arguments)?);
-    println!("bpf_ktime_get_ns: {:.1} ns", median(clock_ns));
-    println!("--interval changes nothing in the kernel.");
-    Ok(conclude(&rows, arguments.summary.as_deref())?)
-}
-
-fn print(name: &str, cost: &Cost) {
-    println!(
-        "{name:44} {:>10.1} {:>10.1} {:>7.2}",
-        cost.reference_ns, cost.production_ns, cost.ratio
-    );
+    let as_agent = Settings {
+        samples: Samples::InBatches,
+        ..defaults.clone()
+    };
+    [
+        (defaults, Scenario::all().into()),
+        (roomy, vec![Scenario::many_flows()]),
+        (with_events, vec![Scenario::known_value_with_events()]),
+        (as_agent, vec![Scenario::new_flow_of_agent()]),
+    ]
 }
 
 fn row(scenario: &Scenario, cost: &Cost) -> Option<Row> {

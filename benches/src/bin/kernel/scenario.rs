@@ -56,10 +56,7 @@ impl Scenario {
             Connection::v4(8).flood("SYN, another address each time", TcpFlags::SYN),
             Self {
                 most_ratio: Some(6.0),
-                ..Connection::v4(9).flood(
-                    "ACK, another address each time: a new flow, table full",
-                    TcpFlags::ACK,
-                )
+                ..Self::new_flow("ACK, another address each time: a new flow, table full")
             },
         ]
     }
@@ -70,6 +67,22 @@ impl Scenario {
             most_ratio: Some(1.3),
             ..Connection::v4(0).data("TCP data, known TSval", 0)
         }
+    }
+
+    pub(crate) fn known_value_with_events() -> Self {
+        Self {
+            name: "TCP data, known TSval, --events",
+            most_ratio: None,
+            ..Self::known_value()
+        }
+    }
+
+    fn new_flow(name: &'static str) -> Self {
+        Connection::v4(9).flood(name, TcpFlags::ACK)
+    }
+
+    pub(crate) fn new_flow_of_agent() -> Self {
+        Self::new_flow("the same new flow, samples in batches (agent)")
     }
 
     /// Data whose sender's clock has moved on: each packet begins a measurement.

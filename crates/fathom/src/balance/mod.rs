@@ -191,7 +191,7 @@ fn balance(
         formatter: None,
         main: BalanceWeight::SCHEMA,
     };
-    let output = lines.open(Backlog::Long, &signals)?.output;
+    let output = lines.open(Backlog::Long, &signals)?;
     if balancer.has_taken_over() {
         say!("fathom: forwarding was under way, and goes on");
     }

@@ -11,7 +11,7 @@ use progress::Progress;
 use stream::Stream;
 
 use crate::failure::say;
-use crate::output::Lines;
+use crate::output::Output;
 use crate::signals::Signals;
 
 /// What files are read for.
@@ -25,7 +25,7 @@ pub(crate) trait Reading {
     fn batch(&mut self, replay: &mut Replay) -> Option<Ended>;
 
     /// Where records go.
-    fn lines(&mut self) -> &mut Lines;
+    fn lines(&mut self) -> &mut Output;
 
     /// A file has been read.
     fn file_done(&mut self, _: &Replay) {}
@@ -88,10 +88,10 @@ fn read(
         let ended = reading.batch(replay);
         let lines = reading.lines();
         // What comes through a pipe may be live: it is not held back.
-        if lines.should_flush() || input.bytes.is_none() {
+        if lines.has_failed() || input.bytes.is_none() {
             lines.flush()?;
         }
-        lines.output.reopen_if_asked()?;
+        lines.reopen_if_asked()?;
         progress.at(replay.position());
         match ended {
             None if signals.should_stop() => return Ok(()),

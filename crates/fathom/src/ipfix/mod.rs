@@ -38,20 +38,15 @@ pub(crate) fn dump(arguments: &DumpArguments) -> anyhow::Result<()> {
         format: arguments.format,
         has_options: arguments.options,
         line: String::new(),
-        written: Ok(()),
     };
-    while !signals.should_stop() && printer.written.is_ok() {
+    let mut written = Ok(());
+    while !signals.should_stop() && written.is_ok() {
         collector.advance(Time(begin.elapsed().as_nanos() as u64));
         let waited = listeners.wait(&mut collector, &mut printer);
         waited.context("cannot wait for messages")?;
-        printer.flush();
+        written = printer.output.flush();
     }
-    let Printer {
-        written,
-        mut output,
-        ..
-    } = printer;
-    let written = written.and_then(|()| output.finish());
+    let written = written.and_then(|()| printer.output.finish());
     say_totals(&collector.counts());
     written
 }
@@ -62,15 +57,6 @@ struct Printer {
     format: Format,
     has_options: bool,
     line: String,
-    written: anyhow::Result<()>,
-}
-
-impl Printer {
-    fn flush(&mut self) {
-        if self.written.is_ok() {
-            self.written = self.output.flush();
-        }
-    }
 }
 
 impl Hears for Printer {
@@ -85,9 +71,6 @@ impl Hears for Printer {
             print::text(&record, &mut self.line);
         }
         self.output.put_text(&self.line);
-        if self.output.is_full() {
-            self.flush();
-        }
     }
 
     /// Messages that cannot be read are counted; an exporter whose connection ends is told of.

@@ -1,7 +1,6 @@
-//! Records as lines, in the format that was asked for.
+//! What was asked for about records that are printed as lines.
 
-use fathom_measure::Counts;
-use fathom_record::{Record, Schema, Time};
+use fathom_record::{Record, Schema};
 
 use super::{Backlog, Format, Output};
 use crate::arguments::{ExportArguments, OutputTarget};
@@ -16,7 +15,7 @@ pub(crate) trait Formatter {
     fn finish(&mut self, _text: &mut Vec<u8>) {}
 }
 
-/// What was asked for about records that are printed.
+/// What was asked for.
 pub(crate) struct LineOptions<'a> {
     pub(crate) target: &'a OutputTarget,
     pub(crate) export: &'a ExportArguments,
@@ -43,77 +42,13 @@ impl LineOptions<'_> {
     ///
     /// # Errors
     /// When it cannot be opened, or a collector cannot be reached.
-    pub(crate) fn open(self, backlog: Backlog, signals: &Signals) -> anyhow::Result<Lines> {
+    pub(crate) fn open(self, backlog: Backlog, signals: &Signals) -> anyhow::Result<Output> {
         let format = self.format.unwrap_or(Format::Text);
         let output = Output::open(self.target, format, self.main, backlog, signals)?;
         let is_printed = self.is_printed();
         let mut output = output.exporting(self.export, self.target, is_printed)?;
+        output.formatter = self.formatter;
         output.may_wait(backlog == Backlog::Short);
-        Ok(Lines::new(output, self.formatter))
-    }
-}
-
-/// Where records go, a line each or in a format of their own.
-pub(crate) struct Lines {
-    pub(crate) output: Output,
-    formatter: Option<Box<dyn Formatter>>,
-    written: anyhow::Result<()>,
-}
-
-impl Lines {
-    pub(crate) fn new(output: Output, formatter: Option<Box<dyn Formatter>>) -> Self {
-        Self {
-            output,
-            formatter,
-            written: Ok(()),
-        }
-    }
-
-    /// Takes a record.
-    pub(crate) fn put(&mut self, record: &dyn Record) {
-        match &mut self.formatter {
-            None => self.output.put(record),
-            Some(formatter) => {
-                formatter.put(record, self.output.text_buffer());
-                self.output.export(record);
-            }
-        }
-        // What is written soon is still in the processor's cache.
-        if self.output.is_full() && self.written.is_ok() {
-            self.written = self.output.flush();
-        }
-    }
-
-    /// Takes counts, which programs read.
-    pub(crate) fn put_counts(&mut self, counts: &Counts, time: Time, measurement: &'static str) {
-        for count in counts.records(time, measurement) {
-            self.output.put_count(&count);
-        }
-    }
-
-    /// Is there so much, or has something failed?
-    pub(crate) fn should_flush(&self) -> bool {
-        self.output.is_full() || self.written.is_err()
-    }
-
-    /// Has written what was put.
-    ///
-    /// # Errors
-    /// When this, or what was put before, cannot be written.
-    pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
-        std::mem::replace(&mut self.written, Ok(()))?;
-        self.output.flush()
-    }
-
-    /// Writes the rest, and waits until all is written.
-    ///
-    /// # Errors
-    /// As [`Lines::flush`].
-    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
-        if let Some(formatter) = &mut self.formatter {
-            formatter.finish(self.output.text_buffer());
-        }
-        let written = std::mem::replace(&mut self.written, Ok(()));
-        written.and(self.output.finish())
+        Ok(output)
     }
 }

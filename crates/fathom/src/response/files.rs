@@ -11,7 +11,7 @@ use super::arguments::{By, ResponseArguments};
 use super::groups::Groups;
 use crate::captures::{Input, Reading, read_all};
 use crate::import::Request;
-use crate::output::{Backlog, Lines};
+use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use crate::summary::say_summary;
 
@@ -56,7 +56,7 @@ pub(super) fn import(request: &Request<'_>) -> anyhow::Result<()> {
 
 struct Run {
     engine: Engine,
-    lines: Lines,
+    lines: Output,
     groups: Option<Groups>,
 }
 
@@ -74,7 +74,7 @@ impl Reading for Run {
         ended
     }
 
-    fn lines(&mut self) -> &mut Lines {
+    fn lines(&mut self) -> &mut Output {
         &mut self.lines
     }
 }
@@ -106,7 +106,7 @@ impl Run {
 }
 
 /// An epoch goes into a group if there are any.
-fn put(epoch: ResponseEpoch, groups: Option<&mut Groups>, lines: &mut Lines) {
+fn put(epoch: ResponseEpoch, groups: Option<&mut Groups>, lines: &mut Output) {
     match groups {
         Some(groups) => groups.take(epoch),
         None => lines.put(&epoch),

@@ -6,7 +6,7 @@ use fathom_measure::response::{Grouping, ResponseAggregator, ResponseEpoch};
 use fathom_measure::{CaptureInterval, CaptureIntervals, Replay};
 use fathom_record::{Nanoseconds, Time};
 
-use crate::output::Lines;
+use crate::output::Output;
 
 /// Puts epochs into intervals, which end at multiples of their length.
 pub(super) struct Groups {
@@ -31,7 +31,7 @@ impl Groups {
     }
 
     /// After a batch: ends the intervals that are over, into the output.
-    pub(super) fn settle(&mut self, replay: &Replay, lines: &mut Lines) {
+    pub(super) fn settle(&mut self, replay: &Replay, lines: &mut Output) {
         if let Some(begin) = replay.begin() {
             self.intervals.begin(begin);
         }
@@ -46,13 +46,13 @@ impl Groups {
     }
 
     /// At the end of all: the interval that is under way.
-    pub(super) fn finish(&mut self, now: Time, lines: &mut Lines) {
+    pub(super) fn finish(&mut self, now: Time, lines: &mut Output) {
         if let Some(over) = self.intervals.finish(now) {
             self.write(over, lines);
         }
     }
 
-    fn write(&mut self, over: CaptureInterval, lines: &mut Lines) {
+    fn write(&mut self, over: CaptureInterval, lines: &mut Output) {
         // By it responses are divided.
         let length = Nanoseconds(over.length.0.max(1));
         for record in self.aggregator.end_interval(over.end, length) {

@@ -11,7 +11,7 @@ use super::arguments::RttArguments;
 use super::intervals::Intervals;
 use crate::captures::{Input, Reading, read_all};
 use crate::import::Request;
-use crate::output::{Backlog, Lines};
+use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use crate::summary::say_summary;
 
@@ -53,7 +53,7 @@ pub(super) fn import(request: &Request<'_>) -> anyhow::Result<()> {
 
 struct Run {
     engine: Engine,
-    lines: Lines,
+    lines: Output,
     intervals: Option<Intervals>,
     /// A thread of its own reads ahead.
     has_reader: bool,
@@ -72,7 +72,7 @@ impl Reading for Run {
         }
     }
 
-    fn lines(&mut self) -> &mut Lines {
+    fn lines(&mut self) -> &mut Output {
         &mut self.lines
     }
 

@@ -4,7 +4,7 @@ use fathom_measure::rtt::{Aggregation, Aggregator, Engine, RttSample};
 use fathom_measure::{CaptureInterval, CaptureIntervals, Replay};
 
 use super::MEASUREMENT;
-use crate::output::Lines;
+use crate::output::Output;
 
 /// Puts samples into intervals, which end at multiples of their length.
 pub(super) struct Intervals {
@@ -35,7 +35,7 @@ impl Intervals {
     }
 
     /// After a batch: ends the interval that is over, into the output.
-    pub(super) fn settle(&mut self, replay: &mut Replay, engine: &Engine, lines: &mut Lines) {
+    pub(super) fn settle(&mut self, replay: &mut Replay, engine: &Engine, lines: &mut Output) {
         for sample in self.samples.drain(..) {
             self.aggregator.on_sample(&sample);
         }
@@ -53,13 +53,13 @@ impl Intervals {
     }
 
     /// At the end of all: the interval that is under way.
-    pub(super) fn finish(&mut self, engine: &Engine, lines: &mut Lines) {
+    pub(super) fn finish(&mut self, engine: &Engine, lines: &mut Output) {
         if let Some(over) = self.clock.finish(engine.now()) {
             self.write(over, engine, lines);
         }
     }
 
-    fn write(&mut self, over: CaptureInterval, engine: &Engine, lines: &mut Lines) {
+    fn write(&mut self, over: CaptureInterval, engine: &Engine, lines: &mut Output) {
         let records = self.aggregator.end_interval(over.end, over.length);
         if records.len() == 0 {
             return;

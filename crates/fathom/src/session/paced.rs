@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
     use crate::arguments::OutputTarget;
-    use crate::output::{Backlog, Lines, Output};
+    use crate::output::{Backlog, Output};
     use crate::signals::Signals;
 
     fn paced(count: usize, begin: Instant) -> PacedRecords {
@@ -87,7 +87,7 @@ mod tests {
         };
         let (format, signals) = (Format::Json, Signals::default());
         let output = Output::open(&target, format, Count::SCHEMA, Backlog::Long, &signals);
-        View::Lines(Box::new(Lines::new(output.unwrap(), None)))
+        View::Lines(Box::new(output.unwrap()))
     }
 
     #[test]

@@ -5,13 +5,13 @@ use fathom_record::{Record, Time};
 use fathom_terminal::is_looked_at;
 
 use crate::failure::say;
-use crate::output::{Backlog, LineOptions, Lines};
+use crate::output::{Backlog, LineOptions, Output};
 use crate::signals::Signals;
 use crate::table::{Screen, TableView};
 
 /// Where what is measured goes.
 pub(crate) enum View {
-    Lines(Box<Lines>),
+    Lines(Box<Output>),
     Table(Box<Screen>),
 }
 
@@ -58,7 +58,7 @@ impl View {
     /// Tells programs of what was lost on its way to them.
     pub(super) fn put_losses(&mut self, time: Time) {
         if let Self::Lines(lines) = self {
-            lines.output.put_losses(time);
+            lines.put_losses(time);
         }
     }
 
@@ -72,20 +72,20 @@ impl View {
 
     /// Does so much wait to be written that more should wait, too?
     pub(super) fn is_behind(&self) -> bool {
-        matches!(self, Self::Lines(lines) if lines.output.is_behind())
+        matches!(self, Self::Lines(lines) if lines.is_behind())
     }
 
     /// Whether records may wait for the reader.
     pub(super) fn may_wait(&mut self, may_wait: bool) {
         if let Self::Lines(lines) = self {
-            lines.output.may_wait(may_wait);
+            lines.may_wait(may_wait);
         }
     }
 
     /// What became of records that went to collectors and stores, a measurement's counts each.
     pub(crate) fn sinks(&self) -> Vec<(&'static str, Counts)> {
         match self {
-            Self::Lines(lines) => lines.output.sinks(),
+            Self::Lines(lines) => lines.sinks(),
             Self::Table(_) => Vec::new(),
         }
     }
@@ -101,7 +101,7 @@ impl View {
         match self {
             Self::Lines(lines) => {
                 lines.flush()?;
-                lines.output.reopen_if_asked()?;
+                lines.reopen_if_asked()?;
                 Ok(true)
             }
             Self::Table(screen) => {

@@ -10,7 +10,7 @@ use super::MEASUREMENT;
 use super::arguments::TrafficArguments;
 use crate::captures::{Input, Reading, read_all};
 use crate::import::Request;
-use crate::output::{Backlog, Lines};
+use crate::output::{Backlog, Output};
 use crate::signals::Signals;
 use crate::summary::say_summary;
 
@@ -55,7 +55,7 @@ pub(super) fn import(request: &Request<'_>) -> anyhow::Result<()> {
 
 struct Run {
     engine: Engine,
-    lines: Lines,
+    lines: Output,
 }
 
 impl Reading for Run {
@@ -64,7 +64,7 @@ impl Reading for Run {
         replay.run(engine, &mut |record| lines.put(&record))
     }
 
-    fn lines(&mut self) -> &mut Lines {
+    fn lines(&mut self) -> &mut Output {
         &mut self.lines
     }
 }

@@ -62,6 +62,10 @@ static __always_inline int rtt_keep_sample(struct packet_pass *pass, struct rtt_
 	asm volatile("" : "+r"(at));
 	if (at >= RTT_BATCH_SAMPLES || sample->rtt >> 32)
 		return 0;
+	if (!flow->has_batch[direction]) {
+		batches->key = pass->packet.key;
+		flow->has_batch[direction] = 1;
+	}
 	own->samples[at] = sample->rtt;
 	if (__sync_val_compare_and_swap(&own->count, count, count + 1) != count)
 		return 0;
@@ -73,19 +77,26 @@ static __always_inline int rtt_keep_sample(struct packet_pass *pass, struct rtt_
 	return 1;
 }
 
-/* The flow that had this state is over: sends what there is of it. The batches that follow have other numbers. */
+/* The flow that had this state is over: sends what there is of a direction. The batch that follows has another number. */
+static __always_inline void rtt_end_batch(struct packet_pass *pass, struct rtt_cpu *cpu, struct rtt_flow *flow,
+					  __u32 direction)
+{
+	struct rtt_batches *batches = rtt_batches_of(flow);
+	__u32 *count = &batches->half[direction].count;
+
+	if (!flow->has_batch[direction])
+		return;
+	rtt_send_batch(pass, cpu, batches, direction);
+	*count = (*count | RTT_BATCH_MASK) + 1;
+	flow->has_batch[direction] = 0;
+}
+
 static __noinline int rtt_end_batches(struct packet_pass *pass, struct rtt_cpu *cpu, struct rtt_flow *flow)
 {
-	struct rtt_batches *batches;
-
 	if (!flow)
 		return 0;
-	batches = rtt_batches_of(flow);
-	rtt_send_batch(pass, cpu, batches, 0);
-	rtt_send_batch(pass, cpu, batches, 1);
-	batches->half[0].count = (batches->half[0].count | RTT_BATCH_MASK) + 1;
-	batches->half[1].count = (batches->half[1].count | RTT_BATCH_MASK) + 1;
-	batches->key = pass->packet.key;
+	rtt_end_batch(pass, cpu, flow, 0);
+	rtt_end_batch(pass, cpu, flow, 1);
 	return 1;
 }
 

@@ -89,7 +89,9 @@ impl OfPackets for Settings {
         } else {
             0
         };
-        size_of::<rtt_flow>() + self.pending_entries() * size_of::<rtt_pending>() + batches
+        let pending = self.pending_entries() * size_of::<rtt_pending>();
+        // The state of each flow begins a cache line.
+        (size_of::<rtt_flow>() + pending + batches).next_multiple_of(64)
     }
 
     fn prepare(&self, object: &mut OpenObject) -> Result<(), Error> {

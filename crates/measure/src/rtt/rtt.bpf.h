@@ -122,9 +122,10 @@ static __always_inline int rtt_begin_flow(struct packet_pass *pass, struct rtt_c
 
 	if (!flow_table_claim(&pass->packet.key, &pass->slot, rtt_state_bit))
 		return 0;
+	flow = rtt_flow_at(pass);
 	/* Not by rtt_make_flow: the stack would be too deep. */
-	if (rtt_config.has_batches)
-		rtt_end_batches(pass, cpu, rtt_flow_at(pass));
+	if (rtt_config.has_batches && flow && flow->has_batch[0] + flow->has_batch[1])
+		rtt_end_batches(pass, cpu, flow);
 	is_made = rtt_make_flow(pass, cpu);
 	flow_table_publish(&pass->slot, is_made ? rtt_state_bit : 0);
 	flow = is_made ? rtt_flow_at(pass) : 0;

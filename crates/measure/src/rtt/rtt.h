@@ -8,6 +8,7 @@
 
 #include "../../bpf/packet_parse.h"
 
+#define RTT_MICROSECOND 1000ULL
 #define RTT_MILLISECOND 1000000ULL
 
 /* The texts are what users see, and what `--method` takes. */
@@ -123,26 +124,33 @@ enum rtt_flow_flag {
 };
 
 /*
- * Behind it in memory: `slots` pending of direction 0, then as many of direction 1. With has_bytes also the marks: of
- * the last sample of either direction, then of all pending. With has_batches struct rtt_batches follows.
+ * Three cache lines, and all that a new flow writes. Behind it in memory: `slots` pending of direction 0, then as many of
+ * direction 1. With has_bytes also the marks: of the last sample of either direction, then of all pending. With
+ * has_batches struct rtt_batches follows.
  */
 struct rtt_flow {
 	struct rtt_half half[2]; /* by the direction of the packets */
 	__u64 opened; /* ns */
 	__u64 last_seen; /* ns; of the last packet that needed the clock */
-	__u64 spin_loop; /* ns; smoothed time between two edges of a direction */
-	__u16 spin_edges;
-	__u16 spin_violations; /* edges that do not fit the rule: the server reflects, the client inverts */
-	__u8 spin_score; /* edges in good order, of late */
-	__u8 spin_rejected; /* edges too close to the one before, in a row */
-	__u8 client_direction; /* QUIC: of the client's packets */
+	union {
+		struct { /* QUIC */
+			__u32 spin_loop; /* us; smoothed time between two edges of a direction */
+			__u16 spin_edges;
+			__u16 spin_violations; /* edges that do not fit: the server reflects, the client inverts */
+			__u8 spin_score; /* edges in good order, of late */
+			__u8 spin_rejected; /* edges too close to the one before, in a row */
+			__u8 client_direction; /* of the client's packets */
+		};
+		struct { /* TCP, by direction */
+			__u8 ttl[2]; /* of its last packet */
+			__u8 early_deaths[2]; /* packets in a row that die early */
+		};
+	};
 	__u8 flags; /* enum rtt_flow_flag */
 	__u8 opener; /* direction of who opened it: who sent the SYN or the first Initial, else the first packet seen */
-	__u8 ttl[2]; /* TCP, by direction: of its last packet */
-	__u8 early_deaths[2]; /* TCP, by direction: packets in a row that die early */
-	__u8 padding[3];
+	__u8 has_batch[2]; /* a sample of this direction is in its batch, or was */
 };
-FATHOM_ASSERT_SIZE(struct rtt_flow, 2 * 80 + 3 * 8 + 8 + 8);
+FATHOM_ASSERT_SIZE(struct rtt_flow, 3 * 64);
 
 /* A request whose flow has no state of its own: a SYN, a query, an echo request, a QUIC Initial. */
 struct rtt_request {
@@ -258,8 +266,8 @@ FATHOM_ASSERT_SIZE(struct rtt_batch, 64);
 
 /* Behind the pending of a flow, with has_batches only. */
 struct rtt_batches {
-	struct flow_key key; /* whose they are: the slot may have got another flow */
 	struct rtt_batch half[2]; /* by the direction that was measured */
+	struct flow_key key; /* whose they are: the slot may have got another flow */
 };
 
 /* With BATCH; the event has no more than the key, the slot, the time and the direction. */

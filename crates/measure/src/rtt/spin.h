@@ -35,7 +35,7 @@ static __always_inline int rtt_quic_needs_clock(const struct rtt_flow *flow, con
 /* A packet overtaken near an edge makes two more. Nothing true comes within a quarter of the usual time. */
 static __always_inline int rtt_rejects_edge(struct rtt_flow *flow, const struct rtt_half *own, __u64 now)
 {
-	if (!own->advanced || packet_elapsed(now, own->advanced) >= flow->spin_loop / 4)
+	if (!own->advanced || packet_elapsed(now, own->advanced) >= flow->spin_loop * (RTT_MICROSECOND / 4))
 		return 0;
 	if (++flow->spin_rejected < RTT_SPIN_REJECTED_MAX)
 		return 1;
@@ -98,7 +98,8 @@ static __always_inline void rtt_on_spin(struct rtt_flow *flow, const struct pack
 	if (is_first)
 		return;
 	if (own->advanced) {
-		__u64 loop = packet_elapsed(now, own->advanced);
+		__u64 elapsed = packet_elapsed(now, own->advanced) / RTT_MICROSECOND;
+		__u32 loop = elapsed < ~0U ? elapsed : ~0U;
 
 		flow->spin_loop = flow->spin_loop ? flow->spin_loop - flow->spin_loop / 8 + loop / 8 : loop;
 	}

@@ -3,6 +3,7 @@
 #![allow(non_camel_case_types, missing_docs, unreachable_pub, unsafe_code, dead_code, clippy::all, clippy::pedantic, reason = "generated")]
 use super::shared::*;
 
+pub const RTT_MICROSECOND: u32 = 1000;
 pub const RTT_MILLISECOND: u32 = 1000000;
 pub const RTT_BUCKET_REQUESTS: u32 = 4;
 pub const RTT_SAMPLES_MAX: u32 = 2;
@@ -453,26 +454,107 @@ pub const RTT_FLOW_DOES_NOT_SPIN: rtt_flow_flag = 16;
 pub const RTT_FLOW_ARRIVES: rtt_flow_flag = 32;
 pub type rtt_flow_flag = ::core::ffi::c_uint;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+#[derive(Copy, Clone)]
 pub struct rtt_flow {
     pub half: [rtt_half; 2usize],
     pub opened: __u64,
     pub last_seen: __u64,
-    pub spin_loop: __u64,
+    pub __bindgen_anon_1: rtt_flow__bindgen_ty_1,
+    pub flags: __u8,
+    pub opener: __u8,
+    pub has_batch: [__u8; 2usize],
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union rtt_flow__bindgen_ty_1 {
+    pub __bindgen_anon_1: rtt_flow__bindgen_ty_1__bindgen_ty_1,
+    pub __bindgen_anon_2: rtt_flow__bindgen_ty_1__bindgen_ty_2,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct rtt_flow__bindgen_ty_1__bindgen_ty_1 {
+    pub spin_loop: __u32,
     pub spin_edges: __u16,
     pub spin_violations: __u16,
     pub spin_score: __u8,
     pub spin_rejected: __u8,
     pub client_direction: __u8,
-    pub flags: __u8,
-    pub opener: __u8,
-    pub ttl: [__u8; 2usize],
-    pub early_deaths: [__u8; 2usize],
-    pub padding: [__u8; 3usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rtt_flow"][::core::mem::size_of::<rtt_flow>() - 200usize];
+    [
+        "Size of rtt_flow__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::size_of::<rtt_flow__bindgen_ty_1__bindgen_ty_1>() - 12usize];
+    [
+        "Alignment of rtt_flow__bindgen_ty_1__bindgen_ty_1",
+    ][::core::mem::align_of::<rtt_flow__bindgen_ty_1__bindgen_ty_1>() - 4usize];
+    [
+        "Offset of field: rtt_flow__bindgen_ty_1__bindgen_ty_1::spin_loop",
+    ][::core::mem::offset_of!(rtt_flow__bindgen_ty_1__bindgen_ty_1, spin_loop) - 0usize];
+    [
+        "Offset of field: rtt_flow__bindgen_ty_1__bindgen_ty_1::spin_edges",
+    ][::core::mem::offset_of!(rtt_flow__bindgen_ty_1__bindgen_ty_1, spin_edges)
+        - 4usize];
+    [
+        "Offset of field: rtt_flow__bindgen_ty_1__bindgen_ty_1::spin_violations",
+    ][::core::mem::offset_of!(rtt_flow__bindgen_ty_1__bindgen_ty_1, spin_violations)
+        - 6usize];
+    [
+        "Offset of field: rtt_flow__bindgen_ty_1__bindgen_ty_1::spin_score",
+    ][::core::mem::offset_of!(rtt_flow__bindgen_ty_1__bindgen_ty_1, spin_score)
+        - 8usize];
+    [
+        "Offset of field: rtt_flow__bindgen_ty_1__bindgen_ty_1::spin_rejected",
+    ][::core::mem::offset_of!(rtt_flow__bindgen_ty_1__bindgen_ty_1, spin_rejected)
+        - 9usize];
+    [
+        "Offset of field: rtt_flow__bindgen_ty_1__bindgen_ty_1::client_direction",
+    ][::core::mem::offset_of!(rtt_flow__bindgen_ty_1__bindgen_ty_1, client_direction)
+        - 10usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct rtt_flow__bindgen_ty_1__bindgen_ty_2 {
+    pub ttl: [__u8; 2usize],
+    pub early_deaths: [__u8; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of rtt_flow__bindgen_ty_1__bindgen_ty_2",
+    ][::core::mem::size_of::<rtt_flow__bindgen_ty_1__bindgen_ty_2>() - 4usize];
+    [
+        "Alignment of rtt_flow__bindgen_ty_1__bindgen_ty_2",
+    ][::core::mem::align_of::<rtt_flow__bindgen_ty_1__bindgen_ty_2>() - 1usize];
+    [
+        "Offset of field: rtt_flow__bindgen_ty_1__bindgen_ty_2::ttl",
+    ][::core::mem::offset_of!(rtt_flow__bindgen_ty_1__bindgen_ty_2, ttl) - 0usize];
+    [
+        "Offset of field: rtt_flow__bindgen_ty_1__bindgen_ty_2::early_deaths",
+    ][::core::mem::offset_of!(rtt_flow__bindgen_ty_1__bindgen_ty_2, early_deaths)
+        - 2usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of rtt_flow__bindgen_ty_1",
+    ][::core::mem::size_of::<rtt_flow__bindgen_ty_1>() - 12usize];
+    [
+        "Alignment of rtt_flow__bindgen_ty_1",
+    ][::core::mem::align_of::<rtt_flow__bindgen_ty_1>() - 4usize];
+};
+impl Default for rtt_flow__bindgen_ty_1 {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rtt_flow"][::core::mem::size_of::<rtt_flow>() - 192usize];
     ["Alignment of rtt_flow"][::core::mem::align_of::<rtt_flow>() - 8usize];
     [
         "Offset of field: rtt_flow::half",
@@ -484,39 +566,24 @@ const _: () = {
         "Offset of field: rtt_flow::last_seen",
     ][::core::mem::offset_of!(rtt_flow, last_seen) - 168usize];
     [
-        "Offset of field: rtt_flow::spin_loop",
-    ][::core::mem::offset_of!(rtt_flow, spin_loop) - 176usize];
-    [
-        "Offset of field: rtt_flow::spin_edges",
-    ][::core::mem::offset_of!(rtt_flow, spin_edges) - 184usize];
-    [
-        "Offset of field: rtt_flow::spin_violations",
-    ][::core::mem::offset_of!(rtt_flow, spin_violations) - 186usize];
-    [
-        "Offset of field: rtt_flow::spin_score",
-    ][::core::mem::offset_of!(rtt_flow, spin_score) - 188usize];
-    [
-        "Offset of field: rtt_flow::spin_rejected",
-    ][::core::mem::offset_of!(rtt_flow, spin_rejected) - 189usize];
-    [
-        "Offset of field: rtt_flow::client_direction",
-    ][::core::mem::offset_of!(rtt_flow, client_direction) - 190usize];
-    [
         "Offset of field: rtt_flow::flags",
-    ][::core::mem::offset_of!(rtt_flow, flags) - 191usize];
+    ][::core::mem::offset_of!(rtt_flow, flags) - 188usize];
     [
         "Offset of field: rtt_flow::opener",
-    ][::core::mem::offset_of!(rtt_flow, opener) - 192usize];
+    ][::core::mem::offset_of!(rtt_flow, opener) - 189usize];
     [
-        "Offset of field: rtt_flow::ttl",
-    ][::core::mem::offset_of!(rtt_flow, ttl) - 193usize];
-    [
-        "Offset of field: rtt_flow::early_deaths",
-    ][::core::mem::offset_of!(rtt_flow, early_deaths) - 195usize];
-    [
-        "Offset of field: rtt_flow::padding",
-    ][::core::mem::offset_of!(rtt_flow, padding) - 197usize];
+        "Offset of field: rtt_flow::has_batch",
+    ][::core::mem::offset_of!(rtt_flow, has_batch) - 190usize];
 };
+impl Default for rtt_flow {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct rtt_request {
@@ -837,19 +904,19 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct rtt_batches {
-    pub key: flow_key,
     pub half: [rtt_batch; 2usize],
+    pub key: flow_key,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of rtt_batches"][::core::mem::size_of::<rtt_batches>() - 176usize];
     ["Alignment of rtt_batches"][::core::mem::align_of::<rtt_batches>() - 8usize];
     [
-        "Offset of field: rtt_batches::key",
-    ][::core::mem::offset_of!(rtt_batches, key) - 0usize];
-    [
         "Offset of field: rtt_batches::half",
-    ][::core::mem::offset_of!(rtt_batches, half) - 48usize];
+    ][::core::mem::offset_of!(rtt_batches, half) - 0usize];
+    [
+        "Offset of field: rtt_batches::key",
+    ][::core::mem::offset_of!(rtt_batches, key) - 128usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
