@@ -62,10 +62,21 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("fathom-server: {error:#}");
+            eprintln!("fathom-server: {}", told(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and its causes. Those of libraries often say their own causes, too: once is enough.
+fn told(error: &anyhow::Error) -> String {
+    let mut told = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !told.contains(&cause) {
+            told = told + ": " + &cause;
+        }
+    }
+    told
 }
 
 /// The reader has seen enough.

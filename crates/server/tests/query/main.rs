@@ -284,6 +284,8 @@ fn bad_questions_are_told_and_change_nothing() {
     assert!(refusal(&store, &["SELECT 1"]).contains("is no store"));
     keep(&store, &[&rtt(0, flow(1, 1), histogram([5]))]);
     assert!(refusal(&store, &["SELECT nothing FROM rtt_aggregate"]).contains("nothing"));
+    let told = refusal(&store, &["SELECT 1 / (count(*) - 1) FROM rtt_aggregate"]);
+    assert_eq!(told.matches("ivide").count(), 1, "{told}");
     for statement in [
         "DROP TABLE rtt_aggregate",
         "CREATE TABLE mine AS SELECT 1",
