@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use crate::words::{Word, words};
 use crate::{extension, files, read};
 
-/// Files outside its folders that may name a measurement: the library's list of modules, that of
-/// the binary, the commands, and, of what measures packets that pass, the programs they share.
-const MOST: usize = 4;
+/// Files outside its folders that may name a measurement: the library's list of modules, the
+/// binary's lists of modules and commands, and, of what measures packets that pass, the programs
+/// they share.
+const MOST: usize = 3;
 
 const LIBRARY: &str = "crates/measure/";
 const BINARY: &str = "crates/fathom/src/";

@@ -1,5 +1,5 @@
-//! The command line. Every option is declared here, once: flags, environment, configuration file,
-//! help, manual and completions derive from it.
+//! Options that commands share. Every option is declared once: flags, environment, configuration
+//! file, help, manual and completions derive from it.
 
 mod collector;
 mod export;
@@ -10,182 +10,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
 use fathom_measure::Selection;
 use fathom_record::format::Format;
 use fathom_record::{Network, Protocol};
 
-#[cfg(feature = "live")]
-use crate::agent::AgentArguments;
-#[cfg(feature = "live")]
-use crate::balance::BalanceArguments;
-#[cfg(feature = "live")]
-use crate::clickhouse::StoreCommand;
-#[cfg(feature = "live")]
-use crate::hops::HopsArguments;
-use crate::import::ImportArguments;
-use crate::ipfix::IpfixCommand;
 use crate::output::FORMATS;
-#[cfg(feature = "live")]
-use crate::profile::ProfileArguments;
-use crate::response::ResponseArguments;
-use crate::rtt::RttArguments;
-use crate::traffic::TrafficArguments;
 pub(crate) use collector::{CollectorUrl, ExportTarget};
 pub(crate) use export::ExportArguments;
 pub(crate) use metrics::{MetricsArguments, MetricsPlace};
 pub(crate) use store::StoreArguments;
-
-/// Measures where the latency of real traffic comes from.
-#[derive(Debug, Parser)]
-#[command(
-    name = "fathom",
-    version,
-    max_term_width = 100,
-    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage."
-)]
-pub(crate) struct Arguments {
-    /// Read options from a TOML file: long names are the keys, in a table named like the command.
-    /// Options and environment variables take precedence.
-    #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) config: Option<PathBuf>,
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-/// What to do.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Measure round-trip times from existing packets, on live interfaces or in capture files.
-    ///
-    /// Every packet that must be answered is matched with its answer: TCP by timestamps, sequence
-    /// numbers and handshake, QUIC by spin bit and handshake, ICMP echo, and DNS. Nothing is sent.
-    /// A round-trip time is that between the point of observation and the destination of the flow
-    /// that it is reported for.
-    #[command(
-        override_usage = "fathom rtt [OPTIONS] -i INTERFACE...\n       fathom rtt [OPTIONS] FILE..."
-    )]
-    Rtt(Box<RttArguments>),
-    /// Measure how long clients wait for responses, from the packets of clients alone.
-    ///
-    /// A client sends its next request when it has the response to the last one, so the gaps
-    /// between its packets tell how long it waited. The server's packets need not pass here, and
-    /// the traffic may be encrypted. Each flow and epoch has a latency and a confidence, or the
-    /// reason why there is no latency.
-    #[command(
-        override_usage = "fathom response [OPTIONS] -i INTERFACE...\n       fathom response [OPTIONS] FILE..."
-    )]
-    Response(Box<ResponseArguments>),
-    /// Measure throughput and loss of flows, both directions, on live interfaces or in capture
-    /// files.
-    ///
-    /// At the end of every interval each flow that had packets is told of: its bytes and packets,
-    /// and of TCP what was sent again, what was lost before it came here, and what behind. Other
-    /// protocols hide their losses: nothing is said of them.
-    #[command(
-        override_usage = "fathom traffic [OPTIONS] -i INTERFACE...\n       fathom traffic [OPTIONS] FILE..."
-    )]
-    Traffic(Box<TrafficArguments>),
-    /// Measure every router on the path of live flows, from inside them.
-    ///
-    /// While an application sends, headers of its packets are sent again with a low TTL. The
-    /// routers on the path of that flow answer them. The application's own packets are not changed,
-    /// and no probe can reach an application. With a HOST, fathom opens a connection of its own.
-    #[cfg(feature = "live")]
-    #[command(
-        override_usage = "fathom hops [OPTIONS] HOST[:PORT]\n       fathom hops [OPTIONS] -i INTERFACE... [-- COMMAND...]"
-    )]
-    Hops(Box<HopsArguments>),
-    /// Profile the TCP and MPTCP connections of this host, from its own stack.
-    ///
-    /// Each connection is reported when it is established, when it stalls on a retransmission
-    /// timeout and recovers, when it closes, and now and then in between. A profile says what the
-    /// connection did since its last profile.
-    #[cfg(feature = "live")]
-    Profile(Box<ProfileArguments>),
-    /// Balance the connections of clients over servers, by how long clients wait for them.
-    ///
-    /// Packets to the services of the configuration file go to servers, which answer the clients
-    /// directly. The clients' packets tell how long they wait, and weight moves away from slow
-    /// servers. Forwarding outlives the process: the next process takes it over, and `stop` ends
-    /// it.
-    #[cfg(feature = "live")]
-    #[command(
-        override_usage = "fathom balance [OPTIONS] --config FILE\n       fathom balance [--config FILE] status|drain|weight|stop"
-    )]
-    Balance(Box<BalanceArguments>),
-    /// Run several measurements at once, for as long as the host runs.
-    ///
-    /// Each flow has one record of each measurement and interval; connections have their profiles.
-    /// The tables of the measurements in the configuration file say how they measure; where, for
-    /// how long and what is printed is said here.
-    #[cfg(feature = "live")]
-    Agent(Box<AgentArguments>),
-    /// Keep the records that agents and exporters send in a store; by `fathom-server`, a program of
-    /// its own.
-    #[command(disable_help_flag = true)]
-    Collect(ServerArguments),
-    /// Compare groups of sessions: providers, versions of IP, networks, hosts; by `fathom-server`,
-    /// a program of its own.
-    #[command(disable_help_flag = true)]
-    Compare(ServerArguments),
-    /// Fill a store from capture files, with round trips, responses and traffic.
-    ///
-    /// Each flow has one record of each measurement and interval. Intervals end at multiples of
-    /// their length, so records join by `time`, as in the view `flows` of `fathom query`. The
-    /// tables of the measurements in the configuration file say how they measure.
-    Import(Box<ImportArguments>),
-    /// Say where the latency of a flow, a host or a service comes from, by the records of a store;
-    /// by `fathom-server`, a program of its own.
-    #[command(disable_help_flag = true)]
-    Explain(ServerArguments),
-    /// Ask the records of a store, in SQL; by `fathom-server`, a program of its own.
-    #[command(disable_help_flag = true)]
-    Query(ServerArguments),
-    /// Show flows, hops, servers and connections of a store on the terminal, as they change; by
-    /// `fathom-server`, a program of its own.
-    #[command(disable_help_flag = true)]
-    Top(ServerArguments),
-    /// Show the records of a store in a browser; by `fathom-server`, a program of its own.
-    #[command(disable_help_flag = true)]
-    Serve(ServerArguments),
-    /// Work with stores beyond this machine.
-    #[cfg(feature = "live")]
-    #[command(subcommand)]
-    Store(StoreCommand),
-    /// Work with the records that exporters send by IPFIX (RFC 7011).
-    #[command(subcommand)]
-    Ipfix(IpfixCommand),
-    /// Say what can be measured with this kernel, these privileges and this machine, and how to get
-    /// the rest.
-    ///
-    /// A row says `ok`; `note` if something could work better, or is missing but not always needed;
-    /// or `no` if a measurement does not work. The exit status is 1 if any row says `no`.
-    Doctor(DoctorArguments),
-    /// Print the completions of a shell.
-    #[command(hide = true)]
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print the reference of all records, or the table of all metrics, in Markdown.
-    #[cfg(feature = "live")]
-    #[command(hide = true)]
-    Reference {
-        /// What of.
-        #[arg(default_value = "records", value_parser = ["records", "metrics"])]
-        of: String,
-    },
-    /// Write the manual pages.
-    #[command(hide = true)]
-    Man {
-        /// The directory to write them into, which exists.
-        directory: PathBuf,
-    },
-}
 
 /// Was this option typed?
 pub(crate) type IsTyped<'a> = dyn Fn(&str) -> bool + 'a;
@@ -209,22 +44,6 @@ pub(crate) trait Measures {
     /// # Errors
     /// When the measurement cannot begin or fails, or the output cannot be written.
     fn run(&self) -> anyhow::Result<()>;
-}
-
-impl Command {
-    /// The options of a command that measures.
-    pub(crate) fn measurement(&mut self) -> Option<&mut dyn Measures> {
-        match self {
-            Self::Rtt(options) => Some(&mut **options),
-            Self::Response(options) => Some(&mut **options),
-            Self::Traffic(options) => Some(&mut **options),
-            #[cfg(feature = "live")]
-            Self::Hops(options) => Some(&mut **options),
-            #[cfg(feature = "live")]
-            Self::Profile(options) => Some(&mut **options),
-            _ => None,
-        }
-    }
 }
 
 /// What a command of `fathom-server` takes.

@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use crate::arguments::Arguments;
+use crate::Arguments;
 use crate::failure::WrongUsage;
 use crate::output::Output;
 

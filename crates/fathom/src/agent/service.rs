@@ -16,7 +16,7 @@ use super::record::AgentRecord;
 use super::requests::Request;
 use super::systemd::Manager;
 use super::{Wanted, begin, needs_admin, open_view, privileges};
-use crate::arguments::Command;
+use crate::Command;
 use crate::configuration;
 use crate::control::{Asked, Control};
 use crate::failure::say;

@@ -177,9 +177,9 @@ mod tests {
     use clap::FromArgMatches;
 
     use super::*;
-    use crate::arguments::{Arguments, Command as Chosen};
     use crate::configuration::command;
     use crate::rtt::RttArguments;
+    use crate::{Arguments, Command as Chosen};
 
     fn rtt(text: &str, options: &[&str]) -> Result<RttArguments, String> {
         let line = ["fathom", "rtt"].iter().chain(options);

@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-use crate::arguments::Arguments;
+use crate::Arguments;
 
 /// Decides between interfaces and files, and refuses what cannot be meant.
 ///

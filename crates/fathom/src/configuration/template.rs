@@ -92,7 +92,7 @@ mod tests {
     use clap::{ArgMatches, FromArgMatches};
 
     use super::*;
-    use crate::arguments::Arguments;
+    use crate::Arguments;
     use crate::configuration::command;
     use crate::configuration::file::with_defaults;
 
