@@ -98,7 +98,6 @@ fn main() -> anyhow::Result<()> {
         rows.extend(together(&arguments)?);
     }
     println!("bpf_ktime_get_ns: {:.1} ns", median(clock_ns));
-    println!("--interval changes nothing in the kernel.");
     Ok(conclude(&rows, arguments.summary.as_deref())?)
 }
 
@@ -116,7 +115,7 @@ fn everything() -> [(Settings, Vec<Scenario>); 4] {
         has_events: true,
         ..defaults.clone()
     };
-    let as_agent = Settings {
+    let by_interval = Settings {
         samples: Samples::InBatches,
         ..defaults.clone()
     };
@@ -124,7 +123,7 @@ fn everything() -> [(Settings, Vec<Scenario>); 4] {
         (defaults, Scenario::all().into()),
         (roomy, vec![Scenario::many_flows()]),
         (with_events, vec![Scenario::known_value_with_events()]),
-        (as_agent, vec![Scenario::new_flow_of_agent()]),
+        (by_interval, vec![Scenario::new_flow_by_interval()]),
     ]
 }
 

@@ -81,8 +81,8 @@ impl Scenario {
         Connection::v4(9).flood(name, TcpFlags::ACK)
     }
 
-    pub(crate) fn new_flow_of_agent() -> Self {
-        Self::new_flow("the same new flow, samples in batches (agent)")
+    pub(crate) fn new_flow_by_interval() -> Self {
+        Self::new_flow("a new flow, table full, --interval")
     }
 
     /// Data whose sender's clock has moved on: each packet begins a measurement.
