@@ -101,18 +101,15 @@ static __always_inline __u32 flow_bucket_home(__u64 tag)
 	return tag >> 8;
 }
 
-/*
- * The first slot of a bucket whose word has this value in these bits, from the home of a tag on; FLOW_BUCKET_SLOTS: there
- * is none.
- */
-static __always_inline __u32 flow_bucket_slot(const struct flow_bucket *bucket, __u64 tag, __u64 bits, __u64 value)
+/* The first slot of a bucket whose word has none of these bits, from the home of a tag on; FLOW_BUCKET_SLOTS: none. */
+static __always_inline __u32 flow_bucket_without(const struct flow_bucket *bucket, __u64 tag, __u64 bits)
 {
 	__u32 i;
 
 	for (i = 0; i < FLOW_BUCKET_SLOTS; i++) {
 		__u32 slot = (flow_bucket_home(tag) + i) % FLOW_BUCKET_SLOTS;
 
-		if ((flow_bucket_word(bucket, slot) & bits) == value)
+		if (!(flow_bucket_word(bucket, slot) & bits))
 			return slot;
 		FLOW_OPAQUE(i);
 	}
@@ -148,10 +145,10 @@ static __always_inline __u32 flow_bucket_find_room(const struct flow_bucket *buc
 	__u32 slot = FLOW_BUCKET_SLOTS;
 
 	if (used < FLOW_BUCKET_SLOTS)
-		slot = flow_bucket_slot(bucket, tag, FLOW_WORD_IS_TAKEN, 0);
+		slot = flow_bucket_without(bucket, tag, FLOW_WORD_IS_TAKEN);
 	if (slot < FLOW_BUCKET_SLOTS)
 		return slot;
-	return FLOW_BUCKET_SLOTS + flow_bucket_slot(bucket, tag, FLOW_WORD_IS_REFERENCED | FLOW_WORD_IS_BUSY, 0);
+	return FLOW_BUCKET_SLOTS + flow_bucket_without(bucket, tag, FLOW_WORD_IS_REFERENCED | FLOW_WORD_IS_BUSY);
 }
 
 /* How many slots of a bucket are taken. */
@@ -285,7 +282,7 @@ static __always_inline int flow_table_share(struct flow_slot *slot, __u64 state_
 	__u32 at = slot->index % FLOW_BUCKET_SLOTS;
 	__u64 before = bucket ? flow_bucket_word(bucket, at) : 0;
 
-	return before && (before & ~FLOW_WORD_FLAGS) == flow_table_tag(slot->hash) &&
+	return before && flow_word_has(before, flow_table_tag(slot->hash)) &&
 	       !(before & (FLOW_WORD_IS_BUSY | state_bit)) &&
 	       __sync_val_compare_and_swap(&bucket->words[at], before, before | FLOW_WORD_IS_BUSY) == before;
 }
