@@ -107,10 +107,13 @@ round_trips() {
 	values rtt_ns /rtt.json "value(\"method\") == \"$1\" && value(\"destination\") == \"$2\"" | within "$3" "$4" "$5"
 }
 
-# latencies SERVER: of the epochs of its connection. A millisecond is what timestamps are exact to.
+# latencies SERVER: of the epochs of its connections. A millisecond is what timestamps are exact to.
 latencies() {
 	values latency_ns /response.json "value(\"destination\") == \"$1\" && value(\"destination_port\") == 5002" |
-		within 3 "$((least_ns - 1000000))" "$most_ns"
+		within 3 "$((least_ns - 1000000))" "$most_ns" || {
+		grep -F "\"$1\"" /response.json | head -n 5
+		false
+	}
 }
 
 # What left the TCP of both stations, ever.
@@ -160,8 +163,13 @@ transfers() { # ADDRESS
 	done
 }
 
-# Each request when the answer to the last one is here.
+# Each request when the answer to the last one is here. Of a connection whose handshake was slow, because the machine stood still,
+# nothing can be told: there are two.
 asks() { # ADDRESS
+	ask "$1" && ask "$1"
+}
+
+ask() { # ADDRESS
 	local request answer
 	rm -f /requests
 	mkfifo /requests
@@ -205,7 +213,7 @@ response=$!
 start_fathom traffic wan0
 traffic=$! before=$(segments)
 for server in 10.77.2.2 fd77:2::2; do
-	check "$requests requests are answered by $server, one after the other" asks "$server"
+	check "two connections have $requests requests each answered by $server, one after the other" asks "$server"
 	check "$connections connections carry $transfer_bytes bytes each to $server" transfers "$server"
 done
 check "SIGINT ends fathom response with status 0" stop_fathom "$response"
