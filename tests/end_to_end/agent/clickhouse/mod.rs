@@ -94,6 +94,7 @@ fn init(namespace: &Namespace, options: &[&str]) {
     assert!(done.status.success(), "{done:?}");
 }
 
+/// Starts an agent, which measures when this returns.
 fn agent(lab: &Topology, host: &str, store: &Path, url: &str, said: &Path) -> Process {
     let mut command = lab.client.command(binary().unwrap().to_str().unwrap());
     command
@@ -114,12 +115,14 @@ fn agent(lab: &Topology, host: &str, store: &Path, url: &str, said: &Path) -> Pr
         .arg(store.with_extension("spool"))
         .args(["--clickhouse", url, "-i", Topology::HOST_INTERFACE])
         .stderr(File::create(said).unwrap());
-    Process::start(&mut command).unwrap()
+    let agent = Process::start(&mut command).unwrap();
+    wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
+    agent
 }
 
 /// Ends the agent. A server that acknowledges nothing for some seconds is not waited for: what it
 /// has not, the next agent delivers.
-fn end(lab: &Topology, mut agent: Process, again: impl Fn() -> Process, said: &Path) {
+fn end(mut agent: Process, again: impl Fn() -> Process, said: &Path) {
     for _ in 0..3 {
         agent.signal(Signal::SIGTERM).unwrap();
         let status = agent.wait_with_deadline(PATIENCE).unwrap();
@@ -132,7 +135,6 @@ fn end(lab: &Topology, mut agent: Process, again: impl Fn() -> Process, said: &P
             return;
         }
         agent = again();
-        wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     }
     panic!("records wait for the server still");
 }
@@ -204,7 +206,6 @@ fn survive(
     agent.signal(Signal::SIGKILL).unwrap();
     agent.wait_with_deadline(PATIENCE).unwrap();
     *agent = again();
-    wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     wait_until(PATIENCE, "the next one to miss it", || {
         has_said("are sent first") && has_said("records wait for it")
     })
@@ -285,12 +286,11 @@ fn two_shards_answer_as_the_store_does() {
         let (store, said) = (folder.join(host), folder.join(format!("{host}.said")));
         let run = || agent(&lab, host, &store, &url, &said);
         let mut agent = run();
-        wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
         exchange(&lab);
         if number == 0 {
             survive(&lab, &mut first, &mut agent, run, &store, &said);
         }
-        end(&lab, agent, run, &said);
+        end(agent, run, &said);
         stores.push(store);
     }
     compare(&first, &stores);
@@ -345,9 +345,8 @@ fn the_current_dialect_answers_as_the_store_does() {
     let (store, said) = (folder.join("store"), folder.join("said"));
     let run = || agent(&lab, "client", &store, &server.url(), &said);
     let agent = run();
-    wait_until_attached(&lab.client, Topology::HOST_INTERFACE);
     exchange(&lab);
-    end(&lab, agent, run, &said);
+    end(agent, run, &said);
     compare(&server, slice::from_ref(&store));
     networks_have_the_same_names(&server, &store, folder);
     the_dashboard_is_answered(&server);
