@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cases::{Cases, Script, established, handshake};
 use crate::stage::{
-    Family, MILLISECOND, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, about, lab, timed,
+    Family, MILLISECOND, ONE_WAY, Pair, ROUND_TRIP, SECOND, SEGMENT, Stage, about, lab, timed,
 };
 
 // The ports of the cases.
@@ -63,7 +63,7 @@ pub(crate) fn prepare() -> Topology {
             data(11, THREE_TIMEOUTS).times(3),
             data(3, FAST_RECOVERY),
             data(8, REORDERED).delay(5 * MILLISECOND),
-            data(3, REORDERED_FAR).delay(10 * MILLISECOND),
+            data(3, REORDERED_FAR).delay(ONE_WAY),
             data(3, DUPLICATED).duplicate(),
             data(3, CORRUPTED).corrupt(),
         ]);
@@ -292,8 +292,9 @@ fn reordering() {
     );
 }
 
-/// The third of ten comes 10 ms late, after all seven behind it: three selective acknowledgements
-/// have it sent again for nothing. The copy is a whole duplicate, which the receiver reports (RFC
+/// The third of ten comes after all seven behind it: three selective acknowledgements have it sent
+/// again for nothing. It is late by half a round trip, which is as far from when the copy leaves as
+/// from when the copy arrives. The copy is a whole duplicate, which the receiver reports (RFC
 /// 2883): by that the sender counts it as arrived too. A segment that was sent again before it was
 /// acknowledged is no sign of reordering.
 #[fathom_lab::test]

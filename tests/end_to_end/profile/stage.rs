@@ -12,7 +12,7 @@ use nix::libc;
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// One way over either link, and over both.
 const LAN: Duration = Duration::from_millis(5);
 const WAN: Duration = Duration::from_millis(15);
