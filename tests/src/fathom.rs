@@ -17,8 +17,8 @@ use crate::{Record, Sample, attached_programs};
 /// The options that measure every packet that can be, not a selection.
 pub const EVERY_PACKET: [&str; 4] = ["--sample-interval", "0", "--per-rtt", "0"];
 
-/// How long the binary may take to load its programs, or to end. An emulated machine verifies them in
-/// half a minute.
+/// How long the binary may take to load its programs, or to end. An emulated machine verifies them
+/// in half a minute.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The binary under test: `FATHOM_BINARY` if set, else the one that was built with the running test
